@@ -1,4 +1,4 @@
-"""Filters: which documents a question is narrowed to, checked and ready for the record."""
+"""Filters: restrict a question to some documents; parsed and validated for the store."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _PLACE = re.compile(r"#\d+-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One comparison.
+    """A comparison of a field with values.
 
     Attributes:
         operator: how to compare.
@@ -99,7 +99,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FieldFilter:
-    """Conditions on one field: one value of it meets all conditions but `ne`, and no value a `ne`."""
+    """Conditions on a field: one value of it meets all conditions but `ne`, and no value a `ne`."""
 
     name: str
     conditions: tuple[Condition, ...]
@@ -107,7 +107,7 @@ class FieldFilter:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Fields of which a document must fulfil every one. Hashable; false where there are none."""
+    """Conditions on fields, all of which a document must meet. Hashable; false if empty."""
 
     fields: tuple[FieldFilter, ...] = ()
 
@@ -116,7 +116,7 @@ class Filters:
 
 
 def supported(field_names: Iterable[str]) -> list[str]:
-    """Names of filters for documents with these fields: those that every one has first."""
+    """Return the filter names for documents with these fields, those of every document first."""
     return list(dict.fromkeys([*_BUILT_IN, *sorted(field_names)]))
 
 
@@ -307,7 +307,7 @@ def _forms(name: str, operator: Operator, given: object) -> Iterable[FieldValue]
 
 
 def _addresses(given: str, *, whole: bool) -> list[str]:
-    """An address in the ways in which URIs may write it: as it is, and with its letters in percents.
+    """Return the forms in which a URI may write an address: verbatim and percent-encoded.
 
     Args:
         given: a URI, a path, an id, or a part of one; a citation's `#10-90` at its end is left out.
@@ -362,7 +362,7 @@ _CHINESE_DATE = re.compile(r"(\d{4})年(?:(\d{1,2})月(?:(\d{1,2})[日号])?)?(?
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The time that a date means, in seconds since 1970: `2024` a year, `2024-05-03T10:00` a minute.
+    """The period that a date denotes, in seconds since 1970: `2024` a year, `2024-05-03T10:00` a minute.
 
     Attributes:
         local: when it begins by its author's clock, read as if that were UTC.
@@ -397,7 +397,7 @@ class FieldValue:
 
     @classmethod
     def of(cls, value: Scalar, *, fold: bool = False) -> FieldValue:
-        """The forms of a value.
+        """Return the forms of a value.
 
         Dates are ISO 8601 from the year to the second, with `-` or `/` and a `T` or a blank, or written
         as in `2024年5月3日`; a time without an offset is UTC. Halves of surrogate pairs become question

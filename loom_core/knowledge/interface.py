@@ -1,4 +1,4 @@
-"""The interfaces of the knowledge layer: what is asked, what finds, what stores. No I/O here."""
+"""Interfaces of the knowledge layer: sources, retrieval, chunking, extraction, indexes. No I/O here."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class KnowledgeBaseProvider(ABC):
         return False
 
     async def start(self, seconds: float) -> None:  # noqa: B027 - most have nothing to do
-        """Become ready to be asked, where that takes time; by default nothing has to be done.
+        """Get ready for queries, if that takes time; does nothing by default.
 
         Who asks several sources calls it first: what it takes does not count as time of the answer.
 
@@ -103,7 +103,7 @@ class KnowledgeBaseProvider(ABC):
 
     @abstractmethod
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The item with this id, or None."""
+        """Return the item with this id, or None."""
 
 
 class PassageSource(Protocol):
@@ -268,7 +268,7 @@ class VectorIndex(Protocol):
 
 
 class LexicalIndex(Protocol):
-    """Words: BM25 ranking over token lists. Keys as in `VectorIndex`."""
+    """Lexical (full-text) index: BM25 ranking over token lists. Keys as in `VectorIndex`."""
 
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys (new keys only), visible after `commit`.
@@ -302,11 +302,11 @@ class LexicalIndex(Protocol):
         ...
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Keys whose token lists hold a token that begins so, in any order, at most so many."""
+        """Return keys whose token lists hold a token with this prefix, in any order, at most `limit`."""
         ...
 
     def keys(self) -> list[int]:
-        """Every key that is indexed, as of the last commit, as often as it is there; in any order."""
+        """Return the indexed keys as of the last commit, as often as they are indexed, in any order."""
         ...
 
     def count(self) -> int:
@@ -341,7 +341,7 @@ class EntityEdge:
 
 @dataclass(frozen=True, slots=True)
 class GraphPath:
-    """A way from one entity to another: n nodes and the n-1 edges between them, in order."""
+    """A path from one entity to another: n nodes and the n-1 edges between them, in order."""
 
     nodes: tuple[EntityNode, ...]
     edges: tuple[EntityEdge, ...]

@@ -1,4 +1,4 @@
-"""The nouns of a knowledge base: document, chunk, entity, mention, about, relation, hit."""
+"""Data model of a knowledge base: document, chunk, entity, mention, about, relation, hit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AliasKind = Literal["acronym", "also_called", "translation"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of a document's text that belongs together: a paragraph, a code unit, a table row.
+    """A span of a document's text that belongs together: a paragraph, a code unit, a table row.
 
     Blocks come in order and never overlap; what lies between two blocks is white space or markup.
 
@@ -209,7 +209,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeItem:
-    """One hit of a query.
+    """A hit of a query.
 
     Attributes:
         id: id of the passage, for `get_by_id`.
@@ -229,7 +229,7 @@ class KnowledgeItem:
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def of_source(self, source: str, *, also_in: Sequence[tuple[str, str]] = ()) -> KnowledgeItem:
-        """The item as one among those of several sources.
+        """Return the item as one of several sources' items.
 
         Its id becomes its citation, `<source>:<id>`. `metadata` gains `knowledge_base` (the source) and,
         where other sources have the same passage or nearly, `also_in` (its citations there).

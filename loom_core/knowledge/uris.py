@@ -1,4 +1,4 @@
-"""Between paths and `file://` URIs."""
+"""Conversion between paths and `file://` URIs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def path_of(uri: str) -> Path:
 
 
 def shown(uri: str) -> str:
-    """A URI as a person reads it: a path for a file, itself for all else; on one line."""
+    """Return a URI for display on one line: a path for a file, else the URI."""
     return visible(str(path_of(uri)) if uri.startswith("file://") else uri)
 
 
 def readable(uri: str) -> str:
-    """A URI with the letters of every script as they are, for showing it; `%E5%A4%A9` reads badly."""
+    """Return a URI with percent-encoded letters decoded, for display; `%E5%A4%A9` is unreadable."""
     decoded = unquote(uri) if uri.startswith("file://") else uri
     return visible(decoded if decoded.isprintable() and "\ufffd" not in decoded else uri)

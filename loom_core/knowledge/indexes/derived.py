@@ -1,4 +1,4 @@
-"""Common part of the derived indexes: follow the record, and rebuild on damage."""
+"""Base class of the derived indexes: follow the store's changes, and rebuild on damage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Index = TypeVar("_Index")
 
 
 class DerivedIndex(ABC):
-    """An index that can be rebuilt from the record at any time.
+    """An index that can be rebuilt from the store at any time.
 
     It lives in `<name>-<generation>` next to the record, or in memory. A rebuild makes the directory of
     the next generation, and the record names the one that counts: a rebuild cut short leaves the old
@@ -70,7 +70,7 @@ class DerivedIndex(ABC):
             pass
 
     def wait(self) -> bool:
-        """Wait a moment for an index that is being built elsewhere; False if none is."""
+        """Wait a moment for an index that is being built elsewhere; return False if none is."""
         return False
 
     def lag(self) -> int:
@@ -96,7 +96,7 @@ class DerivedIndex(ABC):
     def _close(self) -> None: ...
 
     def _probe(self, path: Path) -> str | None:
-        """Why the index at a path cannot be opened, found out without opening it here; None if it can."""
+        """Return why the index at a path cannot be opened, or None; it is not opened in this process."""
         return None
 
     def _is_large(self, pending: Pending) -> bool:
@@ -127,7 +127,7 @@ class DerivedIndex(ABC):
         return True
 
     def _current(self, open_: Callable[[int], _Index]) -> _Index | None:
-        """The index if it is open and up to date; else None, and the next `sync` opens it.
+        """Return the index if it is open and up to date, else None; the next `sync` opens it.
 
         A question neither waits for an index that is behind nor for one that has to be opened, which may
         find damage. For the holder of the lock.
@@ -151,7 +151,7 @@ class DerivedIndex(ABC):
             open_(generation)
 
     def _compare_found(self, generation: int) -> None:
-        """Compare an index that was found and not built here with the record: it may be another's.
+        """Verify an index found on disk against the store: it may belong to another one.
 
         Raises:
             IndexDamagedError: it holds something else.
@@ -214,12 +214,12 @@ class DerivedIndex(ABC):
         self._adopt(generation, watermark)
 
     def _adopt(self, generation: int, watermark: int) -> None:
-        """Let a new generation, which holds the changes up to a watermark, take the place of the old one."""
+        """Replace the current generation with a new one that holds the changes up to a watermark."""
         self._record.changes.restart(self.name, generation=generation, watermark=watermark)
         self._sweep()
 
     def _sweep(self) -> None:
-        """Remove all generations but the one that counts: a kill may have left any."""
+        """Remove all generations but the current one: a kill may have left some."""
         if self._folder is not None:
             current = self._record.changes.state(self.name).generation
             for path in self._folder.glob(f"{self.name}-*"):

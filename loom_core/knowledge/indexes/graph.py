@@ -1,4 +1,4 @@
-"""The graph index: Kùzu on disk, Loom's own in memory; or a neighbourhood read from the record."""
+"""The graph index: Kùzu on disk, a store in memory, or a neighbourhood read from the store."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class GraphIndex(DerivedIndex):
         return self._building
 
     def store(self) -> GraphStore | None:
-        """The graph for a question; None where it is not built, open and up to date, which `sync` sees to."""
+        """Return the graph for a question; None if it is not open and up to date (`sync` sees to that)."""
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
@@ -133,7 +133,7 @@ class GraphIndex(DerivedIndex):
         self._adopt(generation, watermark)
 
     def _failed(self, error: Exception) -> None:
-        """Leave it to the next `sync` to try again, unless that was in vain before.
+        """Leave a retry to the next `sync`, unless it failed before.
 
         Raises:
             RecordError: it was.
@@ -195,7 +195,7 @@ class GraphIndex(DerivedIndex):
         return len(self._changed(ahead)) > _LARGE
 
     def _changed(self, pending: Pending) -> set[int]:
-        """The entities that changed, those of the chunks that came included."""
+        """Return the entities that changed, including those of new chunks."""
         return self._record.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
 
     def _agrees(self) -> bool:

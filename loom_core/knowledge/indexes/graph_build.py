@@ -1,4 +1,4 @@
-"""Building a graph store in a child process, which gives way to everything else on the machine."""
+"""Build of a graph store in a low-priority child process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GRAPH = "graph"
 
 
 class GraphBuild:
-    """A child process that copies the graph of a record into a new Kùzu database.
+    """A child process that copies the graph of a store into a new Kùzu database.
 
     It works in a folder of its own, so that what a child leaves that is killed, or outlives this process by
     a moment, is in no other process's way.
@@ -54,7 +54,7 @@ class GraphBuild:
         return self._call.ended(wait=wait)
 
     def take(self) -> int:
-        """Move the database that was built to its path; waits for it.
+        """Move the built database to its path; waits for it.
 
         Returns:
             Up to which change of the record it holds everything.
@@ -80,7 +80,7 @@ class GraphBuild:
 
 
 def build_graph(*, record: str, path: str) -> int:
-    """In the child: build the database; returns up to which change of the record it holds everything."""
+    """In the child: build the database; return the number of the last change it holds."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
     from loom_core.knowledge.store import Record

@@ -1,4 +1,4 @@
-"""The vectors of a knowledge base, those of each language on their own."""
+"""Vectors of a knowledge base, partitioned by language."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class LanguageVectors:
                 self._take(self._folder, language, state)
 
     def check(self) -> None:
-        """Refuse files that have been cut off while they are in use: reading there would end the process.
+        """Raise if the files were truncated while in use: reading there would crash the process.
 
         Raises:
             IndexDamagedError: they have been.
@@ -223,7 +223,7 @@ class LanguageVectors:
     def by_candidates(
         self, vector: NDArray[np.float32], candidates: Mapping[str, Collection[int]]
     ) -> list[Neighbours]:
-        """The chunks of each language that are given, with their cosine, best first; as `by_language`."""
+        """Return given chunks of each language, with their cosine, best first; as `by_language`."""
         found: list[Neighbours] = []
         for language, index in self._indexes.items():
             scores = index.scores(vector, candidates.get(language, ()))
@@ -274,7 +274,7 @@ class LanguageVectors:
         return sum(index.count() for index in self._indexes.values())
 
     def dead(self) -> int:
-        """How many rows of the files are taken by vectors that are no more."""
+        """Return how many rows of the files belong to deleted vectors."""
         return sum(index.dead for index in self._indexes.values())
 
     def close(self) -> None:

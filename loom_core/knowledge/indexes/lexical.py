@@ -1,4 +1,4 @@
-"""The index of words: tantivy on disk, Loom's own in memory."""
+"""The lexical (full-text) index: tantivy on disk, dictionaries in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMPARED = 8  # passages whose words are compared with the record when an index
 
 
 class WordIndex(DerivedIndex):
-    """Finds chunks by their words. Any process may search; see `DerivedIndex`."""
+    """Lexical index of the chunks. Any process may search; see `DerivedIndex`."""
 
     name = "words"
 
@@ -39,7 +39,7 @@ class WordIndex(DerivedIndex):
         self._offered: dict[int, str] = {}
 
     def offer(self, tokens: Mapping[int, str]) -> None:
-        """Give the `index_tokens` of chunks that come with the next changes, joined by spaces.
+        """Provide the `index_tokens` of chunks of the next changes, joined by spaces.
 
         They need not be read from the record and analysed again then. A hint: what the record says counts.
         """
@@ -53,7 +53,7 @@ class WordIndex(DerivedIndex):
         return super().sync(limit=limit)
 
     def searcher(self) -> LexicalIndex | None:
-        """The index as it is now, for searching; None before it is built, and while it is damaged."""
+        """Return the index as it is now, for searching; None before it is built, and while it is damaged."""
         with self._lock:
             state = self._record.changes.state(self.name)
             if not state.built:

@@ -1,4 +1,4 @@
-"""Vector indexes of a knowledge base: exact search over flat files, and Chroma where there are very many.
+"""Vector indexes of a knowledge base: exact search over flat files, and Chroma for large ones.
 
 `Vectors` chooses by their number; `FlatVectors` and `ChromaVectors` follow the record's change log.
 """
@@ -48,7 +48,7 @@ VectorIndexChoice = Literal["auto", "exact", "chroma"]
 
 
 class Vectors:
-    """The flat index of all vectors, and Chroma's next to it where they are many or it is asked for.
+    """The flat index of all vectors, plus a Chroma index if they are many or it is configured.
 
     Args:
         record: holds them.
@@ -81,7 +81,7 @@ class Vectors:
         return [self.flat] if chroma is None else [self.flat, chroma]
 
     def current(self) -> DenseSearch | None:
-        """The vectors as they were taken over last; None while they are being indexed. Blocks."""
+        """Return the vectors as of the last sync; None while they are being indexed. Blocks."""
         flat = self.flat.searcher()
         if flat is None or not (self._lock is None or self._lock.held):
             return flat
@@ -94,7 +94,7 @@ class Vectors:
         return self._record.vectors.coverage()
 
     def sync(self) -> bool:
-        """Bring the indexes a step nearer to the record; for the holder of the lock. Blocks.
+        """Bring the indexes a step closer to the store; for the holder of the lock. Blocks.
 
         Returns:
             Whether there may be more to do.
@@ -109,7 +109,7 @@ class Vectors:
         return False
 
     def lag(self) -> int:
-        """How many changes the index that is furthest behind has still to take over. Blocks."""
+        """Return how many changes the index that is furthest behind has still to apply. Blocks."""
         return max(index.lag() for index in self.maintained)
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ _SAMPLES = 64  # vectors of each language that are compared with the record when
 
 
 class FlatVectors(DerivedIndex):
-    """Compares with every vector of the record; any process may search. See `DerivedIndex`.
+    """Brute-force search over all vectors of the store; any process may search. See `DerivedIndex`.
 
     On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
     nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
@@ -160,7 +160,7 @@ class FlatVectors(DerivedIndex):
         self._reading = threading.Lock()  # not `_lock`, which is held while the index is built
 
     def searcher(self) -> LanguageVectors | None:
-        """The vectors as they were taken over last; None before that, and while they are damaged."""
+        """Return the vectors as of the last sync; None before that, and while they are damaged."""
         if self._folder is None:
             return self._written
         with self._reading:
@@ -176,7 +176,7 @@ class FlatVectors(DerivedIndex):
             return None
 
     def languages(self) -> frozenset[str]:
-        """The language groups of what has been taken over; for the process that works."""
+        """Return the language groups of the indexed vectors; for the worker process."""
         with self._lock:
             return frozenset() if self._written is None else self._written.language_groups()
 
@@ -185,7 +185,7 @@ class FlatVectors(DerivedIndex):
         return bool(self._dimension()) and super().sync(limit=limit)
 
     def lag(self) -> int:
-        """How many changes are still to be taken over; none where there never was an embedder."""
+        """Return how many changes are still to be applied; 0 if there never was an embedder."""
         return super().lag() if self._dimension() else 0
 
     def _up_to(self, state: IndexState) -> LanguageVectors:
@@ -302,7 +302,7 @@ _SAME = 1e-3  # what Chroma gives back may be rounded
 
 @dataclass(slots=True)
 class _Growing:
-    """An index that is being built: its number, what it will hold, and the last chunk it holds by now."""
+    """An index under construction: its number, its target, and the last chunk it holds."""
 
     generation: int
     watermark: int
@@ -310,7 +310,7 @@ class _Growing:
 
 
 class ChromaVectors(DerivedIndex):
-    """Chroma on disk, a collection for each language; for the holder of the lock. See `DerivedIndex`.
+    """Chroma on disk, a collection per language; for the holder of the lock. See `DerivedIndex`.
 
     It is built in pieces, since building it takes about a second for a thousand vectors. A build that ends
     with its process starts over.
@@ -324,7 +324,7 @@ class ChromaVectors(DerivedIndex):
         self._growing: _Growing | None = None
 
     def searcher(self) -> Mapping[str, ChromaVectorIndex] | None:
-        """The index of each language, if it is open and up to date; else None, and `sync` sees to that."""
+        """Return the index of each language if it is open and up to date, else None (`sync` sees to that)."""
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
@@ -332,7 +332,7 @@ class ChromaVectors(DerivedIndex):
         return super().sync(limit=limit)
 
     def discard(self) -> None:
-        """Remove the index, as it is no longer wanted."""
+        """Remove the index, which is no longer configured."""
         with self._lock:
             generation = self._record.changes.state(self.name).generation
             if generation or self._growing is not None:
@@ -360,7 +360,7 @@ class ChromaVectors(DerivedIndex):
         self._remove(old)
 
     def _grow(self, growing: _Growing) -> bool:
-        """Add the next chunks; False once there are no more."""
+        """Add the next chunks; return False once there are no more."""
         keys = self._record.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
         self._take(keys, growing.generation)
         growing.after = keys[-1] if keys else growing.after
@@ -436,7 +436,7 @@ class ChromaVectors(DerivedIndex):
 def differing(
     expected: tuple[Sequence[int], NDArray[np.float32]], indexes: Collection[ChromaVectorIndex]
 ) -> list[int]:
-    """The keys under which indexes hold another vector than they should, or none.
+    """Return the keys under which indexes hold another vector than expected.
 
     Args:
         expected: keys, and a row for each, see `VectorTable.of`.
@@ -455,7 +455,7 @@ def differing(
 
 
 class NearestByChroma:
-    """Finds neighbours by Chroma, and compares exactly what it finds, and whatever filters leave.
+    """Finds candidates by Chroma and rescores them exactly, as it does all chunks that filters leave.
 
     Args:
         flat: all vectors.

@@ -1,4 +1,4 @@
-"""Linking passages to the subjects they name, as documents come."""
+"""Entity linking: find the names of known subjects in passages, as documents come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHUNKS_FOR_A_NAME = 2  # to read so many chunks takes as long as to look a name
 
 @dataclass(slots=True)
 class _Reading:
-    """Going through all earlier chunks for many new names at once.
+    """A backfill: the search of all earlier chunks for many new names at once.
 
     Attributes:
         names: what is looked for.
@@ -43,7 +43,7 @@ class _Reading:
 
 
 class Linker:
-    """Keeps the links of the record complete: every known name in every chunk.
+    """Keeps entity linking complete: every known name in every chunk.
 
     New chunks are searched for all names, and what they bring of new names is looked for in the chunks
     that were searched before: few names in those that the index of words finds, many in all of them. The
@@ -93,7 +93,7 @@ class Linker:
         return True
 
     def _search_new(self, last: int) -> None:
-        """Search the next chunks that came since the last time, for all names that have come so far."""
+        """Search the next new chunks for all names so far."""
         graph, limit = self._record.graph, self._chunks_at_once
         names = self._known_names(last)
         texts = graph.texts_after(graph.linked(), limit=limit)
@@ -105,7 +105,7 @@ class Linker:
                 graph.note_linked(texts[-1][0] if len(texts) == limit else last)
 
     def _search_earlier(self, last: int) -> None:
-        """Look for some new names in the chunks that were searched before they came."""
+        """Search the earlier chunks for some new names."""
         self._known_names(last)  # before they are forgotten, as the next chunks are searched for them, too
         if self._reading is None:
             self._reading = self._new_reading(last)
@@ -115,7 +115,7 @@ class Linker:
             self._look_up_some(last)
 
     def _new_reading(self, last: int) -> _Reading | None:
-        """The begin of going through all earlier chunks, or None where to look the names up takes less."""
+        """Begin a backfill; return None if looking the names up is cheaper."""
         graph = self._record.graph
         if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.linked():
             return None
@@ -125,7 +125,7 @@ class Linker:
         return _Reading(names, [name.entity for name in new], last, until)
 
     def _read_some(self, reading: _Reading) -> None:
-        """Go on with going through the earlier chunks."""
+        """Continue the backfill."""
         graph, limit = self._record.graph, self._chunks_at_once
         texts = graph.texts_after(reading.at, limit=limit) if reading.at < reading.until else []
         links = list(_links_in(texts, reading.names))
@@ -138,7 +138,7 @@ class Linker:
                 self._reading = None
 
     def _look_up_some(self, last: int) -> None:
-        """Look for some new names in the chunks that may hold them by the index of words."""
+        """Search for some new names in the candidate chunks that the lexical index gives."""
         graph, names = self._record.graph, NameIndex()
         new = graph.new_names(limit=self._names_at_once)
         looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
@@ -154,7 +154,7 @@ class Linker:
                 graph.forget_new_names(name.entity for name in new)
 
     def _known_names(self, newest: int) -> NameIndex:
-        """All names that came with the chunks up to one.
+        """Return all names that came with the chunks up to one.
 
         The first time they are read, which takes seconds where there are many.
         """
@@ -173,7 +173,7 @@ class Linker:
         return self._names
 
     def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[Link]:
-        """Links to new names, which are those of an index, from the chunks that may hold them."""
+        """Return links to new names in the chunks that may hold them."""
         if not new:
             return
         if max(name.newest for name in new) > self._indexed:

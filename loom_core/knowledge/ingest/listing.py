@@ -1,4 +1,4 @@
-"""Finding what a job is about: files of folders, portion by portion, and documents whose files are gone."""
+"""File listing of a job: files of folders, in portions, and documents whose files are gone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COUNTED = 10_000
 
 
 class Listing:
-    """Listing of one job's files. In memory only: after a kill, the next process lists from the start.
+    """Listing of a job's files. In memory only: after a kill, the next process starts over.
 
     Files that are surely what they were when they were read become no items; they are counted. For a `sync`
     the documents below its folders whose files are gone follow at the end, as `leaving`.
@@ -51,7 +51,7 @@ class Listing:
         self.job = job
 
     def step(self) -> bool:
-        """Find some more, and write it down. Blocks for a moment.
+        """List some more files, and store them. Blocks for a moment.
 
         Returns:
             Whether there may be more.
@@ -172,7 +172,7 @@ class Listing:
 
 
 def outermost(paths: Sequence[Path]) -> list[Path]:
-    """Paths without those that are below another of them, sorted."""
+    """Drop paths that are below another of them; sorted."""
     found: list[Path] = []
     for path in sorted(set(paths), key=lambda path: path.parts):
         if not found or not path.is_relative_to(found[-1]):
@@ -185,7 +185,7 @@ def _scanned(path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -
 
 
 def _state_of(folder: Path) -> str:
-    """`gone`, `empty`, or nothing if there is something in it or it cannot be read."""
+    """Return `gone` or `empty`, or nothing if a folder has content or cannot be read."""
     try:
         return "" if any(folder.iterdir()) else "empty"
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Fetching the pages of a job from the web, in the process that works for the knowledge base."""
+"""Page fetcher: fetch the web pages of a job, in the worker process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/markdown,text/pl
 
 
 class PageFetcher:
-    """Fetches what jobs name by web addresses, one page after the other.
+    """Fetches the web pages of jobs, one after the other.
 
     Args:
         max_bytes: a larger page is refused.
@@ -73,7 +73,7 @@ class PageFetcher:
 
 
 def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpClient:
-    """The client that may also ask what rules allow.
+    """Return a client that may also request what rules allow.
 
     Args:
         rules: hosts and networks, see `NetPolicy.allowing`.

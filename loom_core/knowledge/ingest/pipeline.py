@@ -1,4 +1,4 @@
-"""From a loaded document to what is written into the record."""
+"""Ingest pipeline: from a loaded document to the rows for the store."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _as_sorted_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=s
 
 
 def document_id(uri: str) -> str:
-    """Public id of the document at a URI: the same for ever, and in every knowledge base."""
+    """Return the public id of the document at a URI: stable, and the same in every knowledge base."""
     return "d" + hashlib.sha256(uri.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Of what a pipeline is made, so that another process can make the same.
+    """Configuration of a pipeline, from which another process can create the same.
 
     Attributes:
         chunker: name of the chunker.
@@ -61,7 +61,7 @@ class Recipe:
 
 
 class Pipeline:
-    """Cuts documents into chunks and finds what they hold.
+    """Chunks documents and extracts from their chunks.
 
     Args:
         chunker: cuts documents.
@@ -89,7 +89,7 @@ class Pipeline:
 
     @classmethod
     def of(cls, recipe: Recipe, *, extractor: Extractor | None = None, id_: str = "") -> Pipeline:
-        """The pipeline of a recipe.
+        """Create the pipeline of a configuration.
 
         Args:
             recipe: of what it is made.
@@ -119,7 +119,7 @@ class Pipeline:
         return await self.extract([document for document in prepared if document is not None])
 
     def prepare_one(self, draft: DocumentDraft, *, hash_: bytes | None = None) -> PreparedDocument | None:
-        """Chunk a document, with all that the rules find in it. Blocks.
+        """Chunk a document, and extract from it by rules. Blocks.
 
         Args:
             draft: the document.
@@ -151,13 +151,13 @@ class Pipeline:
 
     @property
     def extractor(self) -> Extractor | None:
-        """The extractor of the program's own, or None where there are only rules, or nothing to find."""
+        """The program's own extractor, or None if there are only rules, or no extraction."""
         return self._extractor
 
     async def extract(
         self, documents: Sequence[PreparedDocument], *, known: Collection[str] = ()
     ) -> list[PreparedDocument]:
-        """The documents with what an extractor of the program's own finds in them.
+        """Return the documents with the findings of the program's own extractor.
 
         Args:
             documents: the documents.
@@ -210,7 +210,7 @@ class Pipeline:
 def _with_found(
     document: PreparedDocument, found: Iterator[Extraction], *, known: Collection[str]
 ) -> PreparedDocument:
-    """A document with what was found in its chunks, and a note on those in which not all was looked for."""
+    """Return a document with the findings in its chunks, and a note on incomplete ones."""
     chunks: list[PreparedChunk] = []
     problems: list[str] = []
     for chunk in document.chunks:

@@ -1,4 +1,4 @@
-"""The archive of a knowledge base, its export and import: one file for Loom of this format or a later one.
+"""Archive of a knowledge base: export to one file, and import from it, of this format or an earlier one.
 
 It is a zip of these members:
 
@@ -90,7 +90,7 @@ class Manifest(BaseModel):
 
 
 class PartWriter:
-    """Writes one member, counting and digesting as it goes."""
+    """Writes one member, and computes its size and digest."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -106,12 +106,12 @@ class PartWriter:
         self._rows += 1
 
     def part(self) -> Part:
-        """Part that was written."""
+        """Return the manifest entry of the member."""
         return Part(bytes=self._bytes, sha256=self._digest.hexdigest(), rows=self._rows)
 
 
 class ArchiveReader:
-    """An archive opened for reading. Nothing of it is trusted: names, sizes and digests are checked.
+    """An archive opened for reading. It is untrusted: names, sizes and digests are checked.
 
     Args:
         path: the archive.
@@ -148,7 +148,7 @@ class ArchiveReader:
                 raise self._refused(f"is damaged: {name} is not what was written")
 
     def lines(self, name: str, *, most: int) -> Iterator[bytes]:
-        """The lines of a member; none if it is not there.
+        """Yield the lines of a member; none if it does not exist.
 
         Args:
             name: the member.
@@ -166,7 +166,7 @@ class ArchiveReader:
                 yield line
 
     def records(self, name: str, *, size: int) -> Iterator[bytes]:
-        """The rows of a member of which each has the same size; none if it is not there.
+        """Yield the fixed-size rows of a member; none if it does not exist.
 
         Raises:
             InvalidInputError: the member ends within a row, or cannot be read.
@@ -350,7 +350,7 @@ def receive_archive(
     limits: LoadLimits | None = None,
     confirm: bool = False,
 ) -> str:
-    """Check an archive and write all that is in it down as one job. Blocks; memory does not grow.
+    """Check an archive and submit all of its content as one job. Blocks; memory does not grow.
 
     When it returns, the archive is no longer needed, and all of it will be in the knowledge base whatever
     happens; before, nothing of it is. Vectors are taken over if the embedder that made them is the record's.
@@ -449,7 +449,7 @@ def _portions(documents: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str
 
 
 def _take_decisions(record: Record, archive: ArchiveReader) -> None:
-    """Adopt people's decisions from the archive, unless they were decided otherwise here."""
+    """Import users' decisions from the archive, unless they were decided otherwise here."""
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
         for line in archive.lines(member, most=_MOST_DECISION):
@@ -464,7 +464,7 @@ def _take_decisions(record: Record, archive: ArchiveReader) -> None:
 
 
 def _decision(line: bytes) -> list[object] | None:
-    """The values of a row, each one that a table can hold; None if the line is no such row."""
+    """Return the validated values of a row; None if the line is invalid."""
     try:
         row: object = json.loads(line)
         json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # no halves of surrogate pairs

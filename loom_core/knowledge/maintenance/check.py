@@ -1,4 +1,4 @@
-"""Checks of the record: documents against their texts, and rows against those they depend on."""
+"""Checks of the store: documents against their texts, and rows against those they depend on."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def check_documents(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> 
 
 
 def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> str:
-    """The first thing that is wrong with a document's chunks, or an empty text."""
+    """Return the first problem of a document's chunks, or an empty text."""
     if id_ != document_id(draft.uri):
         return "the document's id is not that of its address"
     if not chunks:
@@ -188,7 +188,7 @@ _LENGTHS = (0.9, 1.1)  # of a unit vector after rounding to 16 bits
 
 
 def check_references(record: Record) -> Iterator[Finding]:
-    """Rows that refer to rows that are gone."""
+    """Find dangling references: rows that refer to rows that are gone."""
     for table, column, parent, key in dangling(record):
         (count,) = record.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
         if not count["n"]:
@@ -205,7 +205,7 @@ def check_references(record: Record) -> Iterator[Finding]:
 
 
 def dangling(record: Record) -> list[tuple[str, str, str, str]]:
-    """Every reference between tables: table, column, the table it refers to, and the column there."""
+    """Return every reference between tables: table, column, the referenced table and column."""
     found = dict.fromkeys(_REFERENCES)
     for table in record.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
         for reference in record.database.rows(f"PRAGMA foreign_key_list({table['name']})"):
@@ -221,7 +221,7 @@ def _dangling(what: str, table: str, column: str, parent: str, key: str) -> str:
 
 
 def _torn(record: Record, table: str, column: str, parent: str, key: str) -> Iterator[Finding]:
-    """Documents of whose extraction a part is gone; the rest says nothing without it."""
+    """Find documents with incomplete extraction, whose remaining rows are useless."""
     if not any(row["name"] == "chunk" for row in record.database.rows(f"PRAGMA table_info({table})")):
         return
     rows = record.database.rows(
@@ -234,7 +234,7 @@ def _torn(record: Record, table: str, column: str, parent: str, key: str) -> Ite
 
 
 def check_graph(record: Record) -> Iterator[Finding]:
-    """Places of mentions and relations, how often names are used, entities that nothing supports."""
+    """Check places of mentions and relations, use counts of names, and unsupported entities."""
     for table, what in (("mentions", "mentions of entities"), ("relations", "relations")):
         rows = record.database.rows(
             f"SELECT DISTINCT c.document FROM {table} AS m JOIN chunks AS c ON c.key = m.chunk "
@@ -269,7 +269,7 @@ def check_graph(record: Record) -> Iterator[Finding]:
 
 
 def check_vectors(record: Record) -> Iterator[Finding]:
-    """Vectors that no chunk has, or that are none of the embedder's."""
+    """Find vectors without a chunk, or with another dimension than the embedder's."""
     orphans = record.database.rows(
         "SELECT hex(hash) AS hash FROM vectors WHERE NOT EXISTS "
         "(SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)"
@@ -286,7 +286,7 @@ def check_vectors(record: Record) -> Iterator[Finding]:
 
 
 def _queue_is_wrong(record: Record) -> bool:
-    """Whether the list of chunks to embed, or what is counted of it, is not what the vectors say."""
+    """Whether the queue of chunks to embed, or its count, contradicts the vectors."""
     (row,) = record.database.rows(
         f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) EXCEPT SELECT chunk FROM unembedded) "
         f"OR EXISTS (SELECT chunk FROM unembedded EXCEPT SELECT * FROM ({UNEMBEDDED})) "
@@ -316,7 +316,7 @@ def _broken(record: Record, dimension: int) -> Iterator[str]:
 
 
 def check_changes(record: Record) -> Iterator[Finding]:
-    """Whether what the indexes have still to take over is there to be taken over."""
+    """Check that the change log still holds what the indexes have to apply."""
     head = record.changes.head()
     for name in get_args(IndexName):
         state = record.changes.state(name)
@@ -330,7 +330,7 @@ def check_changes(record: Record) -> Iterator[Finding]:
 
 
 def check_jobs(record: Record) -> Iterator[Finding]:
-    """Jobs that count as done with documents that were never looked at."""
+    """Find jobs that count as done, but have unprocessed documents."""
     rows = record.database.rows(
         "SELECT key FROM jobs WHERE state = 'done' AND EXISTS "
         "(SELECT 1 FROM items WHERE job = jobs.key AND items.state = 'pending')"

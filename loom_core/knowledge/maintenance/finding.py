@@ -8,7 +8,7 @@ from typing import Literal
 __all__ = ["CheckReport", "Finding", "Repair", "Subject"]
 
 Subject = Literal["file", "references", "documents", "graph", "vectors", "changes", "jobs", "indexes"]
-"""What is looked at: the SQLite file, rows that refer to others, documents with their chunks and fields,
+"""Subject of a check: the SQLite file, rows that refer to others, documents with their chunks and fields,
 entities with their mentions and relations, vectors, the log of changes, jobs, the derived indexes."""
 
 Repair = Literal[
@@ -30,7 +30,7 @@ Repair = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be.
+    """A defect that a check found.
 
     Attributes:
         subject: where.
@@ -63,5 +63,5 @@ class CheckReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong (any more)."""
+        """Whether no defect is left."""
         return not self.findings

@@ -1,4 +1,4 @@
-"""Whether the derived indexes hold what the record holds, and nothing else."""
+"""Checks of the derived indexes against the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Content of an index compared with what it should hold.
+    """Differences between the content of an index and what it should hold.
 
     Attributes:
         expected: keys that should be in it.
@@ -49,7 +49,7 @@ class _Comparison:
     settled: tuple[int, ...]
 
     def findings(self, name: IndexName, what: str) -> Iterator[Finding]:
-        """The differences in plain words."""
+        """Return the differences as findings."""
         if self.missing:
             text = f"{len(self.missing):,} of {self.expected:,} {what} are not in the index {name!r}"
             yield Finding("indexes", text, "index", (name,))
@@ -66,7 +66,7 @@ def _compared(
     *,
     kinds: Sequence[ChangeKind],
 ) -> _Comparison | None:
-    """Compare the keys in an index with those in the record, while both may change.
+    """Compare the keys of an index with those of the store, while both may change.
 
     What the index had not yet taken over when it was read is left out of the comparison.
 
@@ -109,7 +109,7 @@ def _checked(
     what: str,
     differing: Callable[[Sequence[int]], tuple[int, int]],
 ) -> Iterator[Finding]:
-    """Compare an index with the record: its keys, and what it has for some of them.
+    """Check an index: its keys, and a sample of its contents.
 
     Args:
         name: the index.
@@ -132,7 +132,7 @@ def _checked(
 
 
 def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
-    """Every chunk is in the index of words once, some with their own words."""
+    """Check that the lexical index holds every chunk once; compare a sample's tokens."""
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _SAMPLES)
@@ -146,7 +146,7 @@ def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
 
 
 def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
-    """The graph store has the entities and relations of the record. No process may be writing to it."""
+    """Check that the graph store equals the store's graph. No process may be writing to it."""
     graph, after, wrong = record.graph, 0, 0
     try:
         with record.database.snapshot():
@@ -172,7 +172,7 @@ def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
 
 
 def _sample(keys: Sequence[int], count: int) -> list[int]:
-    """So many of many keys, from the first to the last."""
+    """Return an evenly spread sample of keys."""
     return list(keys[:: max(1, len(keys) // count)][:count])
 
 
@@ -195,7 +195,7 @@ def _changed(record: Record, watermark: int, kind: ChangeKind) -> set[int]:
 
 
 def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Finding]:
-    """Every chunk that has a vector is in the index of vectors once, with its own vector."""
+    """Check that the flat index holds every vector once; compare a sample."""
 
     def differing(settled: Sequence[int]) -> tuple[int, int]:
         import numpy as np
@@ -210,7 +210,7 @@ def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Findi
 
 
 def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
-    """Chroma has every chunk that has a vector once, some with their own. No process may write meanwhile.
+    """Check that Chroma holds every vector once; compare a sample. No process may be writing to it.
 
     Args:
         record: says what it should hold.

@@ -1,4 +1,4 @@
-"""Putting right in a record what a check found wrong."""
+"""Repair of the store after a check."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "gra
 
 
 def repair(record: Record, findings: Iterable[Finding]) -> None:
-    """Write into the record all that puts findings right, as one transaction. Blocks.
+    """Repair findings in the store, as one transaction. Blocks.
 
     What takes longer becomes a job, or an index that is to be rebuilt: both are done by the worker.
 
@@ -94,7 +94,7 @@ def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[in
 
 
 def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
-    """Find out which chunks have to be embedded, and recount them."""
+    """Rebuild the queue of chunks to embed, and its count."""
     db.execute("DELETE FROM unembedded")
     db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
     db.execute("DELETE FROM coverage")
@@ -105,7 +105,7 @@ def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
 
 
 def _cut_anew(record: Record, keys: Sequence[int]) -> None:
-    """Cut documents and extract from them again, by a job, from their text in the record."""
+    """Chunk documents and extract from them again, by a job, from their stored texts."""
     uris = [row.uri for row in record.documents.by_key(sorted(set(keys))).values()]
     for key in set(keys):
         record.documents.remove_chunks(key)
@@ -114,7 +114,7 @@ def _cut_anew(record: Record, keys: Sequence[int]) -> None:
 
 
 def _load_anew(record: Record, keys: Sequence[int]) -> None:
-    """Load documents again, by a job, from the files they came from, where those are still there."""
+    """Load documents again, by a job, from their original files, if these exist."""
     paths: list[str] = []
     for key, row in record.documents.by_key(sorted(set(keys))).items():
         if row.uri.startswith("file:") and (path := Path(path_of(row.uri))).is_file():
@@ -151,7 +151,7 @@ def _write_fields(record: Record, db: sqlite3.Connection, keys: Sequence[int]) -
 
 
 def _recount(record: Record, db: sqlite3.Connection) -> None:
-    """Recount names, drop the entities that nothing supports, and regroup the others."""
+    """Recount names, drop unsupported entities, and regroup the others."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
         f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)"

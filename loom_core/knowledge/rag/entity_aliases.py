@@ -1,4 +1,4 @@
-"""Entities under several names: what was merged and why, and deciding otherwise."""
+"""Entity aliases: list which entities were merged and why, merge and split them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["AliasGroup", "AliasReason", "EntityAliases", "in_several_scripts", "
 
 @dataclass(frozen=True, slots=True)
 class AliasReason:
-    """Why two names are, or may be, the same entity's.
+    """Why two names are, or may be, names of the same entity.
 
     Attributes:
         name: the one, in its most frequent spelling.
@@ -47,7 +47,7 @@ class AliasReason:
 
 @dataclass(frozen=True, slots=True)
 class AliasGroup:
-    """Names of one entity, the most frequent first, and why they are the same."""
+    """Names of an entity, the most frequent first, and why they are merged."""
 
     names: tuple[str, ...]
     reasons: tuple[AliasReason, ...]
@@ -79,7 +79,7 @@ class EntityAliases:
         return [self._group(members[key]) for key in keys[:limit]], more
 
     def group_of(self, name: str) -> AliasGroup:
-        """All names of the entity with a name.
+        """Return all names of the entity with a name.
 
         Raises:
             NotFoundError: no entity has this name.
@@ -111,11 +111,11 @@ class EntityAliases:
         return in_several_scripts(self._record.database)
 
     def suggestions(self, *, limit: int = 100) -> list[AliasReason]:
-        """Pairs of names that may be the same entity's, but are not merged: too little speaks for it."""
+        """Return pairs of names that may be the same entity, but lack the evidence to be merged."""
         return self._reasons(self._record.aliases.suggestions(limit=limit))
 
     def merge(self, name: str, other: str) -> AliasGroup:
-        """Take two names for the same entity's from now on.
+        """Treat two names as the same entity from now on.
 
         Returns:
             The group that both are in.
@@ -146,7 +146,7 @@ class EntityAliases:
         return self._group(self._members(one)), self._group(self._members(two))
 
     def undecide(self, name: str, other: str) -> bool:
-        """Forget what was decided of two names; returns whether anything was."""
+        """Forget a decision about two names; return whether there was one."""
         record = self._record
         with record.database.write():
             known = record.aliases.undecide(name_key(name), name_key(other))

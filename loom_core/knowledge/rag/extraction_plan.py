@@ -1,4 +1,4 @@
-"""Estimate of extraction by a language model, and whether a user has to agree to it first."""
+"""Estimate of extraction by a language model, and the user's confirmation of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TOKEN, _PASSAGE, _REQUEST = 3, 1_500, 9_000
 
 
 class ExtractionPlan:
-    """Prepares documents as a job would, up to the point where the model would be asked.
+    """Prepares documents as a job would, up to the model request, to estimate the cost.
 
     Args:
         record: what is there already, and costs nothing.
@@ -58,7 +58,7 @@ class ExtractionPlan:
         return self._extractor is not None
 
     async def estimate(self, items: Iterable[JobItem], *, seconds: float | None = None) -> ExtractionEstimate:
-        """About what extraction from some documents will take; nothing where no model is asked.
+        """Estimate the extraction from some documents; zero if no model is used.
 
         It takes as long as reading the documents. What cannot be read is left out, as a job leaves it out.
 
@@ -90,7 +90,7 @@ class ExtractionPlan:
         return total + await to_thread.run_sync(self._by_size, chain(unread, left), total, size)
 
     async def agree(self, items: Iterable[JobItem], *, confirm: bool, seconds: float | None = None) -> None:
-        """See that the model can be asked, and that no user pays by accident.
+        """Check that the model can be asked, and require confirmation of a large cost.
 
         Args:
             items: of the documents.
@@ -116,7 +116,7 @@ class ExtractionPlan:
             raise ConfirmationNeededError(estimate)
 
     def _by_size(self, unread: Iterable[JobItem], read: ExtractionEstimate, size: int) -> ExtractionEstimate:
-        """Estimate the documents that there is no time to read by their size. Blocks.
+        """Estimate by their size the documents that there is no time to read. Blocks.
 
         Args:
             unread: the documents.
@@ -155,7 +155,7 @@ class ExtractionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """How many documents were not read, their bytes, and whether there are more."""
+    """Documents that were not read: how many, their bytes, and whether there are more."""
 
     documents: int = 0
     size: int = 0
@@ -163,7 +163,7 @@ class _Rest:
 
 
 def _listed(items: Iterable[JobItem], *, seconds: float) -> _Rest:
-    """Documents that there is no time to read, as far as they are found in some seconds. Blocks."""
+    """List the documents that there is no time to read, for some seconds. Blocks."""
     until = time.monotonic() + seconds
     documents = size = 0
     for item in items:

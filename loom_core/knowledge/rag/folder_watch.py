@@ -1,4 +1,4 @@
-"""Keep a knowledge base in step with folders until it is stopped."""
+"""Folder watch: keep a knowledge base in sync with folders until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TIMEOUT = 500  # milliseconds without a change after which the folder itself is
 
 
 class FolderWatch:
-    """Watches folders and syncs what changes below them; someone else has to `work` meanwhile.
+    """Watches folders and syncs changes below them; another task has to run `work` meanwhile.
 
     The file system tells of changes, gathered for a moment; where it does not (network drives) the
     environment variable WATCHFILES_FORCE_POLLING has the folders looked through instead, as is done where
@@ -76,7 +76,7 @@ class FolderWatch:
         self._left_out: dict[Path, str] = {}
 
     async def run(self) -> None:
-        """Watch for ever; cancel it to stop.
+        """Watch until cancelled.
 
         Raises:
             InvalidInputError: one of the folders is a file.
@@ -100,7 +100,7 @@ class FolderWatch:
                 await anyio.sleep(self._missing)
 
     async def _follow(self, folder: Path, *, polling: bool | None) -> None:
-        """Sync a folder, and then what is told to have changed, until all has to be synced again."""
+        """Sync a folder, then each reported change, until all has to be synced again."""
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType] - takes an event of trio, too
 
         started = anyio.current_time()

@@ -1,4 +1,4 @@
-"""Documents into a knowledge base and out of it again."""
+"""Document intake: add documents to a knowledge base, sync and remove them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _T = TypeVar("_T")
 
 
 class DocumentIntake:
-    """Takes documents in and removes them: the writing half of a knowledge base.
+    """Adds and removes documents: the writing half of a knowledge base.
 
     What is added becomes a job of the record. The methods that `add` wait until it is done; `submit` returns
     as soon as it is safe, for a worker in the background. What may be asked for is said once, by the classes
@@ -124,7 +124,7 @@ class DocumentIntake:
         mime: str = "text/markdown",
         confirm: bool = False,
     ) -> list[str]:
-        """Add texts and wait until they are searchable by words, graph and vectors.
+        """Add texts and wait until lexical index, graph and vectors hold them.
 
         Args:
             texts: Markdown or plain text, one document each.
@@ -220,7 +220,7 @@ class DocumentIntake:
         progress: Callable[[], None] | None = None,
         confirm: bool = False,
     ) -> Job:
-        """Get in step with folders and wait as `add_texts` does; arguments and errors as for `SyncRequest`.
+        """Sync with folders and wait as `add_texts` does; arguments and errors as for `SyncRequest`.
 
         `progress` is called after every step of the work.
         """
@@ -242,7 +242,7 @@ class DocumentIntake:
         exclude: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
     ) -> ExtractionEstimate:
-        """About what a language model will take to extract from documents, if they were added now.
+        """Estimate what a language model will take to extract from documents, if they were added now.
 
         Nothing is added, and no model is asked. What is in the record already, just as it is, costs nothing;
         without a language model nothing does. It takes as long as reading the documents. Arguments and
@@ -252,7 +252,7 @@ class DocumentIntake:
         return await self._plan.estimate(chain(of_paths, DocumentsRequest(documents).items()))
 
     async def agree_on_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
-        """See, before a request is submitted, that a language model may and can read its documents.
+        """Check, before a request is submitted, that a language model may and can read its documents.
 
         Args:
             request: what is to be added; where it is confirmed, only the model is looked at.
@@ -266,7 +266,7 @@ class DocumentIntake:
         await self._plan.agree(request.items(), confirm=request.confirm, seconds=seconds)
 
     def submit(self, request: AddRequest) -> str:
-        """Write down what is to be added. Blocks; when it returns, it is safe.
+        """Submit a job. Blocks; when it returns, the job is durable.
 
         Returns:
             Id of the job.
@@ -301,7 +301,7 @@ class DocumentIntake:
     async def wait_for_job(
         self, id_: str, *, progress: Callable[[Job], Awaitable[None]] | None = None
     ) -> Job:
-        """Wait until a job is over; this process or another has to `work` meanwhile.
+        """Wait until a job is over; this process or another has to run `work` meanwhile.
 
         Args:
             id_: the job's id.
@@ -353,7 +353,7 @@ class DocumentIntake:
         return run_blocking(function, *args, **kwargs)
 
     def _marked(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
-        """A job's request that says whether a language model is to read for it, and may read much."""
+        """Mark in a job's request whether a language model reads for it, and may read a large amount."""
         marks = {"by_model": self._plan.by_model, "confirmed": confirm}
         return request | {name: True for name, holds in marks.items() if holds}
 

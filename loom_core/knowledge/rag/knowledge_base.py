@@ -67,7 +67,7 @@ _Found = TypeVar("_Found")
 
 
 class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
-    """A named set of documents that can be asked, in a folder or in memory.
+    """A named, searchable set of documents, in a folder or in memory.
 
         kb = KnowledgeBase("notes")
         kb.add_sync("~/notes")
@@ -269,7 +269,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     @property
     def strategy(self) -> Strategy:
-        """How it is asked unless the question says otherwise."""
+        """Its default search strategy."""
         wanted = self._config.strategy
         if self._embedder is not None:
             return wanted if self._config.extraction.enabled else "vector_first"
@@ -350,7 +350,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return await to_thread.run_sync(self._item, knowledge_id)
 
     def ask_graph(self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int) -> _Found:
-        """Ask a graph that holds at least what is within some hops of entities. Blocks.
+        """Query a graph that holds at least the neighbourhood of some entities. Blocks.
 
         The process that works for the knowledge base has Kùzu; any other, and that one, too, while Kùzu's
         graph is not whole, reads the record.
@@ -373,7 +373,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return self._vectors.coverage()
 
     def index_lag(self) -> dict[str, int]:
-        """How many changes of the record each index has still to take over. Blocks."""
+        """Return how many changes of the store each index has still to apply. Blocks."""
         return {index.name: index.lag() for index in (self._words, self._graph, *self._vectors.maintained)}
 
     # -- as a source of passages -------------------------------------------------------------------
@@ -462,7 +462,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     @property
     def duplicates(self) -> DuplicateReader:
-        """Which of its documents are the same, or nearly."""
+        """Its duplicate and near-duplicate documents."""
         return self.record.duplicates
 
     @property
@@ -484,20 +484,20 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     # -- working ------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Do all work that comes, in the background; cancel it to stop."""
+        """Do all work that arises, in the background, until cancelled."""
         await self.worker.run()
 
     @property
     def aliases(self) -> EntityAliases:
-        """Its entities under several names: what was merged and why, and deciding otherwise."""
+        """Its entities with several names: which were merged and why; merge and split them."""
         return EntityAliases(self.record)
 
     def holder(self) -> Holder | None:
-        """The process that works for it now, this one or another; None if there is none. Blocks."""
+        """Return the worker process of it, this one or another; None if there is none. Blocks."""
         return None if self._folder is None else holder_of(self._folder)
 
     def close(self) -> None:
-        """Release every file. Nothing is lost: what is not finished goes on at the next opening."""
+        """Release every file. Nothing is lost: unfinished work continues at the next opening."""
         self.worker.close()
         self._words.close()
         self._graph.close()
@@ -526,7 +526,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
 
 def _folder(name: str, path: Path | str | None, *, memory: bool) -> Path | None:
-    """Where a knowledge base is; None in memory."""
+    """Return the folder of a knowledge base; None in memory."""
     if path is not None and memory:
         raise InvalidInputError(
             "A knowledge base is in a folder or in memory, not in both.", advice="Give `path` or `memory`."

@@ -36,7 +36,7 @@ _ROUNDS = 3  # what is wrong with an index may show only once the record is righ
 
 
 class Upkeep(DocumentIntake):
-    """Maintenance by the owner of a knowledge base."""
+    """Maintenance of a knowledge base by its owner."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Upkeep(DocumentIntake):
         self._current = embedder
 
     async def check(self, *, repair: bool = False) -> CheckReport:
-        """See whether everything is as it should be: the record in itself, and the indexes against it.
+        """Check the store in itself, and the indexes against it; optionally repair both.
 
         Other processes may be working meanwhile. It takes as long as reading everything.
 
@@ -91,7 +91,7 @@ class Upkeep(DocumentIntake):
     async def rebuild(
         self, indexes: Collection[IndexName], *, progress: Callable[[], None] | None = None
     ) -> None:
-        """Rebuild derived indexes from the record, and wait for it; whichever process works does it.
+        """Rebuild derived indexes from the store, and wait until the worker process has done so.
 
         Args:
             indexes: which.
@@ -108,7 +108,7 @@ class Upkeep(DocumentIntake):
     async def rebuild_from_texts(
         self, *, progress: Callable[[], None] | None = None, confirm: bool = False
     ) -> Job:
-        """Cut all documents into passages and extract from them again, from their texts in the record.
+        """Chunk all documents and extract from them again, from their texts in the store.
 
         Documents that today's rules made are left as they are, and so are vectors of texts that stay.
 
@@ -136,7 +136,7 @@ class Upkeep(DocumentIntake):
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None
     ) -> None:
-        """Have another embedder make the vectors, and wait until it has taken over.
+        """Let another embedder make the vectors, and wait until it has taken over.
 
         Its vectors are made in the background, by whichever process works, and questions are answered with
         the old ones until there are all of them. A process that ends meanwhile loses nothing. To call a
@@ -163,7 +163,7 @@ class Upkeep(DocumentIntake):
             await to_thread.run_sync(self._current.follow)
 
     def submit_embedder(self, provider: EmbeddingProvider) -> None:
-        """Write down that another embedder is to take over; see `change_embedder`. Blocks.
+        """Record that another embedder is to take over; see `change_embedder`. Blocks.
 
         Raises:
             ConfigError: the knowledge base was opened without an embedder.
@@ -180,7 +180,7 @@ class Upkeep(DocumentIntake):
         return self.record.next_vectors.wanted()
 
     def reembedded(self) -> tuple[int, int]:
-        """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
+        """Return the numbers of chunks with a vector of the next embedder, and of all chunks. Blocks."""
         return self.record.next_vectors.coverage()
 
     def receive(
@@ -190,7 +190,7 @@ class Upkeep(DocumentIntake):
         progress: Callable[[int, int], None] | None = None,
         confirm: bool = False,
     ) -> str:
-        """Write down that an archive is to be added, and take it in; see `receive_archive`. Blocks.
+        """Submit a job that imports an archive; see `import_archive`. Blocks.
 
         Returns:
             Id of the job.

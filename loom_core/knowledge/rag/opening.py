@@ -1,4 +1,4 @@
-"""Opening a knowledge base: its name, its folder, and what its record remembers."""
+"""Opening a knowledge base: its name, its folder, its metadata and its embedder."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def remember(
     description: str,
     search_hints: Sequence[str],
 ) -> None:
-    """Write down what is said of a knowledge base, where it is said, and which embedder makes its vectors.
+    """Save the name, description and embedder of a knowledge base, where they are given.
 
     Raises:
         ConfigError: they were made by another.
@@ -107,12 +107,12 @@ def remember(
 
 
 def remembered_config(record: Record) -> dict[str, str]:
-    """The configuration of the embedder that makes a knowledge base's vectors; empty before there is one."""
+    """Return the configuration of a knowledge base's embedder; empty before there is one."""
     return json.loads(record.get("embedding_config") or "{}")
 
 
 def choose_embedder(record: Record, choice: EmbeddingProvider | str | None) -> EmbeddingProvider | None:
-    """The embedder of a knowledge base.
+    """Choose the embedder of a knowledge base.
 
     Args:
         record: of the knowledge base.

@@ -1,4 +1,4 @@
-"""Requests to add or rebuild documents: what is meant, and how a job writes it down."""
+"""Requests to add or rebuild documents, and their JSON form in a job."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHOWN = 100  # characters of a source in an error
 
 @dataclass(frozen=True, slots=True)
 class AddRequest(ABC):
-    """Documents that a knowledge base is to take in.
+    """Documents to add to a knowledge base.
 
     Attributes:
         confirm: whether a language model may read much for it; else the job fails where it would.
@@ -64,7 +64,7 @@ class AddRequest(ABC):
 
     @abstractmethod
     def items(self) -> Iterator[JobItem]:
-        """Its documents, as far as they are known beforehand. Blocks while it looks for them.
+        """Return its documents, as far as they are known beforehand. Blocks while it looks for them.
 
         Raises:
             InvalidInputError: a pattern is malformed.
@@ -103,7 +103,7 @@ class DocumentsRequest(AddRequest):
 
 @dataclass(frozen=True, slots=True)
 class FilesRequest(AddRequest):
-    """Files and folders; none of them is read before the job is worked on.
+    """Files and folders; they are read only when the job runs.
 
     Attributes:
         paths: files and folders.
@@ -130,7 +130,7 @@ class FilesRequest(AddRequest):
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest(AddRequest):
-    """Folders that a knowledge base is to be in step with.
+    """Folders to sync a knowledge base with.
 
     New files are added, changed ones updated, and the documents below the folders whose files are gone or
     left out now are removed; a file that moved between the folders keeps all that was made of it. A folder
@@ -245,7 +245,7 @@ class SourcesRequest(AddRequest):
         metadata: dict[str, Any] | None = None,
         confirm: bool = False,
     ) -> SourcesRequest:
-        """Tell paths, in which `~` is the user's home, from http and https addresses. Blocks.
+        """Separate paths (`~` is the user's home) from http and https addresses. Blocks.
 
         Raises:
             InvalidInputError: there is no source, or nothing at a path.
@@ -275,7 +275,7 @@ class SourcesRequest(AddRequest):
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest(AddRequest):
-    """All documents of the record, to be cut and extracted from again as far as the rules have changed.
+    """All documents of the store, to be chunked and extracted from again as far as the rules have changed.
 
     Documents that today's rules made are left as they are, and so are vectors of texts that stay.
 

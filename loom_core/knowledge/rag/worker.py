@@ -1,4 +1,4 @@
-"""The work behind a knowledge base: documents in, vectors made, indexes kept in step."""
+"""Worker of a knowledge base: ingest documents, make vectors, keep indexes in sync."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _PAIRS = 32  # pairs of names that are compared at a time
 
 
 class Worker:
-    """Does what the record says is still to be done, while this process holds the lock.
+    """Does the pending work of the store, while this process holds the lock.
 
     One process works for a knowledge base, its owner; the others write their jobs into the record, wake the
     owner, and see the results there. While it works the owner also answers the others' questions. When it
@@ -112,12 +112,12 @@ class Worker:
 
     @property
     def stopped(self) -> str:
-        """Why jobs do not go on, where they wait for a language model that cannot be asked; or empty."""
+        """Why jobs are paused, if a language model that they need cannot be asked; or empty."""
         return "" if self._stopped is None else str(self._stopped)
 
     @property
     def stopped_change(self) -> str:
-        """Why a change of embedder has stopped for now, or empty."""
+        """Why a change of embedder is paused, or empty."""
         return "" if self._reembedding is None else self._reembedding.problem
 
     @property
@@ -126,11 +126,11 @@ class Worker:
         return self._lock is None or self._lock.held
 
     def acquire(self) -> bool:
-        """Become the process that works, if there is none."""
+        """Become the worker process, if there is none."""
         return self._lock is None or self._lock.acquire()
 
     async def run(self) -> None:
-        """Work for ever; cancel it to stop."""
+        """Work until cancelled."""
         self._forever = True
         try:
             with detached():  # whatever request has begun it
@@ -139,7 +139,7 @@ class Worker:
             self._forever = False
 
     def wake(self) -> None:
-        """Tell `run`, or the process that works, of something new to do; from `run`'s event loop.
+        """Tell `run`, or the worker process, of new work; from `run`'s event loop.
 
         A language model that could not be asked is asked again: who tells may have put it right.
         """
@@ -148,16 +148,16 @@ class Worker:
 
     @property
     def next_step(self) -> anyio.Event:
-        """Is set when the next piece of work on jobs is done in this process, or one is cancelled in it."""
+        """Set when the next piece of work on jobs is done in this process, or a job is cancelled in it."""
         return self._next_step
 
     def tell_step(self) -> None:
-        """Tell all who wait for `next_step`; from `run`'s event loop."""
+        """Notify all tasks that wait for `next_step`; from `run`'s event loop."""
         self._next_step.set()
         self._next_step = anyio.Event()
 
     async def wait_for_step(self, step: anyio.Event) -> None:
-        """Wait until a job may have changed since `next_step` was taken; no change in between is missed.
+        """Wait until a job may have changed since `next_step` was taken; misses no change.
 
         Another process that works, or cancels a job, tells this one nothing: so this returns after a moment,
         for the job to be read again.
@@ -167,7 +167,7 @@ class Worker:
             await step.wait()
 
     async def drain(self, *, progress: Callable[[], None] | None = None) -> None:
-        """Work until nothing is left to do; where another process works, wait until it has done so.
+        """Work until nothing is left to do; if another process works, wait until it has done so.
 
         Args:
             progress: called after every step.
@@ -179,7 +179,7 @@ class Worker:
         await self._work(partial(self._drain, progress))
 
     async def restore(self) -> bool:
-        """Bring the indexes of words and vectors up to date, between two steps of what else is worked at.
+        """Bring the lexical index and the vectors up to date, between two steps of other work.
 
         Returns:
             Whether they are; False where another process works, which will do it.
@@ -198,7 +198,7 @@ class Worker:
         return restored
 
     async def _work(self, work: Callable[[TaskGroup], Awaitable[None]]) -> None:
-        """Do some work, answer other processes concurrently, and let another process work in the end."""
+        """Do some work, answer other processes concurrently, and release the lock at the end."""
         self._users += 1
         try:
             async with anyio.create_task_group() as tasks:
@@ -243,7 +243,7 @@ class Worker:
             await anyio.sleep(self._waits.work / 5)
 
     async def _take_part(self, tasks: TaskGroup) -> bool:
-        """Become the process that works, if there is none, and begin to answer the others."""
+        """Become the worker process, if there is none, and begin to answer the others."""
         if not await to_thread.run_sync(self.acquire):
             return False
         if self._embedder is not None:
@@ -257,7 +257,7 @@ class Worker:
             await self._owner.wake()
 
     def release(self) -> None:
-        """Let another process work."""
+        """Release the lock, so that another process can work."""
         if self._server is not None:
             self._server.retire()
         if self._lock is not None and self._lock.held:
@@ -268,12 +268,12 @@ class Worker:
             self._lock.release()
 
     def close(self) -> None:
-        """End the processes that prepare documents, and let another process work."""
+        """End the child processes that prepare documents, and release the lock."""
         self._ingest.forget()
         self.release()
 
     async def _try_step(self, tasks: TaskGroup) -> bool:
-        """Do a piece of work; a disk that is full, say, is waited for and told with every answer."""
+        """Do a piece of work; on an error such as a full disk, report it with every answer and retry."""
         try:
             worked = await self._take_part(tasks) and await self._step()
         except LoomError as error:
@@ -293,7 +293,7 @@ class Worker:
         self.problem = str(error)
 
     async def _step(self) -> bool:
-        """Do one piece of the most urgent work; False if there is none.
+        """Do one piece of the most urgent work; return False if there is none.
 
         Raises:
             LLMError: jobs wait for a language model that cannot be asked now, and all else is done.
@@ -305,7 +305,7 @@ class Worker:
         return False
 
     async def _do_jobs(self) -> bool:
-        """Go on with jobs. Where they wait for a language model, what is in is made ready meanwhile."""
+        """Continue jobs. While they wait for a language model, index what is written."""
         if self._stopped is not None and anyio.current_time() < self._jobs_at:
             return False
         try:
@@ -319,7 +319,7 @@ class Worker:
         return worked
 
     async def _make_ready(self) -> bool:
-        """Bring what is in closer to being found by words, meaning and graph."""
+        """Advance the lexical index, the vectors and the graph."""
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.flat.sync):
@@ -357,7 +357,7 @@ class Worker:
         return True
 
     async def _take_offered(self) -> bool:
-        """Give chunks the vectors that came with them in an archive."""
+        """Give chunks the vectors that an archive brought along."""
         offered = self._record.offered
         if self._embedder is None or not await to_thread.run_sync(offered.there_are):
             return False
@@ -424,7 +424,7 @@ class Worker:
             record.changes.note("entity", sorted(changed))
 
     async def _vectors_of(self, texts: list[str], *, kind: EmbeddingKind) -> NDArray[np.float32] | None:
-        """Vectors of texts; None if they make way for something more urgent.
+        """Embed texts; return None if more urgent work preempts that.
 
         Raises:
             EmbeddingError: the embedder does not answer. That has been told, and is tried again later.
@@ -447,7 +447,7 @@ class Worker:
         return vectors
 
     def _adapt_batch(self, embedded: int, seconds: float) -> None:
-        """A server takes hundreds of texts in the time in which a model in this process takes some."""
+        """Adapt the batch size to the speed of the embedder: a server is much faster than a local model."""
         least, most = _EMBED_BATCHES
         if seconds > 2 * _EMBED_SECONDS:
             self._embed_batch = max(least, self._embed_batch // 2)

@@ -1,4 +1,4 @@
-"""The first stage: words and vectors, each asked on its own, and their scores made one."""
+"""First stage of retrieval: lexical and vector search, and the fusion of their scores."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OF_PART = 0.5  # what a part of an identifier is worth that no passage holds as
 
 @dataclass(frozen=True, slots=True)
 class FirstStageSettings:
-    """The numbers of the first stage, as measured (`benchmarks/RESULTS.md`)."""
+    """Parameters of the first stage, as measured (`benchmarks/RESULTS.md`)."""
 
     lexical_pool: int = 400  # maximum number of passages from the lexical index
     semantic_pool: int = 600  # passages of each language that vectors bring
@@ -95,7 +95,7 @@ class Question:
 
 
 class Channels:
-    """Words and vectors of one knowledge base at one moment.
+    """Lexical index and vectors of one knowledge base at one moment.
 
     The two may be set and asked in different threads; everything else comes after both.
 
@@ -134,7 +134,7 @@ class Channels:
         return dict(hits)
 
     def lexical_among(self, tokens: tuple[str, ...], keys: Collection[int]) -> dict[int, float]:
-        """BM25 of given passages as a share of the highest that any passage has for these tokens."""
+        """Return the BM25 of given passages as a share of the highest score of any passage."""
         if self.words is None or not tokens:
             return {}
         if tokens not in self._highest:
@@ -146,7 +146,7 @@ class Channels:
         return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
 
     def identified(self, question: Question, lexical: dict[int, float]) -> dict[int, float]:
-        """How many of the question's identifiers each passage holds, and how exactly: 1 for each as a whole.
+        """Score passages by the question's identifiers that they hold, and how exactly: 1 for each exact one.
 
         Identifiers that many passages hold tell none of them from the others, and are left out; so are names
         that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
@@ -172,7 +172,7 @@ class Channels:
         return held
 
     def _holders(self, identifier: AskedIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
-        """The passages that hold an identifier, with how exactly; None where it is not rare."""
+        """Return the passages that hold an identifier, with how exactly; None if it is not rare."""
         if self.words is None or self._read is None:
             return {}
         most = max(_RARE_CODE, _RARE_CODE_SHARE * self.words.count()) if identifier.is_code else _RARE_NAME
@@ -209,12 +209,12 @@ class Channels:
         return [near for near in found if self._covered is None or near.language in self._covered]
 
     def usual(self, question: Question, language: str) -> float | None:
-        """Cosine of the question with a text about anything in a language; None if that is not known."""
+        """Return the baseline cosine of the question with generic text in a language; None if unknown."""
         centroid = self.centroids.get(language)
         return None if centroid is None or question.vector is None else float(question.vector @ centroid)
 
     def has_vector(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of those of some passages whose vectors count."""
+        """Return the language groups of those of some passages whose vectors count."""
         if self.dense is None:
             return {}
         found = self.dense.languages(keys)
@@ -253,14 +253,14 @@ class ChannelHits:
     ms: dict[str, float] = field(default_factory=dict[str, float])
 
     def ask_words(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
-        """Ask the words. Blocks."""
+        """Search the lexical index. Blocks."""
         began = time.perf_counter()
         self.lexical = channels.lexical(question, limit=settings.lexical_pool)
         self.held = channels.identified(question, self.lexical)
         self.ms["lexical"] = 1000 * (time.perf_counter() - began)
 
     def ask_vectors(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
-        """Ask the vectors, where there are any and the question has one. Blocks."""
+        """Search the vectors, if there are any and the question has one. Blocks."""
         began = time.perf_counter()
         self.near = channels.semantic(question, limit=settings.semantic_pool)
         if channels.dense is not None and question.vector is not None:
@@ -298,7 +298,7 @@ def first_stage(
     settings: FirstStageSettings | None = None,
     hits: ChannelHits | None = None,
 ) -> FirstStage:
-    """Ask words and vectors, unless they have been asked, and make their scores one.
+    """Search words and vectors, unless that is done already, and fuse their scores.
 
     The combination is convex (Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", 2023).
     Both scores are brought to 0 to 1. BM25 has a natural zero; a cosine's is that of the average passage of
@@ -363,7 +363,7 @@ def first_stage(
 
 
 def _lifted(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
-    """Scores of 0 to 1 with those of passages that hold identifiers above all others."""
+    """Boost passages that hold identifiers above all others, in scores of 0 to 1."""
     return scores | {key: 1.0 + number + scores.get(key, 0.0) for key, number in held.items()}
 
 

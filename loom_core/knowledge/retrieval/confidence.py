@@ -1,4 +1,4 @@
-"""Confidence that passages answer a question: a calibrated probability, and what to say where it is low.
+"""Confidence that passages answer a question: a calibrated probability, and a caution if it is low.
 
 Scores that rank passages say which is best, not whether the best is any good. Two things do: how far the
 best passage rises above what is usual, in cosine, and which share of the question's words the best ones
@@ -46,7 +46,7 @@ _UNKNOWN_SHARE = 0.6  # taken where a question has no content word: about the mi
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """How near a question is to the passages of one language, in cosine.
+    """Similarity of a question to the passages of one language, in cosine.
 
     Attributes:
         language: their language group, see `language_group`.
@@ -63,7 +63,7 @@ class Nearness:
     usual: float | None
 
     def tells(self, shared: bool) -> bool:
-        """Whether it is known what the cosine is to be compared with.
+        """Whether a baseline for the cosine is known.
 
         Args:
             shared: whether the question is in this language, too.
@@ -71,7 +71,7 @@ class Nearness:
         return self.usual is not None or (shared and self.size >= _MANY)
 
     def rise(self) -> float:
-        """How far the nearest passage is above the average one, as a share of what is possible.
+        """Return how far the nearest passage exceeds the average one, as a share of the possible.
 
         The average of a few passages is chance, so what is usual in the language counts as 20 more of them.
         """
@@ -80,14 +80,14 @@ class Nearness:
 
     @property
     def is_far(self) -> bool:
-        """Whether hardly a question that is answered is so far from all passages, in its own words or others.
+        """Whether questions that have an answer are hardly ever so far from all passages.
 
         The best of many unrelated passages is nearer by chance than the best of a few.
         """
         return self.rise() < min(0.26, 0.05 + 0.065 * log10(self.size))
 
     def cross_lingual_rise(self) -> float:
-        """How far it is above what is usual in that language, less how far above the average, both weighted.
+        """Return the weighted rise above the baseline of the language, less that above the average.
 
         For a question in another language: there the average says more about the two languages and the
         subject of the documents than about the question.
@@ -98,7 +98,7 @@ class Nearness:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How well the passages of an answer fit the question.
+    """Match of a question with the passages of an answer.
 
     Attributes:
         confidence: probability that they answer it, 0 to 1, in hundredths; 0 where nothing was found.
@@ -133,7 +133,7 @@ class Match:
 def assess_match(
     question: str, items: Sequence[KnowledgeItem], *, nearness: Sequence[Nearness] | None = None
 ) -> Match:
-    """Say how well passages fit a question.
+    """Assess how well passages fit a question.
 
     The best passage's language decides. In the question's own language, words and cosine tell; in another
     one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
@@ -190,7 +190,7 @@ def assess_match(
 
 
 def combine_matches(question: str, matches: Sequence[Match], items: Sequence[KnowledgeItem]) -> Match:
-    """Join the matches of several sources: the best of them, and the words that none of all passages holds.
+    """Combine the matches of several sources: the best of them, and the words that no passage holds.
 
     Args:
         question: as it was asked.
@@ -221,7 +221,7 @@ def words_missing(content: Sequence[str], held: frozenset[str]) -> list[str]:
 
 
 def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bool) -> float:
-    """The probability; the numbers are those fitted (`benchmarks/answerable.py`).
+    """Return the probability; its coefficients were fitted (`benchmarks/answerable.py`).
 
     Args:
         share: of the question's words, those that the passages hold; None where that tells nothing.

@@ -1,4 +1,4 @@
-"""The embedder of a knowledge base, whichever it is by now, and the centroids of the languages in its space.
+"""The current embedder of a knowledge base, and the centroids of the languages in its space.
 
 A language centroid is the average vector of sentences about anything (`STOCK_SENTENCES`, the same ones in
 every language): what is usual in the language, against which the cosine of a question is judged.
@@ -27,7 +27,7 @@ __all__ = ["STOCK_SENTENCES", "CurrentEmbedder", "LanguageCentroids", "covered_g
 
 
 class CurrentEmbedder(EmbeddingProvider):
-    """Follows the record: when another embedder has taken over, it is that one from the next `follow` on.
+    """Follows the store: after a change of embedder it uses the new one from the next `follow` on.
 
     Args:
         record: says who made its vectors.
@@ -74,7 +74,7 @@ class CurrentEmbedder(EmbeddingProvider):
         return await self._provider.embed(texts, kind=kind)
 
     def made(self, id_: str, config: dict[str, str]) -> EmbeddingProvider:
-        """An embedder by its id, made from its configuration unless it is known; blocks for a moment.
+        """Return an embedder by its id, created from its configuration unless known; blocks for a moment.
 
         Where that is impossible, it is one that says so when it is asked.
         """
@@ -87,18 +87,18 @@ class CurrentEmbedder(EmbeddingProvider):
         return self._known[id_]
 
     def learn(self, provider: EmbeddingProvider) -> None:
-        """Know an embedder that may take over, so that it need not be made from its configuration."""
+        """Register an embedder that may take over, so that it need not be created."""
         self._known[provider.id] = provider
 
     def follow(self) -> None:
-        """Become the embedder that the record names, if that is another by now. Blocks for microseconds."""
+        """Switch to the embedder that the store names, if it changed. Blocks for microseconds."""
         id_ = self._record.get("embedder")
         if id_ and id_ != self._provider.id:
             self._provider = self.made(id_, json.loads(self._record.get("embedding_config") or "{}"))
 
 
 class _Unavailable(EmbeddingProvider):
-    """Stands for an embedder that cannot be made here."""
+    """Placeholder for an embedder that cannot be created here."""
 
     def __init__(self, id_: str, reason: str) -> None:
         self._id = id_
@@ -120,7 +120,7 @@ class _Unavailable(EmbeddingProvider):
 
 
 class LanguageCentroids:
-    """The centroids of a knowledge base's embedder: the worker makes them, the record keeps them.
+    """Language centroids of a knowledge base's embedder: the worker makes them, the store keeps them.
 
     The average of a few passages says little about what is usual in their language; this does, whatever the
     passages are. A question only reads them, and does without until they are made: there are up to eighty
@@ -136,7 +136,7 @@ class LanguageCentroids:
         self._embedder = embedder
 
     def of(self, languages: frozenset[str], *, space: str) -> dict[str, NDArray[np.float32]]:
-        """The average vector of the stock sentences of each language that is compared. Blocks.
+        """Return the centroid of the calibration texts of each comparable language. Blocks.
 
         It is not normalised to length 1, so that its product with a question is an average cosine.
 
@@ -152,7 +152,7 @@ class LanguageCentroids:
         return {language: _decode(made[language]) for language in compared & made.keys()}
 
     def missing(self, languages: frozenset[str]) -> str:
-        """The next language that a centroid is to be made for; empty if there is none. Blocks."""
+        """Return the next language that lacks a centroid; empty if there is none. Blocks."""
         compared = self._compared(languages)
         return min(compared - self._made(self._embedder.id).keys(), default="") if compared else ""
 

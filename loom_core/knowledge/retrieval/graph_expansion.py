@@ -1,4 +1,4 @@
-"""Graph expansion: from the passages found, and the entities a question names, to those they lead to.
+"""Graph expansion: from the passages found, and the question's entities, to linked passages.
 
 Three ways use one `Neighbourhood` of entities and passages, which reads each thing once:
 
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class Link(NamedTuple):
-    """A way from one passage to another.
+    """A link from one passage to another.
 
     Attributes:
         seed: chunk it starts at.
@@ -69,7 +69,7 @@ class Link(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """The numbers of the expansion, as measured (`benchmarks/RESULTS.md`).
+    """Parameters of the expansion, as measured (`benchmarks/RESULTS.md`).
 
     A forward link weighs by how sure its target is about the name, and by how sure the mention is only where
     that is less than `unsure`. A mention of middling confidence (a capitalised word: 0.6) leads right as
@@ -105,7 +105,7 @@ class Expansion:
 def links_from(
     neighbourhood: Neighbourhood, seeds: Sequence[int], settings: LinkSettings
 ) -> tuple[list[Link], dict[int, set[str]]]:
-    """All links that start at some chunks, and the names of what each of those is about."""
+    """Return all links that start at some chunks, and the names of the subjects of each."""
     mentions = neighbourhood.mentions_in(seeds)
     own: defaultdict[int, dict[int, AboutRow]] = defaultdict(dict)
     for about in neighbourhood.abouts_in(seeds):
@@ -127,7 +127,7 @@ def _forward(
     own: dict[int, dict[int, AboutRow]],
     settings: LinkSettings,
 ) -> list[Link]:
-    """From what seeds mention to the passages about it."""
+    """Return links from the mentions of seeds to the passages about them."""
     abouts = neighbourhood.abouts_of({mention.entity for mention in mentions})
     targets = {entity: edges[: settings.targets_each] for entity, edges in abouts.items() if edges}
     document = neighbourhood.documents_of(
@@ -162,7 +162,7 @@ def _sideways(
     own: dict[int, dict[int, AboutRow]],
     settings: LinkSettings,
 ) -> list[Link]:
-    """From what seeds mention or are about to the few other passages that mention it, too."""
+    """Return links from what seeds mention or are about to the few other passages that mention it."""
     held: dict[tuple[int, int], tuple[str, float]] = {}  # name and certainty, by seed and entity
     for mention in mentions:
         held.setdefault((mention.chunk, mention.entity), (mention.name, mention.confidence))
@@ -190,7 +190,7 @@ def _sideways(
 
 
 def _uncovered(mentions: Sequence[MentionRow]) -> list[MentionRow]:
-    """Mentions that are not inside a longer one: "New York City" does not name "York"."""
+    """Return the outermost mentions: "New York City" does not name "York"."""
     kept: list[MentionRow] = []
     reach: dict[int, int] = {}
     for mention in sorted(mentions, key=lambda m: (m.chunk, m.start, -m.end)):
@@ -212,7 +212,7 @@ def expand(
     weight: float = 1.0,
     settings: LinkSettings | None = None,
 ) -> Expansion:
-    """Follow links from the best passages, twice.
+    """Follow links from the best passages, two hops.
 
     Args:
         question: what is asked.
@@ -274,7 +274,7 @@ def _residual(
     channels: Channels,
     settings: LinkSettings,
 ) -> dict[tuple[int, int], float]:
-    """How well each target answers what its seed leaves open, 0 to about 1, by (seed, target)."""
+    """Return how well each target answers what its seed leaves open, 0 to about 1, by (seed, target)."""
     targets = defaultdict[int, set[int]](set)
     for link in links:
         targets[link.seed].add(link.chunk)
@@ -290,7 +290,7 @@ def _residual(
 def _residual_words(
     question: Question, targets: dict[int, set[int]], subjects: dict[int, set[str]], channels: Channels
 ) -> dict[int, dict[int, float]]:
-    """BM25 of each seed's targets for the words that the seed leaves open, by seed; the corpus's best is 1.
+    """Return the BM25 of each seed's targets for the words that the seed leaves open; the corpus's best is 1.
 
     Seeds whose subjects the question does not name leave the same words open: they are asked for once.
     """
@@ -310,7 +310,7 @@ Edges = list[tuple[int, float]]
 
 
 class Neighbourhood:
-    """Names of passages and passages of names, for as long as one question is answered.
+    """Cache of names by passage and passages by name, for one question.
 
     Args:
         graph: where they are.
@@ -357,7 +357,7 @@ class Neighbourhood:
         return {entity: self._abouts_of[entity] for entity in entities}
 
     def mentions_of(self, entities: Iterable[int]) -> dict[int, Edges]:
-        """Chunks that mention entities and are not about them anyway, at most `mentions_each` of each."""
+        """Return chunks that mention entities without being about them, at most `mentions_each` of each."""
         entities = list(entities)
         missing = [entity for entity in entities if entity not in self._mentions_of]
         limit, most = self._mentions_each, self._abouts_each
@@ -400,7 +400,7 @@ class Neighbourhood:
 
 
 def _once(edges: Iterable[tuple[int, float]]) -> Edges:
-    """The edges without those to a chunk that came before."""
+    """Drop edges to a chunk that came before."""
     first: dict[int, float] = {}
     for chunk, confidence in edges:
         first.setdefault(chunk, confidence)
@@ -409,7 +409,7 @@ def _once(edges: Iterable[tuple[int, float]]) -> Edges:
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """The numbers of the walk, as measured (`benchmarks/RESULTS.md`)."""
+    """Parameters of the walk, as measured (`benchmarks/RESULTS.md`)."""
 
     seeds: int = 6
     damping: float = 0.5  # share of the walk that goes on rather than returns
@@ -426,7 +426,7 @@ def walk(
     entities: Sequence[int] = (),
     settings: WalkSettings | None = None,
 ) -> dict[int, float]:
-    """Weight of chunks near the best ones, the highest being 1.
+    """Run a random walk with restart; return the weight of chunks near the best ones, the highest being 1.
 
     Args:
         neighbourhood: where the edges are.
@@ -470,7 +470,7 @@ def walk(
 def _edges(
     neighbourhood: Neighbourhood, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
 ) -> tuple[list[int], list[int], list[float]]:
-    """Passages and entities around the seeds, and the certainty of what connects them: edge by edge."""
+    """Return passages and entities around the seeds, and the certainty of each edge."""
     around = set(entities)
     if seeds:
         around |= neighbourhood.entities_in(seeds)
@@ -512,7 +512,7 @@ class NamedEntity(NamedTuple):
 
 
 def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
-    """The entities that a question names, in the order in which it does, each once.
+    """Link the entities that a question names, in order, each once.
 
     Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
     not in capitals and single characters of Chinese are no names.
@@ -546,7 +546,7 @@ def _is_acronym(question: str, token: SurfaceToken) -> bool:
 def graph_channel(
     question: Question, graph: GraphTable, *, settings: WalkSettings | None = None
 ) -> dict[int, float]:
-    """Passages connected with the entities that a question names, with their weight, the highest 1.
+    """Return passages connected with the entities that a question names, with their weight, the highest 1.
 
     A random walk starts at those entities and goes over the passages about them and naming them, and the
     entities of those passages, to further ones. Nothing is found where the question names nothing.

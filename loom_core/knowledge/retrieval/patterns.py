@@ -53,7 +53,7 @@ _DocumentKey = tuple[str, str]
 
 
 class RAGOptions(TypedDict, total=False):
-    """Options that every pattern takes, as `RAGPattern` describes them."""
+    """Options of every pattern, see `RAGPattern`."""
 
     reranker: Reranker | None
     top_k: int
@@ -114,7 +114,7 @@ class RAGPattern:
         self._timeout = timeout
 
     async def retrieve(self, query: str, *, filters: dict[str, Any] | None = None) -> list[RetrievedPassage]:
-        """The passages that an answer would be written from, best first.
+        """Return the passages that an answer would be generated from, best first.
 
         Args:
             query: the question, in any language.
@@ -157,7 +157,7 @@ class RAGPattern:
     async def _ranked(
         self, query: str, filters: dict[str, Any] | None
     ) -> tuple[list[RetrievedPassage], list[str]]:
-        """The passages in their last order, and what is to be noted about how they came there."""
+        """Return the reranked passages, and notes on problems."""
         passages = await self._find(query, filters)
         notes: list[str] = []
         if passages and passages[0]["source"] == "multi_query" and not passages[0].get("generated_queries"):
@@ -170,12 +170,12 @@ class RAGPattern:
         return passages[: self._kept], notes
 
     async def _find(self, query: str, filters: dict[str, Any] | None) -> list[RetrievedPassage]:
-        """The candidates, best first; other patterns find them in another way."""
+        """Return the candidates, best first; subclasses override this."""
         return await self._retriever.retrieve(query, top_k=self._top_k, filters=filters)
 
 
 class MultiQueryRAG(RAGPattern):
-    """Retrieve by several wordings of the question, rerank, answer.
+    """Retrieve by several variants of the question, rerank, answer.
 
     The model that answers also writes the wordings; see `MultiQueryRetriever`.
 
@@ -275,7 +275,7 @@ class HierarchicalRAG(RAGPattern):
     async def _within(
         self, documents: Sequence[_DocumentKey], query: str, filters: dict[str, Any] | None
     ) -> list[RetrievedPassage]:
-        """The passages of some documents; none where the knowledge base cannot be asked for these alone."""
+        """Return the passages of some documents; none if the knowledge base cannot filter by document."""
         names = [name for _, name in documents]
         if not all(names):
             return []
@@ -351,7 +351,7 @@ _MAX_QUESTION = 8000  # characters
 
 @dataclass(frozen=True, slots=True)
 class RAGAnswer:
-    """An answer, and what it rests on.
+    """An answer with its passages and citations.
 
     Attributes:
         answer: the text, with citations: `[1]` is the first of `passages`.
@@ -376,7 +376,7 @@ async def generate_answer(
     max_tokens: int = 2000,
     timeout: float = 60.0,  # noqa: ASYNC109 - its end is an LLMError with advice
 ) -> RAGAnswer:
-    """Have a model answer a question from passages. Without passages it is not asked.
+    """Generate an answer from passages by a model. Without passages the model is not asked.
 
     Args:
         llm: the model.
@@ -420,7 +420,7 @@ async def generate_answer(
 
 
 def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
-    """The first passages that fit, as the model is shown them; the very first one is cut if it must be."""
+    """Return the first passages that fit the budget, formatted; the very first is cut if necessary."""
     shown: list[str] = []
     left = budget
     for number, passage in enumerate(passages, start=1):
@@ -489,7 +489,7 @@ def cited_numbers(text: str) -> list[int]:
 
 
 def cited_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[CitedSentence]:
-    """The sentences of an answer, English or Chinese, each with what it rests on.
+    """Attribute the sentences of an answer, English or Chinese, to its passages.
 
     Citations count for the sentence they stand in, or that ends right before them. Headings are no sentences.
 
@@ -503,7 +503,7 @@ def cited_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[C
 
 @dataclass(frozen=True, slots=True)
 class _Ground:
-    """A passage as sentences are held against it: its content words, and its language's group."""
+    """A passage as evidence for sentences: its content words, and its language group."""
 
     words: frozenset[str]
     language: str

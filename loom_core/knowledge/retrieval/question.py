@@ -1,4 +1,4 @@
-"""Prepare a question for retrieval: validate its text, embed it, resolve its filters."""
+"""Preparation of a question for retrieval: validate its text, embed it, resolve its filters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["ChunkFilter", "QuestionReader"]
 
 
 class QuestionReader:
-    """Reads questions for one knowledge base.
+    """Prepares questions for one knowledge base.
 
     Args:
         record: what is asked.
@@ -57,11 +57,11 @@ class QuestionReader:
         return "" if self._embedder is None else self._embedder.id
 
     def is_in_space(self, question: Question) -> bool:
-        """Whether the vectors of the record are still by the embedder that the question's is by. Blocks."""
+        """Whether the store's vectors are still by the embedder of the question. Blocks."""
         return question.space == self.space == self._record.get("embedder")
 
     def text(self, query: str, *, limit: int, most: int) -> str:
-        """The question without white space around it, and not too long.
+        """Return the question, stripped and cut to the maximum length.
 
         Args:
             query: as it was given.
@@ -76,11 +76,11 @@ class QuestionReader:
         return text
 
     async def allowed(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
-        """The chunks that filters allow, see `ChunkFilter.allowed`."""
+        """Return the chunks that filters allow, see `ChunkFilter.filter_chunks`."""
         return await to_thread.run_sync(self.filter.allowed, filters) if filters else None
 
     def uncovered(self, text: str) -> str:
-        """Why a question is not embedded although there is an embedder: its language; or empty."""
+        """Return why a question is not embedded despite an embedder: its language; or empty."""
         embedder, language = self._embedder, detect_language(text)
         if embedder is None or embedder.languages is None or language in {*embedder.languages, "und"}:
             return ""
@@ -139,7 +139,7 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Facts about the record as of one of its changes."""
+    """Facts about the store as of one of its changes."""
 
     head: int
     names: list[str]
@@ -147,7 +147,7 @@ class _Moment:
 
 
 class ChunkFilter:
-    """Finds the chunks that filters allow, and remembers them until the record changes.
+    """Finds the chunks that match filters, and caches them until the store changes.
 
     Args:
         record: has the documents and their fields.
@@ -163,7 +163,7 @@ class ChunkFilter:
         return list(self._now().names)
 
     def allowed(self, filters: dict[str, Any]) -> ChunkKeys | None:
-        """Chunks of the documents for which all filters hold; None without filters, for all. Blocks.
+        """Return the chunks of the documents that match all filters; None without filters. Blocks.
 
         Raises:
             InvalidInputError: a filter that is not supported, or not formed as it should be.

@@ -77,7 +77,7 @@ class Refinement:
         )
 
     def candidates(self, limit: int) -> int:
-        """How many passages are needed for the best of them to be as many as are wanted."""
+        """Return how many candidates are needed to keep enough of them."""
         if self.drop_duplicates or self.diversity or self.sections or self.reranker is not None:
             return max(_CANDIDATES, 4 * limit)
         return limit
@@ -100,7 +100,7 @@ class Refiner:
     async def refine(
         self, query: str, found: dict[int, KnowledgeItem], *, limit: int, wanted: Refinement
     ) -> tuple[list[KnowledgeItem], list[str]]:
-        """The passages to be shown, and notes on what could not be done.
+        """Return the refined passages, and notes on steps that failed.
 
         With `diversity` the order is no longer that of relevance.
 
@@ -149,7 +149,7 @@ class Refiner:
     async def _reranked(
         self, reranker: Reranker, query: str, items: Sequence[KnowledgeItem], *, limit: int
     ) -> tuple[list[KnowledgeItem], list[str]]:
-        """The passages in the reranker's order, or in the one they had, with a note why."""
+        """Return the passages in the reranker's order, or in the former one with a note why."""
         try:
             with anyio.fail_after(self._patience):
                 return await reranker.rerank(query, items, limit=limit), []
@@ -181,7 +181,7 @@ _NUMBER = re.compile(r"\d+")
 def without_near_duplicates(
     items: Sequence[KnowledgeItem], *, threshold: float = 0.9, question: str = ""
 ) -> list[KnowledgeItem]:
-    """The passages without those that say again, almost word for word, what a better one says.
+    """Drop passages that repeat a better one almost word for word.
 
     Two passages are near duplicates if the Jaccard index of their shingles (sequences of five words, or
     of five CJK characters) reaches the threshold and they hold the same numbers: the reports of two
@@ -224,7 +224,7 @@ def diverse(
     limit: int,
     trade_off: float,
 ) -> list[_Key]:
-    """The best passages, none too similar to those before it: maximal marginal relevance.
+    """Return the best passages by maximal marginal relevance.
 
     Each place goes to the passage with the highest `trade_off * relevance - (1 - trade_off) *
     similarity`. Relevance is the score as a share of the highest score. Similarity is the cosine to the
@@ -267,7 +267,7 @@ def diverse(
 
 @dataclass(frozen=True, slots=True)
 class ParentDocument:
-    """A document that passages were cut from: its whole text, and all its chunks in order."""
+    """The document of some passages: its whole text, and all its chunks in order."""
 
     text: str
     chunks: Sequence[ChunkRow]
@@ -280,7 +280,7 @@ def with_parents(
     limit: int,
     max_tokens: int = 800,
 ) -> list[KnowledgeItem]:
-    """The passages with the text around them: as much of their section as fits.
+    """Return the passages with their surrounding text: as much of their section as fits.
 
     A passage is joined by its neighbours before and after, in turn, as long as they stand under the same
     headings and all together keep to the token budget. Hits that meet in one section become one.
@@ -317,7 +317,7 @@ def with_parents(
 
 @dataclass(slots=True)
 class _Candidate:
-    """A passage that may have near duplicates. Shingles cost most of the time, so few are ever made."""
+    """A candidate for near-duplicate detection. Shingles are costly and made lazily."""
 
     item: KnowledgeItem
     duplicates: list[str] = field(default_factory=list[str])
@@ -343,14 +343,14 @@ class _Candidate:
         return self._made
 
     def told(self) -> KnowledgeItem:
-        """The passage, with the ids of its duplicates if it has any."""
+        """Return the passage, with the ids of its duplicates if it has any."""
         if not self.duplicates:
             return self.item
         return replace(self.item, metadata={**self.item.metadata, "duplicates": self.duplicates})
 
 
 def _similarity(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Cosine of every two rows, with the lowest there is as 0; 0 for rows of zeros."""
+    """Return the cosine of every two rows, scaled so that the lowest is 0; 0 for rows of zeros."""
     import numpy as np
 
     cosines = vectors.astype(np.float64) @ vectors.T
@@ -367,7 +367,7 @@ def _similarity(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
 
 @dataclass(slots=True, eq=False)
 class _Hit:
-    """A passage with its neighbours, or as it is where `document` is None.
+    """A passage with its neighbours, or unchanged if `document` is None.
 
     Attributes:
         item: the passage, the best one of those that were merged.
@@ -392,14 +392,14 @@ class _Hit:
         return near and chunks[self.first].heading_path == chunks[other.first].heading_path
 
     def take_in(self, others: Sequence[_Hit]) -> None:
-        """Show what others show, too."""
+        """Extend it to the text of others."""
         self.first = min(self.first, *(other.first for other in others))
         self.last = max(self.last, *(other.last for other in others))
         for other in others:
             self.merged += [other.item.id, *other.merged]
 
     def told(self) -> KnowledgeItem:
-        """The item, with the text that is shown and where it stands."""
+        """Return the item, with the shown text and its offsets."""
         if self.document is None:
             return self.item
         own = self.item.metadata

@@ -61,7 +61,7 @@ class CatalogueEntry:
 
 
 class Catalogue:
-    """The knowledge bases in a home folder. Reading it costs a few milliseconds and imports nothing.
+    """The knowledge bases in a home folder. Reading it takes a few milliseconds and imports nothing.
 
     Args:
         home: Loom's home; knowledge bases are in its folder `kb`.
@@ -80,7 +80,7 @@ class Catalogue:
         return folder_in(self._home, name)
 
     def files(self) -> dict[Path, tuple[int, int]]:
-        """Date and size of every file that a record is made of: others whenever anything has changed.
+        """Return date and size of every file of every store: they differ whenever anything has changed.
 
         A database does not notify of another process's writes; this is what can be looked at often.
         """
@@ -95,13 +95,13 @@ class Catalogue:
         return files
 
     def list(self) -> list[CatalogueEntry]:
-        """All knowledge bases, by name; what cannot be used has its `problem` said."""
+        """Return all knowledge bases, by name; an unusable one has a `problem`."""
         paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
         return sorted(filter(None, map(_read, paths)), key=lambda entry: entry.name)
 
 
 def _read(path: Path) -> CatalogueEntry | None:
-    """Read the catalogue entry of a record, of whatever format; None if it is only being made."""
+    """Read the catalogue entry of a store of any format; None if it is only being created."""
     if reason := unusable(path):
         return _unusable(path, reason)
     try:

@@ -1,4 +1,4 @@
-"""Automatic retrieval: what the sources know about a message, before a model answers it."""
+"""Automatic retrieval (prefetch): passages for a message, before a model answers it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPARE = 2  # times as many passages as are wanted, so that there are others for
 
 @dataclass(frozen=True, slots=True)
 class RetrievedContext:
-    """Context to put before a model next to a message.
+    """Context for a model, to go next to a message.
 
     Attributes:
         outcome: what came of it.
@@ -64,7 +64,7 @@ class RetrievedContext:
 
 
 def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int) -> RetrievedContext:
-    """Passages that were found for a message as what is put before a model.
+    """Format passages found for a message as context.
 
     Args:
         items: the passages, best first.
@@ -115,7 +115,7 @@ class ContextRetriever:
     async def context_for(
         self, message: str, *, conversation: Sequence[str] = (), filters: dict[str, Any] | None = None
     ) -> RetrievedContext:
-        """Return the sources' passages about a message.
+        """Return the passages about a message as context.
 
         Args:
             message: what the user says, in any language.
@@ -150,7 +150,7 @@ class ContextRetriever:
 
 
 def _unknown(items: Sequence[KnowledgeItem], conversation: Sequence[str]) -> list[KnowledgeItem]:
-    """The passages that are not in a conversation, be it under their id or as a text."""
+    """Return the passages that a conversation does not hold yet, by id or text."""
     told = "\n".join(conversation)[-_MAX_READ:]
     if not told:
         return list(items)

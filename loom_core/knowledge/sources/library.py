@@ -1,4 +1,4 @@
-"""All knowledge bases of a home folder, opened when they are needed."""
+"""Library: all knowledge bases of a home folder, opened on demand."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class Library:
         self._starts: dict[Path, _Start] = {}
 
     def list(self) -> list[CatalogueEntry]:
-        """The knowledge bases that can be used, as far as they may be opened. Blocks for milliseconds."""
+        """Return the usable knowledge bases that may be opened. Blocks for milliseconds."""
         return [entry for entry in self._allowed() if not entry.problem]
 
     def unusable(self) -> list[CatalogueEntry]:
-        """Those that may be opened and cannot be used, each with its `problem`. Blocks for milliseconds."""
+        """Return those that may be opened but are unusable, each with its `problem`. Blocks briefly."""
         return [entry for entry in self._allowed() if entry.problem]
 
     async def get(
@@ -87,7 +87,7 @@ class Library:
         search_hints: Sequence[str] = (),
         embedder: str = "",
     ) -> GraphRAGKnowledgeBase:
-        """Open a knowledge base, or give the one that is open.
+        """Open a knowledge base, or return the open one.
 
         Args:
             name: its name.
@@ -199,7 +199,7 @@ class Library:
         return knowledge_base
 
     async def _started(self, folder: Path, wanted: str) -> EmbeddingProvider:
-        """The embedder of a knowledge base, ready.
+        """Start the embedder of a knowledge base, and wait until it is ready.
 
         In a server, who asks waits for a while only: what is loading goes on to do so for the next who asks.
         """
@@ -241,7 +241,7 @@ class Library:
 
 
 class _Start:
-    """The start of an embedder in the background, which goes on when no caller waits for it any more.
+    """The start of an embedder in the background, which continues when no caller waits any more.
 
     Attributes:
         provider: the embedder.
@@ -280,7 +280,7 @@ class _Start:
 
 
 class _Work:
-    """The work for one knowledge base in the background, which can be ended before the program."""
+    """Background work for one knowledge base, which can be ended separately."""
 
     def __init__(self, knowledge_base: GraphRAGKnowledgeBase) -> None:
         self._knowledge_base = knowledge_base

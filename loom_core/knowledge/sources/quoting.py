@@ -1,4 +1,4 @@
-"""Passages as a language model is shown them: as data of others, each with its citation."""
+"""Quoting of passages for a language model: as untrusted data, each with its citation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """Passages within a limit of tokens.
+    """Quoted passages within a token budget.
 
     Attributes:
         text: the passages between tags, each under a line with its id, title and address; empty without any.
@@ -37,7 +37,7 @@ class Quoted:
 
 
 def quoted(items: Sequence[KnowledgeItem], *, max_tokens: int) -> Quoted:
-    """The first passages that fit; the very first one is cut if it must be.
+    """Quote the first passages that fit; the very first is cut if necessary.
 
     Args:
         items: best first.

@@ -1,4 +1,4 @@
-"""Which messages of a conversation call for knowledge, and which are only manners."""
+"""Retrieval trigger: which messages of a conversation need retrieval, and which are small talk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_A_WORD = re.compile(r"[^\w]+|_+")
 
 
 def calls_for_knowledge(message: str) -> bool:
-    """Whether a user's message may be answered better by what the sources know.
+    """Whether the sources may help to answer a user's message.
 
     It does not if there is no word in it, or nothing but greetings, thanks, assent and telling to go on, in
     English or Chinese. When in doubt it does: a search is cheap, and a missed passage is not.

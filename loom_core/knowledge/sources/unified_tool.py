@@ -1,4 +1,4 @@
-"""One search tool over any set of knowledge sources, worded from what the sources say of themselves."""
+"""Description and argument schema of one search tool over several sources."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SourceInfo:
 
 
 class UnifiedSearchToolBuilder:
-    """Words the description and the arguments of a search tool, so that a model knows when to search.
+    """Builds the description and the arguments of a search tool, so that a model knows when to search.
 
     Names become the `source` enum, descriptions the list of sources, hints the occasions, supported
     filters the explanation of `filters`. What sources say is data: control characters are taken out

@@ -1,4 +1,4 @@
-"""Changes of the record that the derived indexes have still to apply."""
+"""Change log of the store: changes that the derived indexes have still to apply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IndexName = Literal["words", "vectors", "graph", "chroma"]
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """How far an index is: the number of its directory, and the last change it holds.
+    """State of an index: its generation, and its watermark (the last change it holds).
 
     Generation 0 means that it was never built; a watermark below 0, that it is damaged.
     """
@@ -51,7 +51,7 @@ class Pending:
 
 
 class ChangeLog:
-    """The sequence of changes and how far each index has followed it."""
+    """The log of changes, and the watermark of each index in it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -67,7 +67,7 @@ class ChangeLog:
             db.executemany("INSERT INTO changes (seq, kind, key, count) VALUES (?, ?, ?, ?)", rows)
 
     def head(self) -> int:
-        """Number of the last change ever made."""
+        """Return the number of the last change ever made."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
         return 0 if row is None else int(row["seq"])
 
@@ -96,7 +96,7 @@ class ChangeLog:
         return row["before"] <= watermark if row is not None else watermark >= self.head()
 
     def state(self, index: IndexName) -> IndexState:
-        """How far an index is."""
+        """Return the state of an index."""
         row = self._database.row("SELECT generation, watermark FROM indexes WHERE name = ?", (index,))
         return IndexState(0, -1) if row is None else IndexState(row["generation"], row["watermark"])
 
@@ -116,7 +116,7 @@ class ChangeLog:
             db.execute("DELETE FROM indexes WHERE name = ?", (index,))
 
     def distrust(self, index: IndexName, *, generation: int) -> None:
-        """Note that an index is damaged, so that the process that works rebuilds it.
+        """Mark an index as damaged, so that the worker process rebuilds it.
 
         Any process may say so of the generation that it saw; of an older one it is no news.
         """
@@ -126,7 +126,7 @@ class ChangeLog:
             )
 
     def prune(self, *, limit: int = _PRUNED) -> bool:
-        """Forget the first changes of those that every index holds; one never built needs none of them.
+        """Prune the oldest changes that every index holds; an index that was never built needs none.
 
         Args:
             limit: maximum number, so that no other writer waits for long.
@@ -146,7 +146,7 @@ class ChangeLog:
 
 
 def _runs(keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Stretches of keys of which each is one more than the one before: the last key, and how many."""
+    """Group keys into runs of consecutive ones: the last key, and the length."""
     last, count = 0, 0
     for key in keys:
         if count and (key != last + 1 or count == _RUN):

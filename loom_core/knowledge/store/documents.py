@@ -1,4 +1,4 @@
-"""Documents and chunks in the record."""
+"""Documents and chunks in the store."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ _CHUNK = (
 
 
 class DocumentReader:
-    """Documents, their chunks, and the fields that filters look at, as the record tells of them."""
+    """Reads documents, their chunks, and the fields that filters use."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
-        """Ids of those of some chunks that are there already, just as they are."""
+        """Return the ids of those of some chunks that are stored already, unchanged."""
         hashes = {chunk.id: chunk.hash for chunk in chunks}
         rows = self._database.rows_in("SELECT id, hash FROM chunks WHERE id IN ({})", list(hashes))
         return {row["id"] for row in rows if row["hash"] == hashes[row["id"]]}
@@ -160,12 +160,12 @@ class DocumentReader:
         return {row["uri"]: row["hash"] for row in rows}
 
     def last_chunk(self) -> int:
-        """Key of the newest chunk there ever was."""
+        """Return the highest key a chunk ever had."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")
         return 0 if row is None else int(row["seq"])
 
     def chunk_keys_where(self, filters: Filters) -> ChunkKeys:
-        """Chunks of the documents that fulfil filters; all chunks where there are none."""
+        """Return the chunks of the documents that match filters; all chunks without filters."""
         sql, parameters = chunks_where(filters)
         with self._database.read() as db:
             cursor = db.cursor()
@@ -206,11 +206,11 @@ class DocumentTable(DocumentReader):
         self._writer = DocumentWriter(database, graph, changes)
 
     def put(self, document: PreparedDocument) -> Outcome:
-        """Add a document, or make the one with its URI equal to it; see `put_all`."""
+        """Insert or update a document by its URI; see `upsert_all`."""
         return self.put_all([document])[0]
 
     def put_all(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
-        """Add documents, or make those with their URIs equal to them, with few statements for all.
+        """Insert or update documents by their URIs, with few statements for all.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
 
@@ -229,7 +229,7 @@ class DocumentTable(DocumentReader):
 
 
 def _encodable(id_: str) -> str:
-    """An id without halves of surrogate pairs, which SQLite cannot take and no id holds."""
+    """Return an id without lone surrogates, which SQLite cannot store and no id holds."""
     return id_.encode("utf-8", "replace").decode()
 
 
@@ -252,7 +252,7 @@ _Placed = tuple[int, int, "PreparedChunk"]  # key of the document, place in it, 
 
 
 class DocumentWriter:
-    """Puts documents and takes them out, with all that hangs on them.
+    """Writes and removes documents with all that depends on them.
 
     Keys are given here rather than by SQLite, in the order of the documents, so that all rows of a table
     go in at once.
@@ -264,7 +264,7 @@ class DocumentWriter:
         self._changes = changes
 
     def put(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
-        """Add documents, or make those with their URIs equal to them.
+        """Insert or update documents by their URIs.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
 
@@ -289,7 +289,7 @@ class DocumentWriter:
             db.execute("UPDATE documents SET hash = x'' WHERE key = ?", (document,))
 
     def _put(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[Outcome]:
-        """Put documents that all have different URIs."""
+        """Insert or update documents that all have different URIs."""
         sql = "SELECT uri, key, hash FROM documents WHERE uri IN ({})"
         there = {row["uri"]: row for row in self._database.rows_in(sql, [d.uri for d in documents])}
         added = [document for document in documents if document.uri not in there]
@@ -406,13 +406,13 @@ class DocumentWriter:
         )
 
     def _next_key(self, table: Literal["documents", "chunks"]) -> int:
-        """The key that SQLite would give next; no other writer gives one until the transaction ends."""
+        """Return the key that SQLite would assign next; stable until the transaction ends."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         return 1 if row is None else int(row["seq"]) + 1
 
 
 def _apart(documents: Sequence[PreparedDocument]) -> Iterator[list[PreparedDocument]]:
-    """The documents in order, in parts in which no URI is there twice."""
+    """Split documents, in order, into parts in which no URI occurs twice."""
     part: dict[str, PreparedDocument] = {}
     for document in documents:
         if document.uri in part:

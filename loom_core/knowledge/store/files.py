@@ -28,7 +28,7 @@ _FILE = (
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file whose document is in the record, as it was when the document was read from it.
+    """A file whose document is in the store, as of when the document was read.
 
     Attributes:
         document: key of the document.
@@ -43,19 +43,19 @@ class KnownFile:
 
 
 class FileTable:
-    """The files of documents. A row counts only while its document is what was read from the file then."""
+    """The files of documents. A row is valid only while its document is the one read from the file then."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
     def known(self, uris: Sequence[str], settings: bytes) -> dict[str, KnownFile]:
-        """The files at some addresses, as far as their documents were made by the same settings."""
+        """Return the files at some addresses whose documents were made with the same settings."""
         rows = self._database.rows_in(_FILE + "WHERE d.uri IN ({}) AND f.settings = ?", uris, (settings,))
         return {row["uri"]: _known(row) for row in rows}
 
     def leaving(self, job: int, content: bytes, settings: bytes) -> list[KnownFile]:
-        """The files that had some content and whose documents a job is about to remove, oldest first."""
+        """Return files of some content whose documents a job is about to remove, oldest first."""
         rows = self._database.rows(
             _FILE + "WHERE f.content = ? AND f.settings = ? AND EXISTS (SELECT 1 FROM items AS i "
             "WHERE i.job = ? AND i.uri = d.uri AND i.state = 'leaving') ORDER BY d.key",
@@ -135,7 +135,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file at one moment.
+    """Fingerprint of a file: size, times and content hash.
 
     Attributes:
         size: in bytes.

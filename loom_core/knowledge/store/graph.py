@@ -155,7 +155,7 @@ class Incidence:
         self.aliases = AliasTable(database)
 
     def canonical_of(self, entities: Sequence[int]) -> dict[int, int]:
-        """The entity that stands for its group, for those entities that are in one."""
+        """Return the canonical entity of each of some entities that is in a group."""
         return self.aliases.canonical_of(entities)
 
     def mentions_in(self, chunks: Collection[int]) -> list[MentionRow]:
@@ -182,7 +182,7 @@ class Incidence:
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
     def asides_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
-        """The first mentions of each entity in chunks that are not about it anyway.
+        """Return the first mentions of each entity in chunks that are not about it.
 
         Of an entity that is mentioned throughout only the first 50 mentions are looked at.
         """
@@ -242,7 +242,7 @@ FROM (SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.va
 
 
 class EntityReader(Incidence):
-    """Reads entities and what connects them: keys of any are given, those of canonical ones returned."""
+    """Reads entities and their relations: accepts the keys of any entity, returns canonical ones."""
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Entities by id (`name_key` of a name): those that exist, with their own keys."""
@@ -253,18 +253,18 @@ class EntityReader(Incidence):
         return {id_: key for id_, key in zip(wanted, json.loads(keys), strict=True) if key is not None}
 
     def find_canonical(self, ids: Sequence[str]) -> dict[str, int]:
-        """The same with the keys of the entities that stand for them."""
+        """Return the keys of the canonical entities, by id."""
         found = self.find(ids)
         canonical = self.canonical_of(sorted(set(found.values())))
         return {id_: canonical.get(key, key) for id_, key in found.items()}
 
     def names_of(self, entities: Sequence[int]) -> dict[int, str]:
-        """The name of each entity that is used most, of all that it has."""
+        """Return the most used name of each entity."""
         wanted = set(entities)
         return {key: rows[-1]["name"] for key, rows in self._name_rows(entities).items() if key in wanted}
 
     def spellings(self, entities: Sequence[int]) -> dict[int, str]:
-        """The spelling of each entity's own name that is used most, by entity, the most used first."""
+        """Return the most used spelling of each entity's own name, by entity, the most used first."""
         rows = self._database.rows_in(
             "SELECT entity, name, SUM(uses) AS uses FROM names WHERE entity IN ({}) GROUP BY entity, name "
             "ORDER BY uses, name DESC",
@@ -290,7 +290,7 @@ class EntityReader(Incidence):
         return nodes
 
     def edges(self, entities: Sequence[int]) -> list[EntityEdge]:
-        """Relations that touch one of the entities, those of several chunks as one."""
+        """Return relations that touch one of the entities, aggregated over chunks."""
         members = self._members(entities)
         rows = {tuple(row) for end in ("subject", "object") for row in self._relation_rows(end, members)}
         return self._merged(rows)
@@ -317,7 +317,7 @@ class EntityReader(Incidence):
     def evidence(
         self, subject: int, predicate: str, object_: int, *, limit: int
     ) -> list[tuple[int, int, int]]:
-        """Where a relation was read: chunk, and the stretch of its text."""
+        """Return where a relation was read: chunk, and the span of its text."""
         rows = self._database.rows(
             f"SELECT r.chunk, r.start, r.end FROM ({_NAMING}) AS n "
             "CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.subject = n.entity "
@@ -373,13 +373,13 @@ class EntityReader(Incidence):
                 yield from starmap(EntityEdge, db.execute(_EDGES, (slices, number)))
 
     def all_evidence(self) -> Iterator[RelationEvidence]:
-        """Where each relation that `all_edges` gives is said most surely."""
+        """Return the surest evidence of each relation of `all_edges`."""
         with self._database.read() as db:
             for row in db.execute(_EVIDENCE):
                 yield RelationEvidence(*row[:6])
 
     def _members(self, entities: Sequence[int]) -> list[int]:
-        """The entities, and all that are the same as one of them."""
+        """Return the entities with all members of their groups."""
         canonical = set(self.canonical_of(entities).values())
         grouped = self.aliases.members_of(sorted(canonical)) if canonical else {}
         return sorted({*entities}.union(*grouped.values()))
@@ -409,7 +409,7 @@ class EntityReader(Incidence):
         )
 
     def _merged(self, rows: Iterable[tuple[int, str, int, int, float]]) -> list[EntityEdge]:
-        """Relations between canonical entities; what relates an entity to itself is left out."""
+        """Merge relations of canonical entities; drop self-relations."""
         rows = list(rows)
         ends = {end for subject, _, object_, _, _ in rows for end in (subject, object_)}
         canonical = self.canonical_of(sorted(ends))
@@ -428,7 +428,7 @@ _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
 class Link(NamedTuple):
-    """The name of a subject in a chunk, and where it stands."""
+    """A mention of a subject in a chunk: its name and place."""
 
     chunk: int
     entity: int
@@ -438,7 +438,7 @@ class Link(NamedTuple):
 
 
 class NewName(NamedTuple):
-    """A subject whose name has yet to be looked for in the chunks up to `newest`."""
+    """A new subject whose name is still to be searched for in the chunks up to `newest`."""
 
     entity: int
     id: str
@@ -446,14 +446,14 @@ class NewName(NamedTuple):
 
 
 class GraphTable(EntityReader):
-    """The graph of the record. An entity lives while a mention, a subject or a relation needs it."""
+    """The graph of the store. An entity lives while a mention, a subject or a relation needs it."""
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
-        """Write what was found in chunks; see `add_columns`."""
+        """Add the findings in chunks; see `add_columns`."""
         return self.add_columns([(chunk, found_in(extraction)) for chunk, extraction in extractions])
 
     def add_columns(self, chunks: Sequence[tuple[int, FoundColumns]]) -> set[int]:
-        """Write what was found in chunks; part of the transaction that writes the chunks.
+        """Add the findings in chunks; part of the transaction that writes the chunks.
 
         Returns:
             Keys of the entities that are in another group than before, and of those that stood or stand for
@@ -498,7 +498,7 @@ class GraphTable(EntityReader):
             return self.aliases.regroup(stated | decided)
 
     def add_links(self, links: Iterable[Link]) -> set[int]:
-        """Write mentions found by looking for known names.
+        """Add mentions found by searching for known names.
 
         A mention that an extractor found at the same place stays as it is.
 
@@ -524,7 +524,7 @@ class GraphTable(EntityReader):
         return cursor.execute(sql, (json.dumps(chunks),))
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
-        """Take back what was found in chunks; part of the transaction that removes them.
+        """Remove the findings in chunks; part of the transaction that removes them.
 
         Returns:
             Keys of the entities it touches, those that are gone with it included.
@@ -552,7 +552,7 @@ class GraphTable(EntityReader):
             return touched | self.aliases.regroup(grouped)
 
     def subjects(self) -> list[tuple[int, str]]:
-        """Every entity that something is titled, headed or defined with: key and id."""
+        """Return every entity that is the subject of a title, heading or definition: key and id."""
         # Of a million subjects so in half the time that it takes to ask for each entity whether it is one.
         rows = self._database.rows(
             "SELECT key, id FROM entities "
@@ -561,14 +561,14 @@ class GraphTable(EntityReader):
         return [(key, id_) for key, id_ in rows]
 
     def still_subjects(self, entities: Sequence[int]) -> set[int]:
-        """Those of the entities that something is titled, headed or defined with."""
+        """Return those of the entities that are the subject of a title, heading or definition."""
         rows = self._database.rows_in(
             f"SELECT key FROM entities AS e WHERE key IN ({{}}) AND EXISTS ({_SUBJECT}e.key)", entities
         )
         return {row["key"] for row in rows}
 
     def subjects_since(self, entities: Sequence[int], chunk: int) -> set[int]:
-        """Those of the entities that have been subjects ever since a chunk was written."""
+        """Return those of the entities that have been subjects since before a chunk was written."""
         rows = self._database.rows_in(
             "SELECT DISTINCT entity FROM abouts WHERE entity IN ({}) "
             "AND source != 'first_phrase' AND chunk <= ?",
@@ -578,7 +578,7 @@ class GraphTable(EntityReader):
         return {row["entity"] for row in rows}
 
     def new_names(self, *, limit: int = -1, since: int = 0) -> list[NewName]:
-        """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
+        """Return subjects whose names are still to be searched for in earlier chunks, oldest first.
 
         Args:
             limit: maximum number; below 0, all.
@@ -597,17 +597,17 @@ class GraphTable(EntityReader):
         return 0 if row is None else int(row["n"])
 
     def linked(self) -> int:
-        """Key of the last chunk in which all names were looked for, but for the new ones."""
+        """Return the watermark of entity linking: the last chunk searched for all names but new ones."""
         row = self._database.row("SELECT linked FROM coverage")
         return 0 if row is None else int(row["linked"])
 
     def note_linked(self, chunk: int) -> None:
-        """Note that all names were looked for in the chunks up to one."""
+        """Advance the watermark of entity linking to a chunk."""
         with self._database.write() as db:
             db.execute("UPDATE coverage SET linked = ?", (chunk,))
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
-        """Texts of chunks, for names to be looked for in; those that are gone are left out."""
+        """Return the texts of chunks, to search them for names; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, text FROM chunks WHERE key IN ({})", chunks)
         return list(map(tuple, rows))
 
@@ -617,12 +617,12 @@ class GraphTable(EntityReader):
         return list(map(tuple, self._database.rows(sql, (chunk, limit))))
 
     def forget_new_names(self, entities: Iterable[int]) -> None:
-        """Note that the names have been looked for."""
+        """Note that the names have been searched for."""
         with self._database.write() as db:
             db.executemany("DELETE FROM new_names WHERE entity = ?", [(entity,) for entity in entities])
 
     def _unlink(self, db: sqlite3.Connection, subjects: set[int]) -> dict[tuple[int, str, str], int]:
-        """Drop the mentions that are there only because something was titled with the name."""
+        """Drop the mentions that exist only because the name was a subject."""
         uses: Counter[tuple[int, str, str]] = Counter()
         for entity in subjects:
             if db.execute(f"{_SUBJECT}? LIMIT 1", (entity,)).fetchone():
@@ -685,7 +685,7 @@ class GraphTable(EntityReader):
 
     @staticmethod
     def _next_key(db: sqlite3.Connection) -> int:
-        """The key that SQLite would give next; no other writer gives one until the transaction ends."""
+        """Return the key that SQLite would assign next; stable until the transaction ends."""
         row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entities'").fetchone()
         return 1 if row is None else int(row["seq"]) + 1
 

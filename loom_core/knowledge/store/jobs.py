@@ -1,4 +1,4 @@
-"""Jobs: what was asked to be added or kept in step, and how far that is. Acknowledged once written here."""
+"""Jobs: requests to add or sync documents, and their progress. Durable once written here."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _TIDIED = 5_000  # rows at a time, for a tenth of a second in which no other pro
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request to add documents, or to keep folders in step, with how far it is.
+    """A request to add documents or to sync folders, with its progress.
 
     Attributes:
         id: handle to ask with.
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Real paths of the folders outside which nothing is read for it; empty where anything may be."""
+        """Real paths of the folders that it may read; empty if it may read anything."""
         return tuple(map(Path, self.request.get("roots", ())))
 
     @property
@@ -82,18 +82,18 @@ class Job:
 
     @property
     def total(self) -> int:
-        """How many documents it has, as far as is known."""
+        """Number of its documents, as far as known."""
         return sum(self.counts.values())
 
     @property
     def processed(self) -> int:
-        """How many documents are through."""
+        """Number of its documents that are settled."""
         return self.total - sum(self.counts.get(state, 0) for state in _TO_DO)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A document that listing found for a job.
+    """A document that the file listing found for a job.
 
     Attributes:
         size: in bytes.
@@ -109,7 +109,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a job went in the last half minute that a process worked on it.
+    """Throughput of a job in the last half minute of work.
 
     Attributes:
         documents: a second.
@@ -123,7 +123,7 @@ class Pace:
 
 
 class JobReader:
-    """Jobs as the record tells of them: how far each is, and what has become of its documents."""
+    """Reads the progress of jobs, and the outcome of their documents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -153,7 +153,7 @@ class JobReader:
         return None if row is None else self._job(row)
 
     def is_open(self, job: Job) -> bool:
-        """Whether a job still goes on; asked in a transaction, it stays so until the end of that."""
+        """Whether a job is unfinished; in a transaction, that stays true until its end."""
         row = self._database.row("SELECT finished_at FROM jobs WHERE key = ?", (job.key,))
         return row is not None and row["finished_at"] is None
 
@@ -166,7 +166,7 @@ class JobReader:
         state: Literal["pending", "leaving"] = "pending",
         after: int = -1,
     ) -> list[JobItem]:
-        """The next documents of a job, at least one where there are any.
+        """Return the next documents of a job, at least one if there are any.
 
         Args:
             job: the job.
@@ -213,7 +213,7 @@ class JobReader:
         return [JobItem(**dict(row)) for row in rows]
 
     def skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
-        """Addresses of skipped documents of a job, each with the reason."""
+        """Return the addresses of skipped documents of a job, each with the reason."""
         rows = self._database.rows(
             "SELECT uri, reason FROM items INDEXED BY items_state "
             "WHERE job = ? AND state = 'skipped' ORDER BY ordinal LIMIT ?",
@@ -222,7 +222,7 @@ class JobReader:
         return [(row["uri"], row["reason"]) for row in rows]
 
     def pace(self, job: Job) -> Pace | None:
-        """How fast a job goes; None where nothing is known yet, or any more."""
+        """Return the throughput of a job; None if it is not known."""
         row = self._database.row(
             "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
             "FROM job_paces WHERE job = ?",
@@ -242,7 +242,7 @@ class JobReader:
         return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
 
     def embedded(self, job: Job) -> int:
-        """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""
+        """Return how many of a job's chunks have vectors; 0 without an embedder. Costs a look-up each."""
         if job.first_chunk is None:
             return 0
         last = job.last_chunk if job.last_chunk is not None else (1 << 62)
@@ -280,7 +280,7 @@ class JobReader:
 
 
 class JobTable(JobReader):
-    """Jobs in the record. What each does is counted as it happens, so that asking costs next to nothing.
+    """Jobs in the store. Progress is counted as it happens, so that reading it is cheap.
 
     Args:
         database: the record.
@@ -299,7 +299,7 @@ class JobTable(JobReader):
         listed: bool = False,
         kind: JobKind = "add",
     ) -> str:
-        """Acknowledge a request: from here on it is done even if the process dies.
+        """Acknowledge a request: from here on it is durable.
 
         Args:
             request: what is asked for, JSON.
@@ -329,7 +329,7 @@ class JobTable(JobReader):
         return id_
 
     def start(self, job: Job) -> None:
-        """Note that work on a job begins, or starts over: its folders are listed from the start."""
+        """Mark a job as started or restarted: its folders are listed from the start."""
         with self._database.write() as db:
             db.execute(
                 "UPDATE jobs SET started_at = ?, first_chunk = "
@@ -346,7 +346,7 @@ class JobTable(JobReader):
                 )
 
     def append(self, job: Job, found: Sequence[Found], *, unchanged: int = 0) -> None:
-        """Note documents that listing found, unless the job is over.
+        """Add documents that the file listing found, unless the job is over.
 
         Args:
             job: the job.
@@ -368,16 +368,16 @@ class JobTable(JobReader):
             _count(db, job.key, counts)
 
     def listed(self, job: Job) -> None:
-        """Note that all documents of a job are known."""
+        """Mark the file listing of a job as complete."""
         with self._database.write() as db:
             db.execute("UPDATE jobs SET state = 'running' WHERE key = ? AND state = 'listing'", (job.key,))
 
     def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
-        """Note what became of a document; see `settle_all`."""
+        """Record the outcome of a document; see `settle_all`."""
         self.settle_all(job, [(item, Outcome(state, reason, chunks))])
 
     def settle_all(self, job: Job, settled: Sequence[tuple[JobItem, Outcome]]) -> None:
-        """Note what became of documents; part of the transaction that writes them.
+        """Record the outcome of documents; part of the transaction that writes them.
 
         Of a job that was cancelled meanwhile, a document that was not begun counts as skipped.
         """
@@ -397,7 +397,7 @@ class JobTable(JobReader):
                 _count(db, job.key, {state: change}, chunks=chunks[state])
 
     def withdraw(self, uris: Sequence[str]) -> None:
-        """Add no more what open jobs have still to add at some addresses, as it has been removed since."""
+        """Drop pending documents of open jobs at some addresses that were removed since."""
         with self._database.write() as db:
             rows = self._database.rows_in(
                 "SELECT i.job, i.ordinal FROM jobs AS j CROSS JOIN items AS i INDEXED BY items_state "
@@ -413,7 +413,7 @@ class JobTable(JobReader):
                 _count(db, job, {"pending": -count, "skipped": count})
 
     def drop(self, job: Job, uri: str) -> None:
-        """Forget a document that was leaving, as it goes on under another address."""
+        """Drop a document from the removals of a job, as it moved to another address."""
         with self._database.write() as db:
             cursor = db.execute(
                 "DELETE FROM items WHERE job = ? AND state = 'leaving' AND uri = ?", (job.key, uri)
@@ -421,7 +421,7 @@ class JobTable(JobReader):
             _count(db, job.key, {"leaving": -cursor.rowcount})
 
     def finish(self, job: Job, state: JobState = "done", *, error: str = "") -> None:
-        """Note that a job is over, unless it was before. Of a cancelled one the rest counts as skipped."""
+        """Mark a job as over, unless it was. The rest of a cancelled one counts as skipped."""
         with self._database.write() as db:
             cursor = db.execute(
                 "UPDATE jobs SET state = ?, error = ?, finished_at = ?, "
@@ -438,7 +438,7 @@ class JobTable(JobReader):
                 _count(db, job.key, {"skipped": sum(row["documents"] for row in rest)})
 
     def tidy(self) -> bool:
-        """Delete some of what is no longer needed: the rest of jobs that are over, and the oldest jobs.
+        """Purge some rows that are no longer needed: items of finished jobs, and the oldest jobs.
 
         Returns:
             Whether there was anything.
@@ -482,13 +482,13 @@ def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int],
 
 
 class JobProgress:
-    """Notes what `JobReader` tells of a job besides its documents; it goes when the job goes."""
+    """Records the throughput, usage and notes of a job; deleted with the job."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def note_work(self, job: Job, *, seconds: float, documents: int, chunks: int) -> None:
-        """Note how long a piece of a job's work took. Kept, so that a restart does not begin from nothing."""
+        """Record how long a piece of a job's work took. Kept across restarts."""
         with self._database.write() as db:
             cursor = db.execute(
                 "INSERT INTO job_paces (job, seconds, documents, chunks) SELECT key, ?, ?, ? FROM jobs "
@@ -498,7 +498,7 @@ class JobProgress:
             db.execute("DELETE FROM job_paces WHERE key <= ?", ((cursor.lastrowid or 0) - _PIECES,))
 
     def note_spent(self, job: Job, usage: Usage) -> None:
-        """Add what a language model has just taken for a job, while the job is remembered."""
+        """Add the usage of a language model to a job, while the job exists."""
         with self._database.write() as db:
             db.execute(
                 "INSERT INTO job_spendings SELECT key, ?, ?, ? FROM jobs WHERE key = ? "
@@ -508,7 +508,7 @@ class JobProgress:
             )
 
     def note(self, job: Job, notes: Sequence[str]) -> None:
-        """Keep notes about documents of a job that are in."""
+        """Record notes about stored documents of a job."""
         with self._database.write() as db:
             db.executemany(
                 "INSERT INTO job_notes (job, note) VALUES (?, ?)", [(job.key, note) for note in notes]

@@ -1,4 +1,4 @@
-"""Documents on their way into the store: the item of a job, the prepared document, the outcome.
+"""Documents before they are written: the item of a job, the prepared document, the outcome.
 
 A prepared document is ready to be written: only the transaction is left.
 """
@@ -48,7 +48,7 @@ ItemState = Literal[
 
 @dataclass(frozen=True, slots=True)
 class JobItem:
-    """One document of a job, and all that it is prepared from.
+    """A document of a job, and the input of its preparation.
 
     Attributes:
         uri: of the document; a `file://` URI says where it is read from, if there is no payload.
@@ -75,7 +75,7 @@ class JobItem:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of an item's way, for which nothing is left to prepare.
+    """Final state of an item that needs no preparation.
 
     Attributes:
         state: as the job counts it.
@@ -94,7 +94,7 @@ class Outcome:
 
 
 class MentionColumns(NamedTuple):
-    """The mentions of a chunk, one for an entity at a place."""
+    """The mentions of a chunk as columns, one per entity and place."""
 
     entity: tuple[str, ...] = ()
     start: tuple[int, ...] = ()
@@ -106,7 +106,7 @@ class MentionColumns(NamedTuple):
 
 
 class AboutColumns(NamedTuple):
-    """Subjects of a chunk, one for an entity from a source."""
+    """The subjects of a chunk as columns, one per entity and source."""
 
     entity: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class AboutColumns(NamedTuple):
 
 
 class RelationColumns(NamedTuple):
-    """The relations in a chunk, which has a mention or an about of both ends of each.
+    """The relations in a chunk as columns; the chunk mentions or is about both ends of each.
 
     By those the relations of an entity are found.
     """
@@ -130,7 +130,7 @@ class RelationColumns(NamedTuple):
 
 
 class AliasColumns(NamedTuple):
-    """Names that a chunk says are of one entity, and has a mention or an about of.
+    """Alias statements of a chunk as columns; the chunk mentions or is about both names.
 
     `entity` is what an acronym stands for.
     """
@@ -144,7 +144,7 @@ class AliasColumns(NamedTuple):
 
 
 class FoundColumns(NamedTuple):
-    """Findings in a chunk, as columns of the graph's tables, with entities by id.
+    """Findings in a chunk as columns of the graph's tables, with entities by id.
 
     Rows are many, and are only made where they are written: zipping columns takes a fraction of the time.
     """
@@ -211,7 +211,7 @@ Prepared: TypeAlias = PreparedDocument | Outcome
 
 
 def found_in(extraction: Extraction) -> FoundColumns:
-    """An extraction as columns: names that are no names left out, and the same said twice only once."""
+    """Convert an extraction to columns: without invalid names and duplicates."""
     mentions: dict[tuple[str, int], tuple[str, int, int, str, str, str, float]] = {}
     for name, start, end, type_, method, confidence in extraction.mentions:
         if id_ := name_key(name):
@@ -252,7 +252,7 @@ _KINDS = frozenset[str](get_args(BlockKind))
 
 
 def block_rows(blocks: Iterable[Block]) -> list[list[object]]:
-    """Blocks as JSON has them: kind, start, length, path, level, and where it has them page and name.
+    """Convert blocks to JSON rows: kind, start, length, path, level, and optionally page and name.
 
     A start counts from the end of the block before, which keeps numbers small.
     """
@@ -272,7 +272,7 @@ def block_rows(blocks: Iterable[Block]) -> list[list[object]]:
 
 
 def blocks_of_rows(rows: object, *, length: int) -> tuple[Block, ...]:
-    """Blocks from their rows.
+    """Restore blocks from their rows.
 
     Args:
         rows: what `block_rows` gave.
@@ -309,7 +309,7 @@ def encode_blocks(blocks: Sequence[Block]) -> bytes:
 
 
 def decode_blocks(packed: bytes, *, length: int) -> tuple[Block, ...]:
-    """Unpack blocks of a text of so many code points.
+    """Unpack blocks of a text with a number of code points.
 
     Raises:
         ValueError: `encode_blocks` did not pack them, or not for this text.

@@ -1,4 +1,4 @@
-"""Whether what lies in the place of a record can be one, told without opening it."""
+"""Checks of a store's file without opening it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["is_emptied", "refuse_inaccessible", "refuse_unusable", "unusable"]
 
 
 def unusable(path: Path) -> str:
-    """Why what lies in the place of a record cannot be one; empty where it can, or where there is none."""
+    """Return why a file cannot be a store; empty if it can, or does not exist."""
     if reason := _inaccessible(path):
         return reason
     return f"{path.name} is empty, but there are indexes made from it" if is_emptied(path) else ""
 
 
 def is_emptied(path: Path) -> bool:
-    """Whether a record has lost all its content.
+    """Whether a store has lost all its content.
 
     A file of no length is a record that is only being made, unless there are indexes next to it: these are
     made from a record.
@@ -33,7 +33,7 @@ def is_emptied(path: Path) -> bool:
 
 
 def refuse_inaccessible(path: Path) -> None:
-    """See that a record's file can be opened, whatever is in it.
+    """Raise if a store's file cannot be opened, whatever its content.
 
     Raises:
         RecordError: there is something else in its place, or its folder cannot be written, which SQLite needs
@@ -47,7 +47,7 @@ def refuse_inaccessible(path: Path) -> None:
 
 
 def refuse_unusable(path: Path) -> None:
-    """See that nothing but a record lies in the place of one.
+    """Raise if a file cannot be a store.
 
     Raises:
         RecordError: something does, or the record has lost its content.

@@ -1,4 +1,4 @@
-"""The record of one knowledge base, opened."""
+"""The knowledge store: the system of record of one knowledge base, opened."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MetaName = Literal[
 
 
 class Record:
-    """Everything that a knowledge base knows, and the only place where it is written first.
+    """System of record of a knowledge base: everything is written here first.
 
     Every method of its tables is one transaction, or part of the `database.write()` around it.
 
@@ -53,12 +53,12 @@ class Record:
         self.duplicates = DuplicateTable(self.database)
 
     def get(self, name: MetaName) -> str:
-        """A remembered value, or an empty string."""
+        """Return a metadata value, or an empty string."""
         row = self.database.row("SELECT value FROM meta WHERE name = ?", (name,))
         return "" if row is None else row["value"]
 
     def set(self, name: MetaName, value: str) -> None:
-        """Remember a value."""
+        """Set a metadata value."""
         with self.database.write() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 

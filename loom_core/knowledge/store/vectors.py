@@ -1,4 +1,4 @@
-"""Embeddings in the record: float16 blobs by the hash of what was embedded."""
+"""Embeddings in the store: float16 blobs by the hash of the embedded text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["NextVectors", "OfferedVectors", "VectorTable"]
 
 
 class VectorTable:
-    """Vectors of chunks. Which model made them is in the record's meta (`embedder`)."""
+    """Vectors of chunks. The store's metadata `embedder` names the model."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
@@ -54,7 +54,7 @@ class VectorTable:
             self._changes.note("vector+", sorted(row["key"] for row in rows))
 
     def of(self, keys: Sequence[int]) -> tuple[list[int], NDArray[np.float32]]:
-        """Vectors of chunks: the keys that have one, and a float32 array with a row for each."""
+        """Return the vectors of chunks: the keys that have one, and a float32 array with a row for each."""
         rows = self._database.rows_in(
             "SELECT c.key, v.vector FROM chunks AS c JOIN vectors AS v ON v.hash = c.vector_hash "
             "WHERE c.key IN ({})",
@@ -68,7 +68,7 @@ class VectorTable:
         return (0, 0) if row is None else (row["chunks"] - row["unembedded"], row["chunks"])
 
     def clear(self) -> None:
-        """Forget all vectors, as another model is to make them."""
+        """Delete all vectors, before another model makes them."""
         with self._database.write() as db:
             db.execute("DELETE FROM vectors")
 
@@ -86,14 +86,14 @@ _INDEXES: tuple[IndexName, ...] = ("vectors", "chroma")
 
 
 class NextVectors:
-    """The change from one embedder to another. What is known of it is in the record's meta as `next_…`."""
+    """Migration from one embedder to another. Its state is in the store's metadata as `next_…`."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
     def begin(self, embedder: EmbeddingProvider) -> None:
-        """Have another embedder take over, once there are all its vectors.
+        """Begin a migration to another embedder, which takes over once it has all vectors.
 
         The one that is in charge calls the change off; the one that is on its way already goes on.
         """
@@ -112,7 +112,7 @@ class NextVectors:
             )
 
     def wanted(self) -> str:
-        """Id of the embedder that is to take over, or empty."""
+        """Return the id of the embedder that is to take over, or empty."""
         row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedder'")
         return "" if row is None else row["value"]
 
@@ -131,7 +131,7 @@ class NextVectors:
         return [(row["key"], row["vector_hash"]) for row in rows]
 
     def store(self, embedder: str, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
-        """Store unit vectors, unless another embedder than the one that made them is wanted by now."""
+        """Store unit vectors, unless another embedder is the target by now."""
         import numpy as np
 
         rows = [
@@ -151,7 +151,7 @@ class NextVectors:
         return (0, 0) if row is None else (row["done"], row["total"])
 
     def switch(self, embedder: str) -> bool:
-        """Put the next vectors in the place of the others, if there are all of them, as one transaction.
+        """Replace the vectors by the next ones, if they are complete, in one transaction.
 
         The indexes of vectors are rebuilt after that.
 
@@ -182,18 +182,18 @@ class NextVectors:
 
 
 class OfferedVectors:
-    """Vectors by the hash of the text that was embedded, made by the embedder of the record."""
+    """Vectors from an archive, by the hash of the embedded text, made by the store's embedder."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def offer(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep vectors: hash and float16 blob."""
+        """Store vectors: hash and float16 blob."""
         with self._database.write() as db:
             db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
 
     def there_are(self) -> bool:
-        """Whether any vector is kept."""
+        """Whether any vector is stored."""
         return self._database.row("SELECT 1 FROM offered_vectors LIMIT 1") is not None
 
     def of(self, hashes: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
@@ -207,7 +207,7 @@ class OfferedVectors:
         return [row["hash"] for row in rows], packed.reshape(len(rows), -1).astype(np.float32)
 
     def clear(self) -> None:
-        """Forget them all, unless documents are still to come that they may be for."""
+        """Delete them all, unless documents that may need them are still to come."""
         with self._database.write() as db:
             db.execute(
                 "DELETE FROM offered_vectors WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"

@@ -1,4 +1,4 @@
-"""Text analysis: word boundaries, and tokens for search.
+"""Text analysis: word segmentation, and tokens for search.
 
 Chinese is cut by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when cutting
 and 90 times when tagging, on the same text) into words and, in addition, character bigrams, so that a
@@ -51,12 +51,12 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 
 def is_stop_word(word: str) -> bool:
-    """Whether a case-folded word is too common in English or Chinese to say anything."""
+    """Whether a case-folded word is a stop word, in English or Chinese."""
     return word in ENGLISH_STOP_WORDS or word in CHINESE_STOP_WORDS
 
 
 def words(text: str) -> list[str]:
-    """Words in order, as written: Chinese cut by rjieba, other scripts by word characters."""
+    """Return the words in order, as written: Chinese by rjieba, other scripts by word characters."""
     found: list[str] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
@@ -65,13 +65,13 @@ def words(text: str) -> list[str]:
 
 
 def content_words(question: str) -> str:
-    """The words of a question that say something, each once, with spaces between; all of it if none does."""
+    """Return the content words of a question, each once, joined by spaces; all of it if it has none."""
     chosen = [word for word in words(question) if not is_stop_word(word.casefold())]
     return " ".join(dict.fromkeys(chosen)) or question
 
 
 def analyse(text: str) -> list[str]:
-    """Tokens of a text for the lexical index; a question is analysed the same way.
+    """Return the tokens of a text or a question for the lexical index.
 
     English stop words are dropped, unless they are in capitals (WHO), and words stemmed; an identifier
     gives itself and its parts (`HTTPServer` → `httpserver`, `http`, `server`); Chinese gives words, with
@@ -127,14 +127,14 @@ def forms_of(text: str) -> Forms:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text cut at white space and at marks that are in no word, so that most pieces are words."""
+    """Split a text at white space and at marks that are in no word, so that most pieces are words."""
     if text.isascii():
         return text.encode().translate(_ASCII_GAPS).replace(b". ", b"  ").decode().split()
     return text.replace(", ", " ").replace(". ", " ").split()
 
 
 def _compatible(text: str) -> str:
-    """A text in NFKC. The marks of Chinese text are seen to beforehand: most texts need no more than that."""
+    """Normalise a text to NFKC; common Chinese marks first, as most texts need no more."""
     if not text.isascii():
         for mark, plain in _FULL_WIDTH:
             text = text.replace(mark, plain)
@@ -150,7 +150,7 @@ _Words = tuple[str, ...]
 
 @remembered
 def _forms(piece: str) -> Forms:
-    """`Forms` of a piece of a text, which holds no white space."""
+    """Return the `Forms` of a piece of a text, which holds no white space."""
     if _is_plain(piece) or (piece.isdecimal() and piece.isascii()):
         return Forms(_spaced(_plain_tokens(piece)), "", ())
     if piece.isascii() and len(parts := _pieces(piece)) > 1:  # other texts are cut less finely
@@ -221,12 +221,12 @@ def _lookups_between(gaps: list[str], runs: list[str]) -> list[str]:
 
 @remembered
 def _gap_tokens(gap: str) -> _Words:
-    """The tokens of the text between two runs of CJK characters, which mostly is a mark."""
+    """Return the tokens of the text between two runs of CJK characters, mostly a mark."""
     return tuple("".join([_forms(piece).tokens for piece in gap.split()]).split())
 
 
 def lookup_tokens(text: str) -> list[str]:
-    """Tokens by which the passages that may hold a name are looked up: words, and pairs of CJK characters.
+    """Return the tokens to look up passages that may hold a name: words, and pairs of CJK characters.
 
     They are read off the surface tokens one by one, so that those of a name are always among those of a
     passage that holds it, whatever stands around the name and whatever punctuation is inside it.
@@ -270,7 +270,7 @@ def _latin_tokens(token: str) -> tuple[str, ...]:
 
 
 def _is_plain(token: str) -> bool:
-    """Whether a word is what most are: English, and small but for the first letter."""
+    """Whether a word is plain: ASCII letters, lower case after the first."""
     return token.isascii() and token.isalpha() and (token[1:].islower() or len(token) == 1)
 
 

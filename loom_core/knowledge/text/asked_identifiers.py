@@ -1,4 +1,4 @@
-"""Identifiers that a question asks for, such as `CVE-2023-1234`, and how exactly a passage holds one.
+"""Identifiers in a question, such as `CVE-2023-1234`, and how exactly a passage holds them.
 
 Shape decides what is an identifier: a *code* looks arbitrary (digits between letters, long numbers,
 addresses, versions of three parts), a *name* does not (`os.path`, `snake_case`, `SHA256`) and is only worth
@@ -85,18 +85,18 @@ class AskedIdentifier:
 
     @property
     def form(self) -> str:
-        """It as it is compared with `comparable_text`."""
+        """The normalised form for comparison with `comparable_text`."""
         return self.text.casefold().removeprefix("#")
 
     @property
     def beginning(self) -> str:
-        """Return the beginning of a longer hexadecimal identifier; empty if it is no such thing."""
+        """Return the prefix of a longer hexadecimal identifier; empty if it cannot be one."""
         form = self.form
         return form if self.is_code and _HEX.fullmatch(form) else ""
 
     @property
     def is_telling(self) -> bool:
-        """Whether passages that lack it hardly answer the question: codes, and names with marks in them."""
+        """Whether passages without it hardly answer the question: codes, and names with marks in them."""
         return self.is_code or any(mark in self.text for mark in (".", "_", "--"))
 
     def grade_in(self, text: str) -> Grade:
@@ -121,7 +121,7 @@ class AskedIdentifier:
         return bool(self.parts) and all(part.is_held_in(text) for part in self.parts)
 
     def other_pieces(self) -> Iterator[tuple[str, ...]]:
-        """Words that a passage holds which writes it with other separators, one tuple for each way."""
+        """Return the words of spellings with other separators, one tuple per spelling."""
         if match := _UUID.fullmatch(self.form):
             yield (match.expand(r"\1\2\3\4\5"),)
             yield match.groups()
@@ -160,7 +160,7 @@ def asked_identifiers(question: str) -> tuple[AskedIdentifier, ...]:
 
 
 def comparable_text(text: str) -> str:
-    """A text in the form in which identifiers are looked for: NFKC, small letters, one kind of dash."""
+    """Normalise a text for the search for identifiers: NFKC, lower case, one kind of dash."""
     return _plain(text).casefold()
 
 
@@ -169,7 +169,7 @@ def _plain(text: str) -> str:
 
 
 def _read(written: str) -> tuple[AskedIdentifier, ...]:
-    """The identifiers that letters, digits and marks without a blank are: one, several or none."""
+    """Return the identifiers in a run of letters, digits and marks: one, several or none."""
     separator = _PARTS if _PARTS.search(written) else _INNER_PARTS
     pieces = [piece for piece in separator.split(written) if piece]
     parts = tuple(found for piece in pieces for found in _read(piece)) if len(pieces) > 1 else ()
@@ -277,7 +277,7 @@ def _grade(form: str, text: str, *, is_code: bool) -> Grade:
 
 
 def _side(own: str, mark: str, beyond: str, *, is_code: bool) -> Grade:
-    """How a form that ends with a character is bounded there, given the two characters that follow."""
+    """Return how the end of a form is bounded, given the two characters that follow."""
     if not mark or not (_is_latin(mark) or mark in "-._:/\\@+~#="):
         return Grade.WHOLE
     if _is_latin(mark):

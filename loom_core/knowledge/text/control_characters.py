@@ -1,4 +1,4 @@
-"""Showing text of unknown origin on one line, without what is not seen but acts."""
+"""Escape control characters and other invisible characters in text of unknown origin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ACTING = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""A name or title with each acting character as its escape (`\n`, `\x1b`, `\u202e`)."""
+    r"""Return a name or title with control characters escaped (`\\n`, `\\x1b`, `\\u202e`)."""
     return ACTING.sub(_escape, text)
 
 

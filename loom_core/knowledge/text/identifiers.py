@@ -1,4 +1,4 @@
-"""Identifiers: words that their form tells from those of prose, as `HTTPServer`, `snake_case` or `v2.3.1`."""
+"""Identifiers: words whose form differs from prose, such as `HTTPServer`, `snake_case` or `v2.3.1`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _BEFORE_NAMES = frozenset(
 
 
 def identifiers_between_cjk(text: str) -> Iterator[Identifier]:
-    """The identifiers and options of a text that need not have blanks between its words."""
+    """Return the identifiers and options of a text without blanks between its words."""
     return chain.from_iterable(map(_remembered_in, _STRETCH.findall(text)))
 
 

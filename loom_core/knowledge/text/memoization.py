@@ -1,4 +1,4 @@
-"""Functions of words that are asked the same again and again, and remember what they said."""
+"""Memoization of functions of words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST = 64  # characters of a question: what is longer is not likely to come 
 
 
 def remembered(function: Callable[[str], _T]) -> Callable[[str], _T]:
-    """A function of a word that remembers its answers, for `map` over all the words of a text.
+    """Memoize a function of a word, for `map` over all the words of a text.
 
     A known word costs a third of what it costs with `functools.lru_cache`, which keeps its answers in order.
     The answers are remembered by generations: of the last but one stays what is asked again.

@@ -1,4 +1,4 @@
-"""Finding the names of known subjects in passages: the links of the graph.
+"""Name matching: find the names of known subjects in passages, for entity linking.
 
 A passage that names the title, heading or defined term of another one is linked to it, and following
 such links is what answers questions that no single passage answers. Which names a passage holds
@@ -35,7 +35,7 @@ class NameMatch(NamedTuple):
 
 
 class NameIndex:
-    """The names of all subjects, held in memory to be looked for in texts.
+    """In-memory index of the names of all subjects, to find them in texts.
 
     A name of one Latin word counts only where it is written with a capital letter or a digit, so that
     a section called "Example" is not linked from every "example"; a name of stop words, of one CJK
@@ -51,7 +51,7 @@ class NameIndex:
         return len(self._words) + len(self._names)
 
     def add(self, entity: int, id_: str) -> bool:
-        """Look for an entity's id (`name_key` of its names) from now on.
+        """Add an entity's id (`name_key` of its names).
 
         Returns:
             Whether it is a name that can be looked for.
@@ -84,7 +84,7 @@ class NameIndex:
                 yield NameMatch(entity, start, end)
 
     def _longer(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
-        """Where names of several tokens stand among the keys of a text: entity, first and last token."""
+        """Return where names of several tokens are among the keys of a text: entity, first and last token."""
         for first in compress(count(), map(self._begin.__contains__, pairwise(keys))):
             for length in self._begin[keys[first], keys[first + 1]]:
                 entity = self._names.get(" ".join(keys[first : first + length]))
@@ -93,7 +93,7 @@ class NameIndex:
 
 
 def bare(text: str) -> bytes:
-    """The plain Latin letters and digits of a text, by which it is soon told that it does not hold a name.
+    """Return the plain Latin letters and digits of a text, for a quick test that it holds no name.
 
     If it does, theirs are in the text's one after the other, however both are spelled. The letter s is left
     out, as a possessive may add it to a word.

@@ -1,4 +1,4 @@
-"""The text of a passage as search sees it: what is embedded, and the tokens that are indexed."""
+"""Text of a passage for search: the embedded text, and the indexed tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAYBE = re.compile("([^\\W\\d_]{2,40})-\n[ \t]*([a-zß-öø-ÿ]{2,40})")
 
 
 def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """The text that is embedded of a chunk: title, headings above it, and its text, see `unhyphenated`."""
+    """Return the text to embed of a chunk: title, headings and text, see `dehyphenate`."""
     return "\n".join([*_above(title, heading_path, text), unhyphenated(text)])
 
 
@@ -37,7 +37,7 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
 
 
 def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
-    """`index_tokens`, joined by spaces."""
+    """Return the `index_tokens`, joined by spaces."""
     # Above the text is a line of its own each, so that no token spans the two.
     above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
     tokens = analyse_passage(unhyphenated(text), above=above)
@@ -47,7 +47,7 @@ def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> s
 
 
 def unhyphenated(text: str) -> str:
-    """A text without the hyphens that a formatter put at line ends, as `man` does: `imme‐` + `diately`.
+    """Remove the hyphens that a formatter put at line ends, as `man` does: `imme‐` + `diately`.
 
     Only hyphens with a character of their own count; a minus sign may belong to the word.
     """
@@ -55,7 +55,7 @@ def unhyphenated(text: str) -> str:
 
 
 def _hyphenated_words(text: str) -> str:
-    """The words that there are if the minus signs at line ends are hyphens; their halves are found anyway."""
+    """Return the words that result if minus signs at line ends are hyphens; halves are indexed anyway."""
     if "-\n" not in text:
         return ""
     return " ".join(left + right for left, right in _MAYBE.findall(text))

@@ -1,4 +1,4 @@
-"""CJK text cut into words, with their parts of speech."""
+"""Segmentation of CJK text into words, with part-of-speech tags."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tagged_words(text: str) -> tuple[tuple[str, str, int], ...]:
 
 
 def searched_words(runs: Sequence[str]) -> list[list[str]]:
-    """For each run of CJK text its words, with the words inside of long ones before them."""
+    """Segment runs of CJK text for search: words, each preceded by the words inside it."""
     if not runs:
         return []
     words = [word if len(word) < 3 else _with_inner(word) for word, _ in _tagged("\n".join(runs))]
@@ -52,7 +52,7 @@ def _tagged(lines: str) -> list[tuple[str, str]]:
 
 @remembered
 def _with_inner(word: str) -> str:
-    """A word of three characters and more behind the words of two and three inside it, joined by spaces.
+    """Return a word of three or more characters after the words inside it, joined by spaces.
 
     They are those that `rjieba.cut_for_search` gives.
     """

@@ -42,7 +42,7 @@ _HNSW: CreateHNSWConfiguration = {
 
 
 class ChromaVectorIndex:
-    """The port `VectorIndex` over one collection of a Chroma directory.
+    """`VectorIndex` over one collection of a Chroma directory.
 
     The directory belongs to one process: Chroma has no lock of its own, and two writers corrupt it
     without any error. A kill at the wrong moment can leave it hanging or crashing at the next open:
@@ -185,7 +185,7 @@ class ChromaVectorIndex:
 
 
 def groups_in(path: Path) -> list[str]:
-    """The groups that have a collection in a directory.
+    """Return the groups that have a collection in a directory.
 
     Raises:
         IndexDamagedError: it does not open.
@@ -198,7 +198,7 @@ def groups_in(path: Path) -> list[str]:
 
 
 def open_client(path: Path) -> Client:
-    """Chroma on a directory, without telemetry and without reading a `.env` of the working directory."""
+    """Open Chroma on a directory, without telemetry and without reading a `.env` of the working directory."""
     import chromadb
     from chromadb.config import Settings
 

@@ -1,4 +1,4 @@
-"""The boundary where an engine's own errors become `IndexDamagedError`."""
+"""Translation of an engine's errors into `IndexDamagedError`."""
 
 from __future__ import annotations
 

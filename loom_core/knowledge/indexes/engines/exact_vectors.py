@@ -1,4 +1,4 @@
-"""Vectors compared exactly, in memory or in files."""
+"""Exact nearest-neighbour search (brute force), in memory or in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PICKING = 4  # comparing one row out of many takes as long as so many rows one 
 
 
 class _Order(NamedTuple):
-    """Where each key is: `keys` ascending, and the place of each among the first `used` rows of a matrix."""
+    """Position of each key: `keys` ascending, and the row of each among the first `used` rows of a matrix."""
 
     matrix: NDArray[np.float32]
     used: int
@@ -32,7 +32,7 @@ class _Order(NamedTuple):
 
 
 class ExactVectorIndex:
-    """The port `VectorIndex` over one float32 matrix: every search compares with every vector.
+    """`VectorIndex` over one float32 matrix: every search compares with every vector.
 
     16 ms for 100,000 vectors of length 384 with one thread, 170 ms for 1,000,000 (it is the speed of the
     memory), and a tenth of it where `among` names two in a hundred. One thread writes at a time, any
@@ -62,7 +62,7 @@ class ExactVectorIndex:
 
     @property
     def dead(self) -> int:
-        """How many rows there are that no longer count."""
+        """Number of rows that are marked as deleted."""
         return self._rows.rows.used - self._count
 
     def refresh(self, *, total: NDArray[np.float64] | None = None) -> None:
@@ -164,7 +164,7 @@ class ExactVectorIndex:
         return found
 
     def known(self, keys: Collection[int]) -> list[int]:
-        """Those of some keys that have a vector, ascending."""
+        """Return those of some keys that have a vector, ascending."""
         rows = self._whole()
         wanted = _array(keys)
         return wanted[self._find(rows, wanted) >= 0].tolist()
@@ -196,7 +196,7 @@ class ExactVectorIndex:
             self._count = self._newest = 0
 
     def _whole(self) -> Rows:
-        """The rows when no change of them is half made."""
+        """Return the rows while no change of them is half done."""
         with self._writing:
             return self._rows.rows
 

@@ -1,4 +1,4 @@
-"""Common rules of every graph store: limits, the order of edges, the edges along a path."""
+"""Common rules of all graph stores: limits, the order of edges, the edges along a path."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_PATH_HOPS = 10
 
 
 def checked_hops(hops: int, *, most: int) -> int:
-    """The number of hops, if it is one that a store will follow.
+    """Validate a number of hops and return it.
 
     Raises:
         InvalidInputError: it is below 1 or above `most`.

@@ -1,4 +1,4 @@
-"""Entities and relations in Kùzu: a property graph on disk."""
+"""Graph store in Kùzu: entities and relations on disk."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _POOL_FOR_TABLES = 4
 
 
 class KuzuGraphStore:
-    """The port `GraphStore` over one Kùzu database file.
+    """`GraphStore` over one Kùzu database file.
 
     The file belongs to one process, and to one store in it. Changes are one transaction a call, one call
     at a time; readers have a connection each and run concurrently. A few thousand changes go row by row
@@ -161,7 +161,7 @@ class KuzuGraphStore:
         max_db_size: int = 1 << 34,
         timeout_ms: int = 4000,
     ) -> Self:
-        """The same from a folder of `write_tables`."""
+        """Build a database from a folder of `write_tables`."""
         claim(path)  # so that no open database is deleted
         try:
             remove_kuzu_files(path)
@@ -322,7 +322,7 @@ class KuzuGraphStore:
 
     @contextmanager
     def _question(self) -> Generator[KuzuSession]:
-        """A connection of this thread alone, until it is given back."""
+        """Borrow a connection for this thread, in a read transaction."""
         try:
             session = self._idle.pop()
         except IndexError:
@@ -335,7 +335,7 @@ class KuzuGraphStore:
 
     @contextmanager
     def _change(self) -> Generator[KuzuSession]:
-        """The one writer, in a transaction."""
+        """Use the single writer, in a transaction."""
         with self._writing, self._writer.change():
             yield self._writer
 

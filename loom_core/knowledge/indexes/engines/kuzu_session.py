@@ -1,4 +1,4 @@
-"""A session with a Kùzu database: a connection, its prepared statements, the tables it is loaded from."""
+"""Session with a Kùzu database: a connection, its prepared statements, and bulk loading of tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class KuzuSession:
         self._deadline: float | None = None
 
     def rows(self, statement: str, **parameters: float | str | list[int]) -> list[list[object]]:
-        """Run one statement of ours and give all its rows.
+        """Run a prepared statement and return all its rows.
 
         Raises:
             InvalidInputError: a question did not end in time or needs too much memory, or a parameter is no
@@ -86,7 +86,7 @@ class KuzuSession:
             raise translated(error, path=self._path) from error
 
     def run(self, statement: str) -> None:
-        """Run one statement that cannot be prepared: a definition, a COPY, the bound of a transaction.
+        """Run a statement that cannot be prepared: DDL, a COPY, a transaction boundary.
 
         Raises:
             InvalidInputError: a COPY names an entity that does not exist, or one twice.
@@ -99,14 +99,14 @@ class KuzuSession:
 
     @contextmanager
     def change(self) -> Generator[None]:
-        """All the block's statements or none, without a time limit: deleting a hub takes seconds."""
+        """Run the block in a write transaction without a time limit: deleting a hub takes seconds."""
         self.run("BEGIN TRANSACTION")
         with self._ended():
             yield
 
     @contextmanager
     def question(self, *, timeout_ms: int) -> Generator[None]:
-        """One state of the graph for all the block's statements, and one time limit."""
+        """Run the block in a read transaction (one snapshot) with a time limit."""
         self.run("BEGIN TRANSACTION READ ONLY")
         self._deadline = time.monotonic() + timeout_ms / 1000
         try:
@@ -170,7 +170,7 @@ def open_database(
 
 
 def connect(module: str, database: kuzu.Database) -> kuzu.Connection:
-    """A connection to an open database: one for each thread."""
+    """Open a connection to an open database: one for each thread."""
     return importlib.import_module(module).Connection(database)
 
 
@@ -182,7 +182,7 @@ def lacks_memory(error: Exception) -> bool:
 
 
 def translated(error: Exception, *, path: Path) -> LoomError:
-    """The engine's error as one of ours, told by its text: all of them are RuntimeError."""
+    """Translate the engine's error by its text: all of them are RuntimeError."""
     text = str(error)
     if text.startswith("Interrupted"):
         return InvalidInputError("The graph did not answer in time.", advice=_ASK_LESS)
@@ -269,7 +269,7 @@ def store_entity(session: KuzuSession, entity: EntityNode) -> None:
 
 
 def update_relation(session: KuzuSession, edge: EntityEdge) -> bool:
-    """Overwrite a relation's support and confidence; whether it exists.
+    """Overwrite a relation's support and confidence; return whether it exists.
 
     Asked before `create_relation` this is faster than a MERGE of both.
     """
@@ -277,7 +277,7 @@ def update_relation(session: KuzuSession, edge: EntityEdge) -> bool:
 
 
 def create_relation(session: KuzuSession, edge: EntityEdge) -> bool:
-    """Create a relation; whether both its ends exist."""
+    """Create a relation; return whether both its ends exist."""
     return bool(session.rows(_CREATE_RELATION, **_values(edge)))
 
 
@@ -307,7 +307,7 @@ def read_ring_of_one(session: KuzuSession, key: int, *, limit: int) -> list[int]
 
 
 def read_ring_of_many(session: KuzuSession, ring: list[int], *, met: list[int], limit: int) -> list[int]:
-    """The neighbours of a ring that are not met yet, the best supported first: 30 ms for a ring of 50.
+    """Return the unvisited neighbours of a ring, best supported first: 30 ms for a ring of 50.
 
     One statement for the whole ring: it scans, where a statement for each member would cost 5 ms each.
     """
@@ -390,7 +390,7 @@ def copy_tables(session: KuzuSession, folder: Path) -> None:
 
 
 def tables_size(folder: Path) -> int:
-    """Bytes of what `write_tables` wrote."""
+    """Return the size in bytes of what `write_tables` wrote."""
     return sum((folder / f"{table}.csv").stat().st_size for table in _TABLES)
 
 

@@ -1,4 +1,4 @@
-"""Entities and relations in memory."""
+"""Graph store in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Identity = tuple[int, str, int]
 
 
 class MemoryGraphStore:
-    """The port `GraphStore` over dictionaries: for programs that embed Loom, and for tests."""
+    """`GraphStore` over dictionaries: for programs that embed Loom, and for tests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Words in memory: BM25 over plain dictionaries."""
+"""Lexical index in memory: BM25 over plain dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _B = 0.75
 
 
 class MemoryLexicalIndex:
-    """The port `LexicalIndex` without files: for programs that embed Loom, and for tests.
+    """`LexicalIndex` without files: for programs that embed Loom, and for tests.
 
     BM25 as in Lucene and tantivy: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75, the term's
     part multiplied by k1 + 1. Lengths are exact here, where the engines round them to one byte.
@@ -98,7 +98,7 @@ class MemoryLexicalIndex:
             return sorted(set(postings[0]).intersection(*postings[1:]))
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Keys whose token lists hold a token that begins so, in the order of the keys, at most so many."""
+        """Return keys whose token lists hold a token with this prefix, by key, at most `limit`."""
         with self._lock:
             found = {
                 key

@@ -1,4 +1,4 @@
-"""Words in tantivy: BM25 on disk."""
+"""Lexical index in tantivy: BM25 on disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LEAST_HEAP_MB = 15
 
 
 class TantivyIndex:
-    """The port `LexicalIndex` over a tantivy directory.
+    """`LexicalIndex` over a tantivy directory.
 
     Tokens are stored as they are given: joined by spaces and cut there again. One process writes (the
     engine's lock, freed by the system when its holder dies); others open it with `read_only=True` and
@@ -166,7 +166,7 @@ class TantivyIndex:
             return self._found(unscored, self._index.searcher().num_docs)[0]
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Keys whose token lists hold a token that begins so, in no particular order, at most so many.
+        """Return keys whose token lists hold a token with this prefix, in any order, at most `limit`.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -299,7 +299,7 @@ class TantivyIndex:
     def _hits_among(
         self, wanted: ChunkKeys, query: tantivy.Query, limit: int, *, asked: int
     ) -> list[tuple[int, float]]:
-        """Ask for more and more, and keep what is among the keys, until there is enough or no more."""
+        """Request more and more hits until enough of them are among the keys, or no more exist."""
         while True:
             keys, scores = self._found(query, asked)
             kept = [(keys[place], scores[place]) for place in wanted.places(keys)]
@@ -308,7 +308,7 @@ class TantivyIndex:
             asked *= 8
 
     def _found(self, query: tantivy.Query, limit: int) -> tuple[list[int], list[float]]:
-        """Keys and scores of the best, in the engine's order."""
+        """Return keys and scores of the best hits, in the engine's order."""
         searcher = self._index.searcher()
         if not searcher.num_docs:
             return [], []

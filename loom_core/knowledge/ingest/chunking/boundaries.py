@@ -1,4 +1,4 @@
-"""Where a text may be cut: between paragraphs, sentences, clauses, words, and never inside a character.
+"""Boundaries to split a text at: paragraphs, sentences, clauses, words, never inside a character.
 
 What a reader takes for one character may be several code points: a letter with combining marks, an
 emoji with modifiers, a flag. A cut never falls inside such a sequence. Only runs longer than any real
@@ -83,7 +83,7 @@ def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def cut_near(text: str, floor: int, limit: int) -> int:
-    """The best offset to cut a text at, as near to `limit` as the best kind of boundary allows.
+    """Find the best offset to split a text at: the best kind of boundary, as near to `limit` as possible.
 
     The last end of a paragraph after `floor` is preferred, then of a sentence, line, clause, word.
 

@@ -1,4 +1,4 @@
-"""Choosing a chunker by name, as a configuration does."""
+"""Registry of chunkers by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CHUNKERS: dict[ChunkerName, type[SimpleChunker | SlidingWindowChunker | Structu
 
 
 def create_chunker(name: ChunkerName = "structure", **options: int) -> Chunker:
-    """A chunker by name.
+    """Create a chunker by name.
 
     Args:
         name: `structure` (the default), `simple` or `sliding`.

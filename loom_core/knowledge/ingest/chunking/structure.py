@@ -1,4 +1,4 @@
-"""Passages that follow a document's own structure: sections, paragraphs, rows, units of code.
+"""Structural chunking: passages that follow sections, paragraphs, rows and units of code.
 
 Its blocks become pieces; a piece that is too large is cut, and neighbouring ones are packed into passages.
 """
@@ -25,7 +25,7 @@ __all__ = ["StructureChunker"]
 
 @dataclass(frozen=True, slots=True)
 class StructureChunker:
-    """Makes a passage of each section, or several of a long one, in tokens as an embedder counts them.
+    """Makes a passage of each section, or several of a long one; sizes are in tokens of an embedder.
 
     A passage never holds text of two sections, except tiny ones (below the minimum) that are neighbours
     under one parent: they are put together up to the target, with the headings they share. A short
@@ -101,7 +101,7 @@ def _passages(outline: Outline, numbers: range, budget: Budget) -> list[tuple[in
 
 
 def _groups(outline: Outline, budget: Budget, *, slides: bool) -> Iterator[list[_Section]]:
-    """Sections, each alone or tiny ones together."""
+    """Group tiny sections; all others stay alone."""
     group: list[_Section] = []
     for section in _sections(outline, slides=slides):
         if group and _joins(outline, group, section, budget, slides=slides):
@@ -116,7 +116,7 @@ def _groups(outline: Outline, budget: Budget, *, slides: bool) -> Iterator[list[
 def _joins(
     outline: Outline, group: list[_Section], section: _Section, budget: Budget, *, slides: bool
 ) -> bool:
-    """Whether a tiny section may be put to others: siblings of the first of them, or below these."""
+    """Whether a tiny section may join a group: siblings of its first section, or sections below these."""
     if max(group[-1].tokens, section.tokens) >= budget.min:
         return False
     first, last = group[0].blocks.start, section.blocks.stop
@@ -160,7 +160,7 @@ def _tokens(outline: Outline, numbers: range) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Sizes of passages in tokens: what they aim at, must not exceed and should not fall below."""
+    """Token budget of passages: target, maximum and minimum size."""
 
     target: int
     max: int
@@ -168,7 +168,7 @@ class Budget:
 
     @property
     def grain(self) -> int:
-        """Size down to which a sentence is cut: fine enough to fill a passage well."""
+        """Size down to which a sentence is split: small enough to fill a passage well."""
         return max(1, self.target // 4 - 1)
 
 
@@ -233,7 +233,7 @@ def pack(text: str, pieces: Iterable[Piece], budget: Budget) -> list[tuple[int, 
 
 
 def _total(text: str, passage: _Passage | None, piece: Piece, budget: Budget) -> int:
-    """Tokens of a passage with a piece put to it."""
+    """Return the tokens of a passage with a piece added."""
     if passage is None:
         return piece.tokens
     total = passage.tokens + estimate_tokens(text[passage.end : piece.start]) + piece.tokens
@@ -251,7 +251,7 @@ def _accepts(passage: _Passage, piece: Piece, total: int, budget: Budget) -> boo
 
 
 def _cut(text: str, passage: _Passage | None, piece: Piece, budget: Budget) -> list[Piece]:
-    """The parts of a piece that does not fit, if cutting it is better than to begin a new passage."""
+    """Split a piece that does not fit, if that is better than a new passage."""
     if piece.tokens > budget.max:
         return cut_piece(text, piece, grain=budget.grain)
     if passage is None or piece.kind == "heading" or passage.parts_from(piece):
@@ -278,7 +278,7 @@ def _without_fragments(text: str, filled: list[_Passage], budget: Budget) -> lis
 
 
 def _belong_together(before: _Passage, passage: _Passage, budget: Budget) -> bool:
-    """Whether one of two neighbours is too small to stand alone; a whole definition never is."""
+    """Whether one of two neighbours is too small to be separate; a whole definition never is."""
     if before.last == passage.first:
         return min(before.tokens, passage.tokens) < budget.min
     return any(side.tokens < budget.min and not side.defines for side in (before, passage))
@@ -294,7 +294,7 @@ _CODE_LINE = re.compile(r"\n(?P<blank>\s*\n)?(?P<indent>[^\S\n]*)(?=[^\s)\]}])")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of text that goes into one passage, unless it is cut first.
+    """A span of text that goes into one passage, unless it is split first.
 
     Attributes:
         start: offset of its first character.
@@ -318,7 +318,7 @@ class Piece:
 
     @property
     def rigid(self) -> bool:
-        """Whether it is cut only if there is no other way: a row, a table, code."""
+        """Whether it is split only as a last resort: a row, a table, code."""
         return self.kind in {"row", "table", "code"}
 
 
@@ -331,7 +331,7 @@ def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> Pie
 
 
 def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = False) -> list[Piece]:
-    """Cut a piece in the best way that parts it: two pieces or more, or none where it cannot be cut.
+    """Split a piece at its best kind of boundary: two pieces or more, or none if it cannot be split.
 
     Prose is cut between paragraphs, then sentences; lists between items, then lines; tables between
     lines; code at blank lines and the least indentation first. What has none of these is cut between
@@ -357,7 +357,7 @@ def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = 
 
 
 def _parts(text: str, piece: Piece, cuts: Iterable[int], *, cuts_used: int, least: int) -> list[Piece]:
-    """Split a piece at cuts into parts of `least` characters or more: smaller ones are no use."""
+    """Split a piece at cuts into parts of at least `least` characters."""
     parts: list[Piece] = []
     start = piece.start
     for cut in (*cuts, piece.end):
@@ -376,7 +376,7 @@ def _parts(text: str, piece: Piece, cuts: Iterable[int], *, cuts_used: int, leas
 
 
 def _every(text: str, piece: Piece, grain: int) -> Iterator[int]:
-    """Cuts about every `grain` tokens, at the best boundary near by."""
+    """Return cuts about every `grain` tokens, at the best boundary near by."""
     size = max(1, (piece.end - piece.start) * grain // piece.tokens)
     cut = piece.start
     while cut + size < piece.end:
@@ -389,7 +389,7 @@ def _blank_lines(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _closed_lines(text: str, start: int, end: int) -> Iterator[int]:
-    """Line ends that end a sentence: paragraphs, in texts that put no blank line between them."""
+    """Return the line ends that end a sentence: paragraphs, in texts without blank lines between them."""
     if "\n" not in text[start:end]:
         return iter(())
     return (cut for cut in sentence_ends(text, start, end) if text[cut : cut + 1] == "\n")
@@ -404,7 +404,7 @@ def _lines(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _statements(text: str, start: int, end: int) -> Iterator[int]:
-    """Lines of the least indentation below the first line, closing brackets apart."""
+    """Return the lines of least indentation below the first line, except closing brackets."""
     return (line.end() for line in _least_indented(text, start, end))
 
 

@@ -1,4 +1,4 @@
-"""Statements that two names are one thing's: `World Health Organization (WHO)`, `北京大学，简称北大`."""
+"""Alias statements in a text: `World Health Organization (WHO)`, `北京大学，简称北大`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _acronyms(text: str) -> Iterator[Alias]:
 
 
 def _spelled_out_before(text: str, end: int, short: str) -> int | None:
-    """Where the words before `end` begin that an acronym stands for; None if there are none."""
+    """Find the start of the expansion of an acronym before `end`; None if there is none."""
     line = text.rfind("\n", 0, end) + 1
     words = list(_WORD.finditer(text, max(line, end - 120), end))[-_MOST_WORDS:]
     for first in range(len(words) - 2, -1, -1):
@@ -157,7 +157,7 @@ def _same(
     mentions: Sequence[Mention],
     title: str,
 ) -> Iterator[Alias]:
-    """Aliases of the name that ends at a place: the others, and whether each is said to be one."""
+    """Return the alias statements about the name that ends at a place."""
     place = _name_before(text, end, mentions, title)
     if place is None:
         return
@@ -171,7 +171,7 @@ def _same(
 
 
 def _name_before(text: str, end: int, mentions: Sequence[Mention], title: str) -> tuple[int, int] | None:
-    """Where the Chinese name stands that ends at a place, but for a quotation mark.
+    """Return the span of the Chinese name that ends at a place, without a quotation mark.
 
     Nothing shows where it begins, so that it has to be known: what stands in quotation marks, the title, all
     from the last punctuation mark on if it is short, or a name that was found behind a particle.

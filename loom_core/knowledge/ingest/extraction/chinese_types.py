@@ -1,4 +1,4 @@
-"""Whether what jieba tags as a person's or a place's name is one, and what a Chinese noun says of a name.
+"""Entity types of Chinese names: validate jieba's tags, and derive a type from the noun.
 
 Its dictionary tags as persons much that is none (`卫星`, `天后庙`), and places that are written like foreign
 persons (`里昂`). A Chinese person's name begins with a surname; a foreign one is made of the characters that

@@ -83,7 +83,7 @@ def _begins_sentence(text: str, start: int) -> bool:
 
 @remembered
 def _trimmed(phrase: str) -> tuple[int, str, float | None, NameType | None]:
-    """A capitalised phrase without what is no part of a name.
+    """Trim a capitalised phrase to the name in it.
 
     Returns:
         How many characters before the name were left out, the name, how sure it is: 0 if there is none, and
@@ -136,6 +136,6 @@ def english_definition(text: str) -> Relation | None:
 
 
 def english_defined_type(text: str, definition: Relation) -> NameType:
-    """The type of what a definition defines: "X is an American actor" is said of a person."""
+    """Return the type that a definition states: "X is an American actor" makes X a person."""
     start = definition.end - len(definition.object)
     return type_of_noun_phrase(text[start : start + _DEFINING])

@@ -1,4 +1,4 @@
-"""Type of the thing an English name stands for, by its own words, by its neighbours, by "X is a Y".
+"""Entity types of English names, by their own words, by their context, by "X is a Y".
 
 Type words of one short list serve all three: a *river* is a place, be it in `Hudson River`, in `the river
 Hudson` or in `Hudson is a tidal river`. What is not sure stays a `thing`; of an entity's mentions those with

@@ -75,7 +75,7 @@ def scan(
     exclude: Sequence[str] = (),
     within: Sequence[Path] = (),
 ) -> Iterator[ScanEntry]:
-    """Walk a folder, sorted by name, and tell of every file whether it will be loaded.
+    """Walk a folder, sorted by name, and report for every file whether it will be loaded.
 
     Files that someone has already said not to mean are left out without a word: hidden ones, version
     control, virtual environments, `node_modules`, `__pycache__`, whatever `.gitignore` or `.loomignore` files
@@ -169,7 +169,7 @@ class _Walk:
         whole: bool = False,
         asked: bool = False,
     ) -> Iterator[ScanEntry]:
-        """Entries below a folder.
+        """Yield the entries below a folder.
 
         Args:
             folder: the folder.
@@ -210,7 +210,7 @@ class _Walk:
                 yield _entry(path, self._root, siblings=None if wanted else names)
 
     def _left_out(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool | None:
-        """Whether rules leave something out, or take it back; None if they say nothing."""
+        """Whether rules exclude an entry (True) or include it again (False); None if no rule matches."""
         if entry.name.startswith(".") or entry.name in _NEVER:
             return True
         if self._excluded is not None and self._excluded.match_file(relative):
@@ -244,7 +244,7 @@ def _read_rules(folder: Path, prefix: str, names: set[str]) -> Iterator[_Rules]:
 
 
 def _is_valid(line: str) -> bool:
-    """Git passes over a malformed pattern in an ignore file."""
+    """Whether an ignore pattern is well-formed; Git skips malformed ones."""
     from pathspec import GitIgnoreSpec
 
     try:
@@ -255,7 +255,7 @@ def _is_valid(line: str) -> bool:
 
 
 def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanEntry:
-    """Scan one file: read it or skip it; with the names around it, also by whether a tool made it."""
+    """Scan one file: load it or skip it; its siblings help to detect generated files."""
     try:
         status = path.stat(follow_symlinks=False)
         regular = stat.S_ISREG(status.st_mode)
@@ -266,7 +266,7 @@ def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanE
 
 
 def _reason(path: Path, root: Path, siblings: set[str] | None, size: int) -> str | None:
-    """Why a file is skipped, or None.
+    """Return why a file is skipped, or None.
 
     Raises:
         OSError: it has to be looked into, and cannot be opened.

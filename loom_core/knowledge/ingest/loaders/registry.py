@@ -1,4 +1,4 @@
-"""Which loader reads which file: by extension, by name or content without one, by media type for the rest."""
+"""Registry of loaders: by extension, by name or content without one, by media type otherwise."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def is_known_by_content(path: PurePath) -> bool:
 
 
 def format_of_content(head: bytes) -> Format | None:
-    """The format of a file that only its content tells about; None if that is no text.
+    """Return the format of a file by its content alone; None if it is not text.
 
     Args:
         head: its first `PROBE` bytes, unpacked.

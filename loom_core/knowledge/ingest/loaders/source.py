@@ -1,4 +1,4 @@
-"""One file's bytes on their way through a loader, and how complaints about it are worded."""
+"""Input of a loader: one file's bytes, and the errors about it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Source:
         return inner_path(self.path).suffix.lower()
 
     def error(self, what: str, *, advice: str) -> DocumentError:
-        """A `DocumentError` whose message reads "`<path>` `<what>`"."""
+        """Return a `DocumentError` whose message reads "`<path>` `<what>`"."""
         return DocumentError(f"{visible(str(self.path))} {what}", advice=advice)
 
     def too_long(self) -> DocumentError:
@@ -48,7 +48,7 @@ class Source:
         )
 
     def encrypted(self) -> DocumentError:
-        """The error for a file that asks for a password."""
+        """Return the error for a file that needs a password."""
         return self.error("is encrypted.", advice="Save a copy without a password and load that.")
 
     def broken(self, kind: str, reason: str) -> DocumentError:
@@ -71,7 +71,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadLimits:
-    """Bounds that keep one hostile or huge file from taking the whole process.
+    """Limits that keep a hostile or huge file from exhausting the process.
 
     Attributes:
         max_bytes: size of the file on disk.

@@ -1,4 +1,4 @@
-"""Parse XML from outside: no document type, so no entities, neither expanding nor external."""
+"""Safe XML parsing: no document type, so no entities, neither expanding nor external."""
 
 from __future__ import annotations
 

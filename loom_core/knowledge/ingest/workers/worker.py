@@ -1,4 +1,4 @@
-"""One child process that prepares documents, and the thread that feeds it and takes what it makes."""
+"""Ingest worker: one child process that prepares documents, and the thread that feeds it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ChildLimits:
 
 @dataclass(slots=True, eq=False)
 class Order:
-    """One item that is to be prepared, and who is told of the result.
+    """An item to prepare, with the callback for its result.
 
     Attributes:
         deliver: called once with what became of it, from a keeper's thread.
@@ -67,7 +67,7 @@ class Order:
 
 
 class Keeper:
-    """A thread with a child process, which it feeds with orders and reads answers from.
+    """A thread with a child process, which it feeds with items and reads results from.
 
     A child that ends while it is at a document, whatever the reason, takes only that one with it: the
     others go to the next child. So does the document itself, once, if the child had done others before,
@@ -106,7 +106,7 @@ class Keeper:
         threading.Thread(target=self._run, name="loom-prepare", daemon=True).start()
 
     def end_overdue(self) -> None:
-        """Kill the child if it has been at one document for too long."""
+        """Kill the child if it exceeds the time limit of a document."""
         process = self._process
         if process is not None and self._sent and time.monotonic() - self._since > self._limits.deadline:
             self._overdue = True
@@ -133,7 +133,7 @@ class Keeper:
         self._close()
 
     def _fill(self) -> None:
-        """Give the child what is to be done, up to what it may have before it."""
+        """Send the child items, up to its limit."""
         ahead = sum(order.item.size for order in self._sent)
         frames: list[bytes] = []
         while not self._sent or (len(self._sent) < _AHEAD and ahead < _AHEAD_BYTES):
@@ -162,7 +162,7 @@ class Keeper:
             return None
 
     def _take(self) -> None:
-        """Take the answers that are there, or the next one, and deliver them."""
+        """Read and deliver the available results, or the next one."""
         if self._answers is None:
             raise EOFError
         for frame in self._answers.read():
@@ -178,7 +178,7 @@ class Keeper:
             time.sleep(_GATHER_SECONDS)
 
     def _settle(self, error: Exception) -> None:
-        """The child ended, or talks nonsense: settle what it was at, and keep the rest for the next one."""
+        """Handle a child that ended or broke the protocol: settle its current item, and keep the others."""
         was_new, overdue, sent = self._done == 0, self._overdue, self._sent
         self._sent = deque()
         how = self._close()
@@ -201,7 +201,7 @@ class Keeper:
         self._returned.extendleft(reversed(sent))
 
     def _start(self) -> bool:
-        """Start a child; False where that is not possible."""
+        """Start a child; return False if that is not possible."""
         try:
             process = subprocess.Popen(
                 child_command("loom_core.knowledge.ingest.workers.child"),

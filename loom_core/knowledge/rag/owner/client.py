@@ -1,4 +1,4 @@
-"""Asking the process that works for a knowledge base, instead of doing all that it does once more."""
+"""Client of the owner process: ask it instead of searching in this process."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ class OwnerClient:
         return np.array(rows, dtype=np.float32)
 
     async def wake(self) -> None:
-        """Tell the owner that there is something new to do."""
+        """Tell the owner that there is new work."""
         await self._asked("wake", {}, _NOTHING)
 
     async def status(self) -> OwnerStatus | None:
-        """How the work stands."""
+        """Return the status of the work."""
         return await self._asked("status", {}, _STATUS)
 
     async def _asked(
@@ -128,7 +128,7 @@ class OwnerClient:
             return None
 
     def _encoded(self, method: Method, params: dict[str, Any]) -> bytes | None:
-        """The request, or None if it would not arrive as it is."""
+        """Return the encoded request, or None if it would not round-trip."""
         asked = Request(
             protocol=PROTOCOL, method=method, settings=self._digest, params=params, trace=carried()
         )

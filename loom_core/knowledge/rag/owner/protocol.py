@@ -1,4 +1,4 @@
-"""Protocol of processes that share a knowledge base: JSON, one request and one answer.
+"""Protocol of processes that share a knowledge base: JSON, one request and one reply.
 
 A request names the protocol, and by `settings` what has to be equal on both sides for the answer to be the
 same. The answer is a result, an error of Loom's as it was raised, or a refusal: then the process that asked
@@ -72,13 +72,13 @@ class Request(BaseModel):
 
 
 class Refused(BaseModel):
-    """Why the owner does not answer."""
+    """Reason why the owner does not answer."""
 
     refused: str
 
 
 class Failure(BaseModel):
-    """An error as it was raised: the name of its class in `loom_core.errors`, and what it says."""
+    """An error of the owner: the name of its class in `loom_core.errors`, and its message."""
 
     error: str
     message: str
@@ -116,7 +116,7 @@ class Reply(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnerStatus:
-    """How the work stands.
+    """Status of the work.
 
     Attributes:
         problem: why work or a part of it has stopped for now; or empty.
@@ -130,7 +130,7 @@ class OwnerStatus:
 
 
 def encode(message: Request | Reply) -> bytes:
-    """A message as it is sent.
+    """Encode a message.
 
     Raises:
         TypeError: JSON has no form for what is in it.
@@ -142,7 +142,7 @@ def encode(message: Request | Reply) -> bytes:
 
 
 def decode(kind: type[_Message], body: bytes) -> _Message:
-    """A message as it was received.
+    """Decode a message.
 
     Raises:
         PeerError: it is no such message.
@@ -155,7 +155,7 @@ def decode(kind: type[_Message], body: bytes) -> _Message:
 
 @cache
 def loom_version() -> str:
-    """The version of Loom that runs here."""
+    """Return the version of Loom that runs here."""
     return version("loom-mcp-core")
 
 
@@ -177,7 +177,7 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSettings:
-    """Name of this process among the others, and how long it waits for them.
+    """Name of this process for its peers, and its timeouts.
 
     Attributes:
         program: its name, such as `loom-kb`, for people who want to know who holds what.

@@ -1,4 +1,4 @@
-"""`api`: a rerank endpoint over HTTP, in the form that Cohere, Jina, Voyage, vLLM and others share."""
+"""`api`: a rerank endpoint over HTTP, in the common form of Cohere, Jina, Voyage, vLLM and others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _ADVICE = {
 
 
 class _Hit(BaseModel):
-    """One passage in an answer."""
+    """One passage in a response."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -56,7 +56,7 @@ class _Hit(BaseModel):
 
 
 class _Answer(BaseModel):
-    """An answer; some servers send the list alone."""
+    """A response; some servers send the list alone."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -65,7 +65,7 @@ class _Answer(BaseModel):
 
 @register("reranker", "api")
 class APIReranker:
-    """Orders passages by asking a rerank endpoint: `POST {base_url}/rerank`.
+    """Reorders passages by a rerank endpoint: `POST {base_url}/rerank`.
 
     It sends `model`, `query`, `documents` and `top_n`, and reads `results` (or `data`, or a list alone)
     of `index` and `relevance_score` (or `score`). Scores beyond 0 to 1 are taken for logits. Passages
@@ -143,7 +143,7 @@ class APIReranker:
         return ranked(items, relevance, limit=limit, own=scores)
 
     async def _post(self, body: dict[str, object]) -> httpx2.Response:
-        """The answer to a request, which is sent again once if the server is busy or not reached."""
+        """Send a request, and retry once if the server is busy or unreachable."""
         import httpx2
 
         if self._client is not None:
@@ -221,7 +221,7 @@ class APIReranker:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: it takes longer than to rank."""
+    """Load the certificates once: that takes longer than a rerank."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -256,7 +256,7 @@ def _key(api_key: str | SecretStr | None, variable: str | None) -> SecretStr | N
 
 
 def _pause_of(response: httpx2.Response) -> float:
-    """Seconds that a server asks to wait: `Retry-After`, seconds or a date (RFC 9110, section 10.2.3)."""
+    """Return the seconds of `Retry-After`: a number or a date (RFC 9110, section 10.2.3)."""
     wanted = response.headers.get("Retry-After", "").strip()
     if wanted.isascii() and wanted.isdigit():
         return float(wanted[:9])

@@ -69,12 +69,12 @@ class Request:
 
     @property
     def candidates(self) -> int:
-        """How many passages a channel is asked for where its ranking is not the last word."""
+        """How many passages to request from a channel whose ranking is not final."""
         return max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * self.top_k)
 
 
 class BaseRetriever(ABC):
-    """A `Retriever` over some sources; a subclass says in `_retrieve` how it finds.
+    """A `Retriever` over some sources; subclasses implement `_retrieve`.
 
     Args:
         sources: what is searched; their names must differ.
@@ -161,7 +161,7 @@ class BaseRetriever(ABC):
 
 
 class SourceRetriever(BaseRetriever):
-    """A retriever that asks each source on its own; a subclass says in `_search` how it asks one.
+    """A retriever that searches each source separately; subclasses implement `_search`.
 
     All sources are asked at once. One that fails is left out, unless all fail.
     """
@@ -185,7 +185,7 @@ class SourceRetriever(BaseRetriever):
         """Return the hits of one source, in any order; `relevance` is the score."""
 
     def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
-        """One ranking from what each source had: by score."""
+        """Merge the sources' hits into one ranking by score."""
         return ranked(passage for passages in found for passage in passages)
 
 
@@ -219,7 +219,7 @@ def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> 
 
 
 async def gathered(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) -> dict[_K, _T]:
-    """Do several searches at once.
+    """Run several searches concurrently.
 
     One that raises a `LoomError` is left out, with a warning in the log.
 

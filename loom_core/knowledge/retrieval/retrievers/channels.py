@@ -1,4 +1,4 @@
-"""One source asked by one channel, with the scores that fusion works on."""
+"""Search one source by one channel, with the scores that fusion needs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def fused_items(found: Iterable[Sequence[KnowledgeItem]], scores: Mapping[str, f
 
 
 class DenseChannel:
-    """The dense channel, where the question may be embedded by a given model instead of the source.
+    """The dense channel; a given model may embed the question instead of the source.
 
     Args:
         sources: what is going to be asked.
@@ -102,7 +102,7 @@ class DenseChannel:
 
 
 class WordChannel:
-    """BM25, whether or not the source has an index of words.
+    """The BM25 channel, whether or not the source has a lexical index.
 
     A source without one is read, and indexed in memory for a while.
 
@@ -141,7 +141,7 @@ _MAX_KEPT = 16  # indexes; one is some 15 MB at 5,000 passages
 
 
 class PassageWords:
-    """Some passages, indexed by words. Making one blocks: about 0.7 ms a passage of 400 characters."""
+    """In-memory lexical index of some passages. Building one blocks: about 0.7 ms per 400 characters."""
 
     def __init__(self, items: Sequence[KnowledgeItem]) -> None:
         self.items = items
@@ -156,7 +156,7 @@ class PassageWords:
 
 
 class PassageWordsCache:
-    """The index of each source and filters, made when it is asked for and kept for a while.
+    """Cache of the lexical index of each source and filters, built on demand.
 
     Callers at the same time share one index: the first makes it and the others wait.
 
@@ -214,7 +214,7 @@ class PassageWordsCache:
 
 
 class _Slot:
-    """Place of one index."""
+    """Slot of one cached index."""
 
     def __init__(self) -> None:
         self.making = anyio.Lock()

@@ -1,4 +1,4 @@
-"""Retrievers that widen a question with a language model: `hyde`, `multi_query` and `decomposition`."""
+"""Query expansion retrievers, by a language model: `hyde`, `multi_query` and `decomposition`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Expansion:
     rankings: dict[str, list[RetrievedPassage]]
 
     def fused(self, *, k: int) -> list[RetrievedPassage]:
-        """One ranking from all, by reciprocal rank fusion with the constant `k`."""
+        """Fuse all rankings into one, by reciprocal rank fusion with the constant `k`."""
         first: dict[PassageKey, RetrievedPassage] = {}
         for ranking in self.rankings.values():
             for passage in ranking:
@@ -77,7 +77,7 @@ class Expansion:
         return ranked({**first[key], "score": score} for key, score in scores.items())
 
     def told(self, source: str, *, k: int) -> list[RetrievedPassage]:
-        """`fused`, each passage telling what was searched for and what each text found, for a retriever."""
+        """Return the fused passages with the generated queries and their hits in the metadata."""
         details = [_detail(query, hits) for query, hits in self.rankings.items()]
         return [
             {
@@ -92,7 +92,7 @@ class Expansion:
 
 
 class ExpandingRetriever(BaseRetriever):
-    """Lets a language model widen the question, and searches with another retriever, the base.
+    """Expands the question with a language model, and searches with a base retriever.
 
     Where the model fails, it finds what the base finds for the question.
 
@@ -159,7 +159,7 @@ class ExpandingRetriever(BaseRetriever):
         *,
         search_each: bool = True,
     ) -> Expansion:
-        """Search for the question while the model is at work, then for each text that it generated.
+        """Search for the question while the model works, then for each generated text.
 
         So the question's passages are there at once if the model fails, and what is wrong with the request
         is told without waiting for the model. A generated text whose search fails is left out.
@@ -227,7 +227,7 @@ def _check(holds: bool, message: str, advice: str) -> None:
 
 @register("retriever", "decomposition")
 class DecompositionRetriever(ExpandingRetriever):
-    """Searches for the question and for its parts, which a language model finds, fused by reciprocal rank.
+    """Searches for the question and its sub-questions, found by a language model; fused by reciprocal rank.
 
     It is for questions that no single passage answers: "Which of the two is older?" is answered by a passage
     about the one and a passage about the other. The parts are searched for at once, and the question itself
@@ -244,7 +244,7 @@ class DecompositionRetriever(ExpandingRetriever):
 
 @register("retriever", "multi_query")
 class MultiQueryRetriever(ExpandingRetriever):
-    """Searches for the question and for variants that a language model writes, fused by reciprocal rank.
+    """Searches for the question and for generated variants, fused by reciprocal rank.
 
     It finds what other words for the same thing lead to. The search for the question runs while the model
     is at work, so that a model that fails costs no more than its time limit. Every passage tells the
@@ -260,7 +260,7 @@ class MultiQueryRetriever(ExpandingRetriever):
 
 @register("retriever", "hyde")
 class HyDERetriever(ExpandingRetriever):
-    """Hypothetical document embeddings: a language model answers first, and its answers are searched for.
+    """Hypothetical document embeddings: a language model writes answers, and the search is for these.
 
     Over `dense` it does what the paper does: the mean of the vectors of the hypothetical documents, and of
     the question's own, is the one vector that is searched for; the score is the cosine to it. Any other base
@@ -294,7 +294,7 @@ class HyDERetriever(ExpandingRetriever):
 
     @cached_property
     def _embedder(self) -> EmbeddingProvider | None:
-        """The model that the base was told to embed with, or None to leave that to each source."""
+        """The embedder that the base was configured with, or None to use each source's own."""
         config = self._base_params.get("embedding_config")
         return None if config is None else create_embedder(config)
 
@@ -335,7 +335,7 @@ class HyDERetriever(ExpandingRetriever):
     async def _mean_vector(
         self, source: PassageSource, request: Request, documents: Sequence[str]
     ) -> NDArray[np.float32] | None:
-        """The mean of all vectors, at length 1; None where there is none and the source embeds by itself."""
+        """Return the normalised mean of all vectors; None without any, where the source embeds by itself."""
         import numpy as np
 
         embed = source.embed if self._embedder is None else self._embedder.embed

@@ -1,4 +1,4 @@
-"""Fusion of vectors and words: `hybrid` by the weighted sum of scores, `fusion` also by rank or reranked."""
+"""Fusion retrievers of dense and BM25 search: `hybrid` (weighted sum) and `fusion` (also rank, rerank)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = ["FusionMode", "FusionRetriever", "HybridRetriever"]
 
 @register("retriever", "hybrid")
 class HybridRetriever(SourceRetriever):
-    """Dense and BM25 at once: cosine as it is, BM25 stretched to 0 to 1, each times its weight.
+    """Weighted sum of dense and BM25 scores: the cosine, and BM25 scaled to 0 to 1.
 
     A passage that one of them did not find counts 0 there. A channel that fails, or that the knowledge
     base does not have, contributes nothing.
@@ -82,7 +82,7 @@ class HybridRetriever(SourceRetriever):
         return fused_items(found.values(), self._fused(scores))
 
     def _fused(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
-        """One score for each passage from the channels' scores, which are best first."""
+        """Fuse the channels' scores, which are best first, into one score per passage."""
         return weighted_sum((scores[channel], self._weights[channel]) for channel in scores)
 
 
@@ -95,7 +95,7 @@ _RERANKED_PER_HIT = 4
 
 @register("retriever", "fusion")
 class FusionRetriever(HybridRetriever):
-    """Dense and BM25 at once, fused by one of two rules; the best may be put in order by a reranker.
+    """Dense and BM25 search, fused by one of two rules; the best may be reranked.
 
     Args:
         sources: what is searched.
@@ -167,7 +167,7 @@ class FusionRetriever(HybridRetriever):
         return reciprocal_rank(map(list, scores.values()), k=self._rrf_k)
 
     def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
-        """By score; several rankings by rank are fused by rank once more, equal ranks by their own score."""
+        """Merge by score; in rank mode fuse the sources' rankings by rank again, ties by own score."""
         if self._mode == "weighted" or len(found) == 1:
             return super()._merged(found)
         rankings = [ranked(passages) for passages in found]
@@ -180,7 +180,7 @@ class FusionRetriever(HybridRetriever):
 
 
 def _make_reranker(model: str, sources: Sequence[PassageSource]) -> Reranker:
-    """Make a reranker of its name alone, or of the folder of a cross-encoder."""
+    """Create a reranker from its name, or from the folder of a cross-encoder."""
     if model == "llm":
         return create(
             "reranker", "llm", llm_provider=find_language_model(sources, needed_by="The reranker 'llm'")

@@ -1,4 +1,4 @@
-"""Links between passages of different sources, by the names that the passages hold.
+"""Links between passages of different sources by shared names, and follow-up queries (multi-hop).
 
 A knowledge base follows such links inside itself (`graph_expansion`); where the two passages that a question
 needs are in two sources, the federation has to. `cross_links` follows them among the candidates that the
@@ -70,7 +70,7 @@ def cross_links(
     *,
     led_to: Sequence[tuple[str, KnowledgeItem]] = (),
 ) -> list[CrossLink]:
-    """The best link to each candidate that gains by one.
+    """Return the best link to each candidate that gains by one.
 
     The best six candidates are looked through for the titles of documents of other sources, and for names
     that passages of other sources mention, too. What is found so is judged by what the question still asks
@@ -117,7 +117,7 @@ class _Linking:
         return self._best
 
     def _to_titles(self, seed: int) -> set[int]:
-        """Follow a candidate to documents that are about what it mentions; tells which they are."""
+        """Follow a candidate to documents about its mentions; return which they are."""
         source, item = self._candidates[seed]
         linked: set[int] = set()
         for target, name in self._titles.items():
@@ -130,7 +130,7 @@ class _Linking:
         return linked
 
     def _to_mentions(self, seed: int, linked: set[int]) -> None:
-        """Follow a candidate to those that mention the same, but for those it has led to already."""
+        """Follow a candidate to others with the same mentions, except those it has led to already."""
         source, item = self._candidates[seed]
         strength = self._scores[seed]
         for name, _, confidence in names_in(item):
@@ -156,7 +156,7 @@ class _Linking:
             self._best[target] = CrossLink(target, worth, f"“{title}” ({source}) {why}")
 
     def _told(self, seed: int, target: int) -> float:
-        """How much a candidate says of what the question still asks once another one is read, 0 to 1."""
+        """Return how much a candidate covers of what the question asks beyond another one, 0 to 1."""
         left = self._asked - self._words_of(seed)
         return len(left & self._words_of(target)) / len(left) if left else 0.0
 
@@ -173,7 +173,7 @@ class _Linking:
         return self._holding[name]
 
     def _named(self) -> dict[int, str]:
-        """The candidates whose document's title is a name that the question does not say, and that name."""
+        """Return the candidates whose document's title is a name that the question lacks, and that name."""
         documents: defaultdict[str, set[str]] = defaultdict(set)
         names: dict[int, str] = {}
         for place, (_, item) in enumerate(self._candidates):
@@ -220,7 +220,7 @@ def names_in(item: KnowledgeItem) -> list[PassageName]:
 
 
 def title_key(item: KnowledgeItem) -> str:
-    """The `name_key` of the title that a passage stands under; empty where it has none."""
+    """Return the `name_key` of the title above a passage; empty if it has none."""
     title: object = item.metadata.get("title")
     return name_key(title) if isinstance(title, str) else ""
 
@@ -244,7 +244,7 @@ def _names(text: str) -> tuple[PassageName, ...]:
 
 
 def _bare(mention: Mention) -> str:
-    """A name without the word before it that the tagger took for its beginning: 由林若曦 is 林若曦."""
+    """Strip a preceding word that the tagger took as part of a name: 由林若曦 is 林若曦."""
     name = mention.name
     if mention.type == "person" and len(name) >= _FOUR and name[0] in BEFORE_PERSONS:
         return name[1:]
@@ -261,7 +261,7 @@ _CERTAIN = 0.75  # from this share of the question's words on, the best passage 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """Follow-up query.
+    """Follow-up query to the sources, by a name found in the first hits.
 
     Attributes:
         names: names, each with the source whose passage mentions it.

@@ -1,4 +1,4 @@
-"""Federation: several knowledge sources asked at once, each with a deadline, and answered as one."""
+"""Federation: query several knowledge sources at once, each with a deadline, and merge their answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SourceState = Literal["answered", "failed", "late", "starting"]
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """Report of one queried source.
+    """Report on a queried source.
 
     Attributes:
         source: its name.
@@ -75,7 +75,7 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class FederatedAnswer:
-    """Passages of several sources in one order, and what became of every source.
+    """Merged passages of several sources, and a report on each source.
 
     Attributes:
         items: best first, see `KnowledgeItem.of_source`; `relevance` is comparable among them all.
@@ -89,7 +89,7 @@ class FederatedAnswer:
 
     @property
     def partial(self) -> bool:
-        """Whether a source that was asked is not in it."""
+        """Whether the answer of a queried source is missing."""
         return any(report.state != "answered" for report in self.reports)
 
     @property
@@ -105,7 +105,7 @@ class FederatedAnswer:
 
 
 class Federation:
-    """Asks any number of sources at once and puts what they find in one order.
+    """Queries any number of sources at once and merges their hits.
 
     A source that fails or is late costs the answer its passages and nothing else. It is safe to ask from
     several tasks, and to exchange the sources meanwhile: a question that has begun ends with those it began
@@ -140,7 +140,7 @@ class Federation:
     def replace(
         self, sources: Sequence[KnowledgeBaseProvider], *, deadlines: Mapping[str, float] | None = None
     ) -> None:
-        """Ask other sources from now on; closing those that are left out is up to the caller.
+        """Replace the sources; the caller closes those that are left out.
 
         Args:
             sources: as for the class.
@@ -165,7 +165,7 @@ class Federation:
         limit: int = 5,
         told: Callable[[SourceReport], Awaitable[None]] | None = None,
     ) -> FederatedAnswer:
-        """Find the passages that answer a question, whichever source they are in.
+        """Find the passages that answer a question, in any of the sources.
 
         Args:
             query: a question or keywords, in any language.
@@ -262,7 +262,7 @@ class Federation:
 
 @runtime_checkable
 class _WithMatch(Protocol):
-    """A source made for one question, which says how well its answer fits; None where it gave none."""
+    """A source for one question, which reports how well its answer fits; None if it gave none."""
 
     @property
     def match(self) -> Match | None: ...
@@ -271,7 +271,7 @@ class _WithMatch(Protocol):
 def _matches(
     query: str, sources: Sequence[KnowledgeBaseProvider], found: Mapping[str, Sequence[KnowledgeItem]]
 ) -> list[Match]:
-    """How well each source fits: as it says, or its relevance where that is absolute, else by words."""
+    """Return how well each source fits: as reported, or its absolute relevance, else by words."""
 
     def match_of(source: KnowledgeBaseProvider) -> Match:
         items = found[source.name]
@@ -289,7 +289,7 @@ def _own_match(source: KnowledgeBaseProvider) -> Match | None:
 
 
 def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:
-    """The vector space of each source's cosines, by its name; empty where it has none or does not say."""
+    """Return the vector space of each source's cosines, by name; empty if it has none or is unknown."""
     return {source.name: str(getattr(source, "embedder_id", "")) for source in sources}
 
 
@@ -312,7 +312,7 @@ def _checked(seconds: float) -> float:
 
 
 class Asking:
-    """A question to one source.
+    """A query to one source.
 
     Args:
         source: what is asked.
@@ -340,7 +340,7 @@ class Asking:
         filters: dict[str, Any],
         told: Callable[[SourceReport], Awaitable[None]] | None,
     ) -> None:
-        """Ask, wait, and note what came of it; raises nothing but cancellation.
+        """Query, wait, and report the outcome; raises nothing but cancellation.
 
         Args:
             query: see `KnowledgeBaseProvider.query`, as for the next two.
@@ -380,7 +380,7 @@ class Asking:
             await told(self.report)
 
     async def again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
-        """Ask another question in what is left of the time.
+        """Send another query in the remaining time.
 
         Returns:
             What the source finds, best first; nothing where it did not answer the first question, or fails
@@ -399,5 +399,5 @@ class Asking:
 
 
 def late(seconds: float) -> str:
-    """That a source gave no answer in time, as a sentence."""
+    """Return the message for a timeout."""
     return f"It did not answer within {seconds:g} s."

@@ -1,4 +1,4 @@
-"""One order of what several sources found: their scores made comparable, their duplicates merged.
+"""Merging of several sources' hits: scores made comparable, duplicates merged.
 
 What a source says of its own passages holds within its answer only. So all candidates are read again, and
 judged by the question's words (their rarity counted among the candidates of all sources) and, where every
@@ -48,7 +48,7 @@ It gives what the source finds, best first; nothing where it cannot be asked, or
 
 
 def candidates_for(limit: int) -> int:
-    """How many passages each of several sources is to be asked for, so that `limit` of them are the best."""
+    """Return how many passages to request from each of several sources for `limit` merged ones."""
     return min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
 
 
@@ -118,7 +118,7 @@ async def _pooled(
 def _lifted(
     query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
 ) -> list[float]:
-    """The scores, with passages above all others that hold an identifier of the question as few do."""
+    """Boost passages above all others that hold an identifier of the question as few do."""
     top = max(scores)
     lifted = list(scores)
     identifiers = [identifier for identifier in asked_identifiers(query) if identifier.is_telling]
@@ -131,7 +131,7 @@ def _lifted(
 
 
 async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
-    """The candidates with what the sources find by the names in the best of them, all asked at once.
+    """Run follow-up queries by the names in the best candidates, all at once, and add their hits.
 
     What is found so is worth what the link to it is, and left out without one. The result is the same pool
     where there is no link.
@@ -156,7 +156,7 @@ async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain
 
 
 def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
-    """The candidates as links among them make them worth, with those of a lead that a link leads to.
+    """Apply the links among candidates to their relevance; add hits of follow-up queries with a link.
 
     The result is the same pool where there is no link.
     """
@@ -178,7 +178,7 @@ def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]]
 
 
 def _best(pool: _Pool, limit: int, confidence: float) -> list[KnowledgeItem]:
-    """The first candidates by their relevance, which is that of the best times `confidence`."""
+    """Return the first candidates by relevance, scaled by `confidence`."""
     # Equals stay as the sources are.
     order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
     return _without_overlaps(
@@ -195,7 +195,7 @@ def _explained(item: KnowledgeItem, why: str) -> KnowledgeItem:
 
 
 async def _by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[float]:
-    """How the question's words stand in each passage, 0 to 1, in the order of the passages."""
+    """Score each passage by the question's words, 0 to 1, in the order of the passages."""
     from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
 
     numbered = [replace(item, id=str(place), relevance=0.0) for place, item in enumerate(pool)]
@@ -207,7 +207,7 @@ async def _by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[float]:
 def _common(
     found: Mapping[str, Sequence[KnowledgeItem]], words: Sequence[float], spaces: Mapping[str, str]
 ) -> list[float]:
-    """Every passage on the common scale, 0 to 1: by words, and by cosine where that compares."""
+    """Return every passage's score on the common scale, 0 to 1: by words, and by cosine if comparable."""
     pool = [item for items in found.values() for item in items]
     cosines = [_cosine(item) for item in pool]
     named = {spaces.get(name, "") for name in found}
@@ -235,7 +235,7 @@ def _own(items: Sequence[KnowledgeItem]) -> list[float]:
 
 
 def _stretched(own: Sequence[float], judged: Sequence[float]) -> list[float]:
-    """A source's own scores on the common scale: the straight line that comes nearest, never falling."""
+    """Fit a source's own scores to the common scale by a straight, non-decreasing line."""
     squares = sum(score * score for score in own)
     factor = sum(score * common for score, common in zip(own, judged, strict=True)) / squares
     if len(own) < _FEW:
@@ -251,7 +251,7 @@ def _stretched(own: Sequence[float], judged: Sequence[float]) -> list[float]:
 def _without_overlaps(
     ranked: Sequence[tuple[str, KnowledgeItem]], relevance: Sequence[float], limit: int
 ) -> list[KnowledgeItem]:
-    """The first passages, each with those of other sources that say the same."""
+    """Merge duplicates of several sources, and return the first passages."""
     kept: list[tuple[str, KnowledgeItem, float, Sketch]] = []
     copies: list[list[tuple[str, str]]] = []
     for (source, item), score in zip(ranked, relevance, strict=True):

@@ -1,4 +1,4 @@
-"""A federation as one source, so that whatever asks a knowledge base can ask several at once."""
+"""A federation as one source, for everything that queries a knowledge base."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class FederatedSource(KnowledgeBaseProvider):
         return []
 
     def _willing(self, filters: frozenset[str]) -> Sequence[str] | None:
-        """Who is asked: a source that has answered is not for a filter that a pattern adds and it has not.
+        """Return the sources to query: all but those without the pattern's filter that have answered.
 
         It would count as failed by that, though its passages are there.
 

@@ -1,4 +1,4 @@
-"""Knowledge that an HTTP API answers from: a search service, a third-party knowledge base."""
+"""HTTP API as a source: a search service, a third-party knowledge base."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WRONG_PLACE = {
 
 
 class HTTPKnowledgeConfig(BaseModel):
-    """How a knowledge API is asked.
+    """Configuration of an HTTP search API.
 
     Fields are named by paths (`JsonPath`): `query`, or `retrieval_setting.top_k` for one inside another. For
     GET they become query parameters, whose names are the paths as they are; for POST a JSON object.
@@ -217,7 +217,7 @@ class HTTPKnowledgeBase(NamedSource):
         return sent
 
     async def _revealed(self, value: str) -> str:
-        """A value with the secret in the place of a reference that it ends with."""
+        """Replace a secret reference at the end of a value by the secret."""
         reference = _reference(value)
         if not reference:
             return value
@@ -249,7 +249,7 @@ def _references(config: HTTPKnowledgeConfig) -> list[str]:
 
 
 def _reference(value: str) -> str:
-    """The reference to a secret that a value is, or that its last word is; empty where there is none."""
+    """Return the secret reference that a value is, or that is its last word; empty if there is none."""
     last = value.rsplit(" ", 1)[-1]
     return last if _REFERENCE.fullmatch(last) else ""
 
@@ -266,7 +266,7 @@ def _with_parameters(url: str, fields: Mapping[str, Any]) -> str:
 
 
 def _flat(fields: Mapping[str, object], above: str = "") -> list[tuple[str, object]]:
-    """The fields of an object by their paths, with dots."""
+    """Flatten an object to fields by dotted paths."""
     found: list[tuple[str, object]] = []
     for name, value in fields.items():
         if isinstance(value, dict):

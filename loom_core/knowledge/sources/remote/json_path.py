@@ -1,4 +1,4 @@
-"""Paths into JSON as people write them in a configuration."""
+"""JSON paths as people write them in a configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A way to a value inside another: keys of objects and places in lists.
+    """A path to a value inside another: keys of objects and indexes of lists.
 
     Written with dots (`data.items`, `hits.0.text`), or as a JSON Pointer (RFC 6901) where a key holds a dot
     (`/data/a.b`): `~1` stands for a slash there and `~0` for a tilde. Keys may be in any script.
@@ -32,7 +32,7 @@ class JsonPath:
 
     @classmethod
     def of(cls, text: str) -> JsonPath:
-        """A path as it is written; empty for the value itself.
+        """Parse a path; an empty one is the value itself.
 
         Raises:
             ConfigError: a key is empty, or the path is too long.
@@ -49,7 +49,7 @@ class JsonPath:
         return cls(tuple(steps))
 
     def find(self, value: JsonValue) -> JsonValue:
-        """Return the value at the end of the path, or None if it leads nowhere."""
+        """Return the value at the path, or None if it does not exist."""
         for step in self.steps:
             if isinstance(value, Mapping):
                 value = value.get(step)
@@ -61,7 +61,7 @@ class JsonPath:
         return value
 
     def put(self, into: dict[str, Any], value: JsonValue) -> None:
-        """Set what stands at the end of the path in an object; objects on the way are made.
+        """Assign the value at the path; missing objects are created.
 
         Raises:
             ConfigError: the path is empty, or leads through what is no object.
@@ -80,7 +80,7 @@ class JsonPath:
 
 
 def checked_path(text: str) -> str:
-    """A path as it is, for a setting.
+    """Validate a path of a setting, and return it.
 
     Raises:
         ValueError: it is none; Pydantic says where it stands.

@@ -1,4 +1,4 @@
-"""Knowledge that an MCP server's search tool finds."""
+"""MCP server as a source, by its search tool."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MAX_TOLD = 500  # characters of what a server says of its refusal
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """How the server is asked, and until when that holds."""
+    """The server's search and fetch calls, and until when they are valid."""
 
     search: SearchCall
     fetch: FetchCall | None
@@ -86,7 +86,7 @@ class MCPKnowledgeBase(NamedSource):
         return tuple(self._config.filters)
 
     async def start(self, seconds: float) -> None:
-        """Wait until the server is connected; its start has a deadline of its own, `start_seconds`.
+        """Wait until the server is connected; its start has a separate deadline, `start_seconds`.
 
         Raises:
             SourceStartingError: it is not yet.
@@ -123,7 +123,7 @@ class MCPKnowledgeBase(NamedSource):
         return items
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The document or passage as the server's reading tool gives it, else as a search gave it lately.
+        """Return the document or passage by the server's fetch tool, else from a recent search.
 
         Raises:
             ServerError: as for `query`.
@@ -140,7 +140,7 @@ class MCPKnowledgeBase(NamedSource):
         return item or remembered
 
     async def _known_calls(self) -> _Calls:
-        """How the server is asked, by the tools that it has and that may be used."""
+        """Return the calls of the server, by its available and permitted tools."""
         if self._calls is None or time.monotonic() > self._calls.until:
             await self._connection.ready()
             listing = await self._connection.list_tools()
@@ -227,7 +227,7 @@ def _answers(result: mcp_types.CallToolResult) -> list[JsonValue]:
 
 
 def _json(text: str) -> JsonValue:
-    """A text as JSON, where it is an object or a list."""
+    """Parse a text as JSON, if it is an object or a list."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -263,7 +263,7 @@ _MAX_SEARCHED = 200_000
 
 
 async def best_stretch(query: str, text: str, *, above: str = "") -> tuple[str, int]:
-    """The stretch of a text in which most of a question's words stand, and where it begins.
+    """Return the window of a text with most of a question's words, and its offset.
 
     Args:
         query: the question.
@@ -284,7 +284,7 @@ async def best_stretch(query: str, text: str, *, above: str = "") -> tuple[str, 
 
 
 def _stretches(text: str) -> Iterator[tuple[str, int]]:
-    """A text in pieces that end where sentences do, each with its place; none is only white space."""
+    """Split a text at ends of sentences into pieces with offsets; none is blank."""
     start = 0
     while start < len(text):
         limit = start + _LENGTH

@@ -1,4 +1,4 @@
-"""Which tool of an MCP server searches, which one reads a document, and how they are called."""
+"""Detection of the search and fetch tools of an MCP server, and their arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FETCHED = ("id", "uri", "url", "document_id", "documentId", "doc_id", "path", "
 
 
 class MCPKnowledgeConfig(BaseModel):
-    """How an MCP server is searched. What is left empty is told by the tools themselves.
+    """Configuration of an MCP server as a source. Empty settings are detected from the tools.
 
     A tool that searches is one called `search` or `query`; else the only one of the read-only tools that
     takes a string called `query`, `q`, `question`, `text` or the like and needs nothing else.
@@ -141,7 +141,7 @@ class FetchCall:
 
 
 def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> SearchCall:
-    """How a server is searched.
+    """Return how to search the server.
 
     Raises:
         SourceError: no tool searches, or it cannot be told which.
@@ -179,7 +179,7 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
 
 
 def fetch_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> FetchCall | None:
-    """How a document of the server is read; None where no tool does it.
+    """Return how to read a document of the server; None if no tool does.
 
     Raises:
         SourceError: the tool of the configuration is not there, or its argument cannot be told.
@@ -255,7 +255,7 @@ def _takes_conditions(schema: Mapping[str, Any]) -> bool:
 
 
 def _in_detail(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The usual argument for an answer with scores and places, where the tool has it."""
+    """Return the usual argument for a detailed answer, if the tool has it."""
     forms: object = properties.get(_FORMAT, {}).get("enum")
     return {_FORMAT: _DETAILED} if isinstance(forms, list) and _DETAILED in forms else {}
 
@@ -266,7 +266,7 @@ def _first(properties: Mapping[str, Mapping[str, Any]], names: Sequence[str], ty
 
 
 def _types(schema: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema allows, as far as it says so plainly."""
+    """Return the JSON types that a schema allows, as far as it states them."""
     alternatives: object = schema.get("anyOf") or schema.get("oneOf") or []
     each = [schema, *cast("list[object]", alternatives)] if isinstance(alternatives, list) else [schema]
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""Where the passages stand in what others answer: told by the usual names, or by paths."""
+"""Mapping of foreign search results to passages: by common field names, or by paths."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MAX_FIELDS = 50
 
 
 class ResultMapping(BaseModel):
-    """Where things stand in an answer: paths such as `data.items` or `/data/items`; see `JsonPath`.
+    """Places of the fields in an answer: paths such as `data.items` or `/data/items`; see `JsonPath`.
 
     What is left empty is found by the usual names: the list under `results`, `items`, `data`, `documents`,
     `hits`…, the text of a passage under `content`, `text`, `passage`…, also inside `_source`, `payload` and
@@ -152,7 +152,7 @@ def _recognised(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Jso
 
 
 def _columns(value: Mapping[str, Json]) -> Sequence[Json] | None:
-    """The passages of an answer that has a list of ids, a list of documents and so on, as Chroma's have.
+    """Return the passages of a columnar answer: a list of ids, a list of documents and so on, as Chroma's.
 
     Each list may stand in another one, which has an entry for each of several questions.
     """

@@ -133,7 +133,7 @@ async def test_a_store_that_another_process_holds_is_told(service: Service, hold
 
 @pytest.mark.parametrize(
     ("version", "code", "told"),
-    [(loom_version(), "owner-silent", "does not answer"), ("0.0.1", "owner-version", "of version 0.0.1")],
+    [(loom_version(), "owner-silent", "does not answer"), ("0.0.1", "owner-version", "version 0.0.1")],
 )
 async def test_an_owner_that_cannot_be_asked_is_a_problem(
     service: Service, hold: Callable[[Path], int], version: str, code: str, told: str

@@ -49,7 +49,7 @@ _FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request
 
 @dataclass(frozen=True, slots=True)
 class ExtractionSpent:
-    """Usage of extraction so far.
+    """Usage of extraction by the model so far.
 
     Attributes:
         calls: of the model, failed ones included.
@@ -69,7 +69,7 @@ class ExtractionSpent:
 
 
 class LLMEntityExtractor:
-    """Has a language model find entities and relations, and rules what they find without one.
+    """Extracts entities and relations with a language model, and with rules.
 
     Several passages go into one request. Whatever the model answers, only what stands in a passage is kept,
     under the passage's own spelling. Passages that an answer says nothing of are asked for again, one by one;
@@ -181,7 +181,7 @@ class LLMEntityExtractor:
         return self._llm
 
     def estimate(self, chunks: Sequence[Chunk]) -> ExtractionEstimate:
-        """About what extraction from some chunks will take, each request being answered at once."""
+        """Estimate what extraction from some chunks will take, if no request is repeated."""
         planned = self._portions(chunks)
         passages = [chunk for portion in planned for chunk in portion.chunks]
         form = estimate_tokens(json.dumps(self._schema.schema, ensure_ascii=False))  # goes with each request
@@ -203,7 +203,7 @@ class LLMEntityExtractor:
         return instruction(self._config, chinese=portion.chinese)
 
     def _answer_tokens(self, chunk: Chunk) -> int:
-        """About as many as the passage has: names come with braces, quotes and keys around them."""
+        """Estimate the answer's tokens: about as many as the passage has, as JSON adds braces and keys."""
         limit = 20 * self._config.max_entities_per_chunk + 30 * self._config.max_relations_per_chunk
         return 20 + min(estimate_tokens(chunk.text), limit)
 
@@ -250,7 +250,7 @@ class LLMEntityExtractor:
         return {number: replace(found[number], problem=why) for number in portion.numbers}
 
     def _placed(self, said: Said, chunk: Chunk, number: int | None) -> Placed | None:
-        """Return what an answer says of a passage, even that it names nothing; None if it does not say.
+        """Return what a reply says of a passage, even that it names nothing; None if it does not say.
 
         Args:
             said: the answer.
@@ -334,12 +334,12 @@ class Portion:
     chinese: bool
 
     def only(self, number: int) -> Portion:
-        """One of its chunks alone."""
+        """Return a group of one of its chunks alone."""
         return Portion((number,), (self.chunks[self.numbers.index(number)],), self.chinese)
 
 
 def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[Portion]:
-    """Divide chunks into requests, in order, those in Chinese apart; chunks without a word go nowhere.
+    """Group chunks into requests, in order, Chinese ones apart; chunks without a word are dropped.
 
     Args:
         chunks: the chunks.

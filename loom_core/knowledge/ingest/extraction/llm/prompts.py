@@ -80,7 +80,7 @@ def instruction(config: ExtractionConfig, *, chinese: bool) -> str:
 
 
 def shown(chunks: Sequence[Chunk]) -> str:
-    """The passages as the model is shown them, numbered from 1, each under its title and headings."""
+    """Format passages for the model, numbered from 1, each under its title and headings."""
     return "\n\n".join(f"[{number}]\n{_passage(chunk)}" for number, chunk in enumerate(chunks, start=1))
 
 

@@ -1,4 +1,4 @@
-"""The reply of a language model: reading what it says it found in passages, whatever form it chose.
+"""Parser of the extraction replies of a language model, in JSON, tables or lists.
 
 Asked for is JSON of one form (`prompts`). Models also write fences and prose around it, stop in the middle
 of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and lists. All
@@ -28,7 +28,7 @@ _LONGEST = 300  # characters of a name, a type or a predicate: longer ones are s
 
 
 class SaidEntity(NamedTuple):
-    """An entity, as the model wrote it.
+    """A raw entity, as the model wrote it.
 
     Attributes:
         name: its name.
@@ -42,12 +42,12 @@ class SaidEntity(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has a name, and nothing is too long to be what it is meant to be."""
+        """Whether it has a name, and no field is implausibly long."""
         return bool(self.name.strip()) and max(len(self.name), len(self.type)) <= _LONGEST
 
 
 class SaidRelation(NamedTuple):
-    """A relation between two entities, as the model wrote it.
+    """A raw relation between two entities, as the model wrote it.
 
     Attributes:
         subject: name of the one.
@@ -63,13 +63,13 @@ class SaidRelation(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has both ends, and nothing is too long to be what it is meant to be."""
+        """Whether it has both ends, and no field is implausibly long."""
         texts = (self.subject, self.predicate, self.object)
         return bool(self.subject.strip() and self.object.strip()) and max(map(len, texts)) <= _LONGEST
 
 
 class Said(NamedTuple):
-    """All that an answer says.
+    """Raw extraction: the parsed entities and relations of a reply.
 
     Attributes:
         entities: nothing twice, in the order of the answer.
@@ -106,7 +106,7 @@ _Role: TypeAlias = Literal["", "entities", "relations"]
 
 
 def read_answer(answer: str) -> Said:
-    """Parse an answer: return what it says of which passage, without repeats, in its order.
+    """Parse a reply: return the raw extraction of each passage, without repetitions, in order.
 
     Args:
         answer: what the model wrote.
@@ -120,7 +120,7 @@ def read_answer(answer: str) -> Said:
 
 
 class _JsonReader:
-    """Collects entities and relations from all JSON of a text, be it cut off or wrong in places."""
+    """Collects entities and relations from all JSON in a text, even truncated or partly invalid."""
 
     def __init__(self) -> None:
         self.said: dict[SaidEntity | SaidRelation, None] = {}
@@ -128,7 +128,7 @@ class _JsonReader:
         self._passage: int | None = None
 
     def read(self, text: str) -> None:
-        """Read all that is JSON, from the outside in: what is inside of something broken, too."""
+        """Read all JSON, from the outside in, including what is inside of broken JSON."""
         decoder = json.JSONDecoder(strict=False)
         place = dead_ends = 0
         while dead_ends < _MAX_DEAD_ENDS and (start := _START.search(text, place)) is not None:
@@ -194,7 +194,7 @@ class _JsonReader:
                 self._take(child, within, roles[key], depth=depth - 1)
 
     def _take_named(self, key: str, child: object, passage: int | None) -> None:
-        """`{"Ada": "person"}`, or `{"person": ["Ada"]}`."""
+        """Read `{"Ada": "person"}`, or `{"person": ["Ada"]}`."""
         if isinstance(child, str):
             self._add(SaidEntity(key, child, passage))
         elif isinstance(child, list):
@@ -218,7 +218,7 @@ def _texts(elements: Sequence[object]) -> list[str]:
 
 
 def _text(fields: Mapping[str, object], keys: Sequence[str]) -> str:
-    """The first of some fields that is a text with something in it."""
+    """Return the first of some fields that is a non-blank text."""
     values = (fields.get(key) for key in keys)
     return next((value for value in values if isinstance(value, str) and value.strip()), "")
 
@@ -277,7 +277,7 @@ def read_lines(text: str) -> Said:
 
 
 class _LineReader:
-    """Collects what lines say, and remembers the headings above them."""
+    """Collects entities and relations from lines, by the headings above them."""
 
     def __init__(self) -> None:
         self._entities: dict[SaidEntity, None] = {}
@@ -339,7 +339,7 @@ def _ends_heading(line: str) -> bool:
 
 
 def _cells(line: str, *, listed: bool) -> list[str]:
-    """The parts of a line that are told apart by bars, arrows, brackets or colons, whichever is there."""
+    """Split a line at bars, arrows, brackets or colons, whichever it has."""
     if "|" in line or "\t" in line:
         return [cell for part in re.split(r"[|\t]", line) if (cell := _bare(part))]
     if len(parts := _ARROW.split(line)) >= 3:

@@ -1,4 +1,4 @@
-"""Finding in a passage what a language model says is in it: what has no place there is not kept."""
+"""Span alignment: locate a model's findings in the passage, and drop those that do not occur in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNNAMED = "related to"
 
 
 class Placed(NamedTuple):
-    """The parts of an answer that occur in one passage."""
+    """Findings of a model, aligned with the text of one passage."""
 
     mentions: tuple[Mention, ...]
     relations: tuple[Relation, ...]
@@ -50,7 +50,7 @@ def place(
     *,
     config: ExtractionConfig,
 ) -> Placed:
-    """Find what a model says in a passage.
+    """Align a model's findings with a passage.
 
     Names are kept as the passage writes them, at every place where they stand; one that does not stand there
     is dropped, and so is a relation one of whose ends is not among the entities that were found.
@@ -84,7 +84,7 @@ def place(
 
 
 def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) -> Extraction:
-    """Merge what a model found in a passage with what rules find in addition.
+    """Merge a model's aligned findings with those of the rules.
 
     Where both see a name, the model's is kept; so is what the model says of two entities. The rules alone say
     what a passage is about, and which names are the same.
@@ -108,7 +108,7 @@ def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) ->
 
 
 class _Passage:
-    """A text in which names are looked for, however they are spelt."""
+    """A text in which names are located, whatever their spelling."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -118,7 +118,7 @@ class _Passage:
             self._places[token.key].append(number)
 
     def spans(self, name: str) -> list[tuple[int, int]]:
-        """Where a name stands; nowhere if it says nothing, such as a pronoun or a number."""
+        """Return the spans of a name; none if it is no real name, such as a pronoun or a number."""
         key = name_key(name)
         if len(key) < 2 or key.isdigit() or is_stop_word(key):
             return []
@@ -141,7 +141,7 @@ class _Passage:
 def _relation(
     said: SaidRelation, placed: dict[str, list[Mention]], predicates: dict[str, str]
 ) -> Relation | None:
-    """A relation and the stretch that supports it: from the one end to the other, where they are nearest."""
+    """Return a relation with its supporting span: between the nearest mentions of its ends."""
     one, two = name_key(said.subject), name_key(said.object)
     if one == two or not placed.get(one) or not placed.get(two):
         return None
@@ -157,7 +157,7 @@ def _relation(
 
 
 def _type(said: SaidEntity, types: dict[str, str]) -> str:
-    """The type that is meant: one of those that are looked for, if there are any."""
+    """Return the configured type that is meant, if types are configured."""
     folded = _folded(said.type)
     if types:
         return types.get(folded) or types.get(folded.removesuffix("s")) or OTHER
@@ -171,6 +171,6 @@ def _predicate(said: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """A type or a predicate in the form in which its spellings are the same: `DEPENDS_ON`, `Depends on`."""
+    """Normalise a type or predicate: `DEPENDS_ON` and `Depends on` are the same."""
     plain = (" " if unicodedata.category(c)[0] in "CZ" or c in "_-" else c for c in normalise(text))
     return " ".join("".join(plain).split())

@@ -1,4 +1,4 @@
-"""Patterns of a definition at the beginning of a line, in the languages people keep in folders.
+"""Patterns of definitions at the beginning of a line, in common programming languages.
 
 No parser and no grammar: a line is matched on its own, and indentation says what belongs to it. That is
 right for code as formatters write it, and harmless elsewhere: a definition that is not recognised stays
@@ -40,7 +40,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """How a family of languages is cut.
+    """Splitting rules of a family of languages.
 
     Attributes:
         containers: patterns of lines that open a class, module, interface…
@@ -152,7 +152,7 @@ def code_extensions() -> frozenset[str]:
 
 
 def language_of(extension: str) -> Language:
-    """How to cut a file of this extension (lower case, with its dot); any other is not cut."""
+    """Return the splitting rules for a file extension (lower case, with its dot); others are not split."""
     return _LANGUAGES[_FAMILIES.get(extension, "none")]
 
 
@@ -170,7 +170,7 @@ def find_definition(line: str, language: Language) -> Definition | None:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """At first use: a server that never reads code does not pay for these."""
+    """Compile at first use: a server that reads no code does not pay for it."""
     return re.compile(pattern)
 
 

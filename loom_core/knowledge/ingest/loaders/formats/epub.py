@@ -1,4 +1,4 @@
-"""Books (EPUB): the chapters in the order in which they are read."""
+"""EPUB books: the chapters in reading order."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _spine(package: Element, folder: str) -> Iterator[str]:
 
 
 def _resolved(href: str, folder: str) -> str:
-    """The name in the archive that a reference from a folder of it means."""
+    """Resolve a reference from a folder of the archive to a name in it."""
     return posixpath.normpath(posixpath.join(folder, unquote(href.partition("#")[0])))
 
 

@@ -84,7 +84,7 @@ def _parse(text: str) -> object:
 
 
 def _without_comments(text: str) -> str:
-    """JSON as people write it by hand, made strict; what looks like a comment inside a string stays."""
+    """Make hand-written JSON strict: remove comments and trailing commas outside of strings."""
     for pattern in (_COMMENT, _TRAILING_COMMA):
         text = pattern.sub(lambda match: match[1] or "", text)
     return text
@@ -132,7 +132,7 @@ def _write(writer: ContentWriter, value: object, *, level: int) -> None:
 
 
 def _write_members(writer: ContentWriter, members: dict[str, object], *, level: int) -> None:
-    """Plain members first, as they describe the object; then a section for each of the others."""
+    """Write plain members first, as they describe the object; then a section for each of the others."""
     plain = [f"{key}: {text}" for key, value in members.items() if (text := _scalar(value).strip())]
     writer.write("paragraph", "\n".join(plain))
     for key, value in members.items():
@@ -147,7 +147,7 @@ def _write_members(writer: ContentWriter, members: dict[str, object], *, level: 
 
 
 def _write_record(writer: ContentWriter, value: object, *, level: int) -> None:
-    """One of many alike: a titled text, a row, or a section if it is large."""
+    """Write one of many similar values: a titled text, a row, or a section if it is large."""
     writer.leave(level=level)
     members = _object(value)
     if members is None:

@@ -1,4 +1,4 @@
-"""Markdown: the text stays as it is written, blocks point into it."""
+"""Markdown: the text is kept verbatim, with blocks as spans of it."""
 
 from __future__ import annotations
 

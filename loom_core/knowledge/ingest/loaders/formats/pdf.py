@@ -1,4 +1,4 @@
-"""PDF: text by pdfium, paragraphs and headings from where the lines stand and how large they are.
+"""PDF: text by pdfium; paragraphs and headings by layout and type size.
 
 A PDF knows glyphs at positions, nothing more. The rules for paragraphs are about the lines' geometry, all of
 them relative to the type size, so that they hold for any page size and scale.
@@ -75,7 +75,7 @@ def load_pdf(source: Source) -> Content:
 
 
 def _extract(source: Source) -> tuple[list[list[PdfLine]], dict[tuple[int, str], int], dict[str, Any]]:
-    """Lines by page, outline entries as (page, text) → level, and properties. Holds pdfium only here."""
+    """Return lines by page, outline entries as (page, text) → level, and properties. Locks pdfium."""
     from pypdfium2 import PdfDocument, PdfiumError
     from pypdfium2.raw import FPDF_ERR_PASSWORD
 
@@ -127,7 +127,7 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
 
 
 def _upright(page: PdfPage) -> PdfTextPage:
-    """The text of a page, turned so that most of it is upright: else pdfium may read it from its end.
+    """Return the text of a page, turned upright: else pdfium may read it from its end.
 
     Scanners store pages on their side, with the text that was recognised turned alike.
     """
@@ -177,7 +177,7 @@ def _type_size(text_page: PdfTextPage, position: int) -> float:
 def _turned(
     box: tuple[float, float, float, float], rotation: int, width: float, height: float
 ) -> tuple[float, float, float, float]:
-    """A box on a page as it is shown; `width` and `height` are those of the shown page."""
+    """Rotate a box to the shown page; `width` and `height` are those of the shown page."""
     left, bottom, right, top = box
     if rotation == 90:
         return bottom, height - right, top, height - left
@@ -227,7 +227,7 @@ _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True, slots=True)
 class PdfLine:
-    """A line of text where it stands, in points, y upwards, on the page as it is shown.
+    """A line of text with its position, in points, y upwards, on the page as it is shown.
 
     `size` is that of its type: it stands in the file, while the height of glyphs depends on the fonts that a
     machine has, where the file brings none.
@@ -242,7 +242,7 @@ class PdfLine:
     page_height: float
 
     def hyphenated(self) -> PdfLine:
-        """The same line, ending in the first half of a word."""
+        """Return the same line, marked as ending in the first half of a word."""
         return replace(self, text=self.text + _SOFT_HYPHEN)
 
 
@@ -298,7 +298,7 @@ def _at_edge(page: Sequence[PdfLine], index: int) -> bool:
 
 
 def _repeated(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
-    """Shapes of lines that stand at the edge of at least half of the pages (of both, if there are two)."""
+    """Return the shapes of running heads: lines at the edge of at least half of the pages (of two: both)."""
     counts = Counter(
         shape
         for page in pages
@@ -309,7 +309,7 @@ def _repeated(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
 
 
 def _merge_rows(lines: Sequence[PdfLine]) -> list[PdfLine]:
-    """Put pieces that stand side by side on one line, such as cells of a table, back together."""
+    """Merge adjacent pieces on one line, such as cells of a table."""
     merged: list[PdfLine] = []
     for line in lines:
         last = merged[-1] if merged else None
@@ -389,7 +389,7 @@ def _runs_on(before: str, after: str) -> bool:
 def _by_outline(
     paragraphs: list[PdfParagraph], bookmarks: Mapping[tuple[int, str], int]
 ) -> list[PdfParagraph]:
-    """Mark what the outline names; empty if it names nothing that is there."""
+    """Mark headings by the outline; empty if no entry is found in the text."""
     marked = [
         replace(paragraph, level=bookmarks.get((paragraph.page, clean_line(join_lines(paragraph.text))), 0))
         for paragraph in paragraphs
@@ -398,7 +398,7 @@ def _by_outline(
 
 
 def _by_size(paragraphs: list[PdfParagraph]) -> list[PdfParagraph]:
-    """Mark short paragraphs in larger type than the text's, the largest as level 1."""
+    """Mark short paragraphs in larger type than the body as headings, the largest as level 1."""
     weights: Counter[float] = Counter()
     for paragraph in paragraphs:
         weights[_rounded(paragraph.size)] += len(paragraph.text)
@@ -444,7 +444,7 @@ _SHORTEST = 3
 
 
 class Hyphens:
-    """Decide for each hyphen at a line end of a document whether it stays.
+    """Decides for each hyphen at a line end of a document whether it stays.
 
     Args:
         texts: the document's, with line feeds where lines end.
@@ -460,7 +460,7 @@ class Hyphens:
                     self._words.update(word.split("-"))
 
     def joined(self, text: str) -> str:
-        """A text without hyphens that only a line's end brought about."""
+        """Return a text without the hyphens that only a line end caused."""
         if "-\n" in text or "\u00ad\n" in text or "\u2010\n" in text:
             text = _BREAK.sub(self._join, text)
         return text.replace("\u00ad\n", "-")

@@ -1,4 +1,4 @@
-"""Plain text: paragraphs as they are laid out, headings where they are unmistakable."""
+"""Plain text: paragraphs by layout, headings where they are unmistakable."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_plain(text: str) -> Content:
 
 
 def _titled(text: str, blocks: list[Block], first: Block) -> Content:
-    """Only an underlined heading at the very top is a title; `第一部` and `1. Scope` are not."""
+    """Use an underlined heading at the very top as the title; `第一部` and `1. Scope` are none."""
     underlined = first.kind == "heading" and is_rule(text[first.end :].lstrip().split("\n", 1)[0].strip())
     title = clean_line(text[first.start : first.end]) if underlined else ""
     return Content(text, tuple(blocks), title, "heading" if underlined else "none")
@@ -78,7 +78,7 @@ def _lines(text: str) -> list[Line]:
 
 
 def _paragraphs(text: str, lines: list[Line]) -> list[list[Line]]:
-    """Cut lines without a blank one between them into paragraphs."""
+    """Split lines without a blank one between them into paragraphs."""
     if not lines:
         return []
     if any(_is_unwrapped(line.text) for line in lines):
@@ -125,7 +125,7 @@ _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?[ \t　]+(?=[^\W\d_a-zß-
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A heading candidate or any other line.
+    """A line of text, with the layout that heading detection needs.
 
     Attributes:
         start: offset of its first character that is not white space.
@@ -139,7 +139,7 @@ class Line:
 
 
 def find_headings(lines: list[Line]) -> dict[int, int]:
-    """Which lines are headings: index in `lines` → level from 1.
+    """Detect headings: index in `lines` → level from 1.
 
     Recognised are lines underlined with `===` or `---`; `第一章 …`, `第二节 …`, `一、…`, `（一）…`;
     `Chapter 3 …`, `Part II`; `1.2 Title`. All must be short and not end like a sentence. Those in Latin
@@ -208,7 +208,7 @@ def _stands_out(
 
 
 def _underlined(lines: list[Line], index: int) -> int:
-    """Level of a line that the next one underlines, or 0."""
+    """Return the level of a line that the next one underlines, or 0."""
     if index + 1 >= len(lines) or not lines[index].text or len(lines[index].text) > _MAX_LATIN:
         return 0
     match = _UNDERLINE.fullmatch(lines[index + 1].text)

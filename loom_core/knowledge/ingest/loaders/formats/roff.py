@@ -1,4 +1,4 @@
-"""The language of man pages (roff): requests and lines of text, escapes as characters."""
+"""Parser of roff, the language of man pages: requests, lines of text, escapes."""
 
 from __future__ import annotations
 

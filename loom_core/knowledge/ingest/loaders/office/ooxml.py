@@ -45,7 +45,7 @@ def check_parts(source: Source, archive: zipfile.ZipFile) -> None:
 
 
 def core_properties(properties: CoreProperties | CorePropertiesPart) -> dict[str, Any]:
-    """Title, author, subject, tags and date (ECMA-376, part 2, section 11), where they are set."""
+    """Return title, author, subject, tags and date (ECMA-376, part 2, section 11), where set."""
     fields: dict[str, Any] = {
         name: text
         for name in ("title", "author", "subject")
@@ -201,7 +201,7 @@ def _value(point: Element) -> str:
 
 
 def _shown(point: Element, code: str, day_zero: datetime) -> str:
-    """A cached value as people read it: 19.2 for 19.199999999999999, a date for the number of its day."""
+    """Format a cached value: 19.2 for 19.199999999999999, a date for the number of its day."""
     text = _value(point)
     code = _QUOTED.sub("", point.get("formatCode") or code)
     try:

@@ -291,7 +291,7 @@ def _length(value: str) -> float:
 
 
 def _metadata(source: Source, archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Title, author, subject, tags and date, where they are set."""
+    """Return title, author, subject, tags and date, where set."""
     found: dict[str, list[str]] = {}
     for element in parse_xml(read_part(source, archive, "meta.xml", _KIND)).iter():
         if text := clean_line(element.text or ""):
