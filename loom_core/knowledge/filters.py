@@ -177,7 +177,7 @@ def _parts(condition: object) -> tuple[str, str, object]:
 
 
 def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) -> Filters:
-    """Check filters as a caller gives them, and make them ready for the record.
+    """Check filters as a caller gives them, and make them ready for the store.
 
     A field's filter is a value, a list of values (any of them), or an object with one or more of the
     operators `gte`, `gt`, `lte`, `lt` (one value each), `ne` and `contains` (one, or a list). Documents
@@ -485,7 +485,7 @@ def _period(text: str) -> Period | None:
 
 
 def _ahead(offset: str | None) -> float:
-    """How many seconds a clock with an offset is ahead of UTC."""
+    """Return how many seconds a clock with an offset is ahead of UTC."""
     if offset is None or offset in "Zz":
         return 0.0
     digits = offset[1:].replace(":", "").ljust(4, "0")

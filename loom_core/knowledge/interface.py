@@ -130,7 +130,7 @@ class PassageSource(Protocol):
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
     ) -> NDArray[np.float32] | None:
-        """Vectors of texts in the space of its passages, a row each; None where it has no embedder."""
+        """Return vectors of texts in the space of its passages, a row each; None where it has no embedder."""
         ...
 
     async def ask(
@@ -157,7 +157,7 @@ class PassageSource(Protocol):
         ...
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
-        """Its first passages, in the order they came, at most `limit`."""
+        """Return its first passages, in the order they came, at most `limit`."""
         ...
 
 
@@ -193,7 +193,7 @@ class Reranker(Protocol):
     """Reorders passages by reading them. Registered as `register("reranker", name)`."""
 
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
-        """The best `limit` of some passages, best first, `relevance` set from 0 to 1.
+        """Return the best `limit` of some passages, best first, `relevance` set from 0 to 1.
 
         `metadata["scores"]` gains `rerank`, the reranker's own score. No passage is made up or changed.
 
@@ -207,7 +207,7 @@ class Chunker(Protocol):
     """Cuts a document into passages."""
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order; `text` is `document.text[start:end]`, never only white space.
+        """Return passages in order; `text` is `document.text[start:end]`, never only white space.
 
         `language` and `keywords` are left at their defaults: the pipeline fills them in.
         """
@@ -223,7 +223,7 @@ class Extractor(Protocol):
         ...
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order.
+        """Return one extraction for each chunk, in order.
 
         Raises:
             LLMError: it cannot extract now, from whatever; work on the job stops, and goes on there later.
@@ -232,7 +232,7 @@ class Extractor(Protocol):
 
 
 class VectorIndex(Protocol):
-    """Nearest neighbours by cosine. Derived from the record; keys are the record's chunk keys.
+    """Nearest neighbours by cosine. Derived from the store; keys are the store's chunk keys.
 
     A key is a positive integer, used once and never again. All methods block: call them from a
     worker thread. One thread writes at a time; searches may run concurrently.
@@ -249,7 +249,7 @@ class VectorIndex(Protocol):
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
 
         Args:
             vector: the query, of length 1.
@@ -259,7 +259,7 @@ class VectorIndex(Protocol):
         ...
 
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
         ...
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class LexicalIndex(Protocol):
         ...
 
     def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Every key whose token list holds all of these tokens, in any order; none for no tokens."""
+        """Return every key whose token list holds all of these tokens, in any order; none for no tokens."""
         ...
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
@@ -310,7 +310,7 @@ class LexicalIndex(Protocol):
         ...
 
     def count(self) -> int:
-        """How many keys are indexed, as of the last commit."""
+        """Return how many keys are indexed, as of the last commit."""
         ...
 
     def close(self) -> None:
@@ -320,7 +320,7 @@ class LexicalIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntityNode:
-    """An entity as the graph shows it: its key in the record, display name, type, mention count."""
+    """An entity as the graph shows it: its key in the store, display name, type, mention count."""
 
     key: int
     name: str
@@ -348,7 +348,7 @@ class GraphPath:
 
 
 class GraphStore(Protocol):
-    """Entities and relations. Derived from the record; keys are the record's entity keys."""
+    """Entities and relations. Derived from the store; keys are the store's entity keys."""
 
     def upsert_entities(self, entities: Sequence[EntityNode]) -> None:
         """Store entities; an existing key is overwritten."""
@@ -367,13 +367,13 @@ class GraphStore(Protocol):
         ...
 
     def get(self, keys: Collection[int]) -> list[EntityNode]:
-        """The entities with these keys, unknown ones left out."""
+        """Return the entities with these keys, unknown ones left out."""
         ...
 
     def neighbours(
         self, key: int, *, hops: int = 1, limit: int = 50
     ) -> tuple[list[EntityNode], list[EntityEdge]]:
-        """Entities within `hops` (1 to 3) of one, nearest and best supported first, with their edges.
+        """Return entities within `hops` (1 to 3) of one, nearest and best supported first, with their edges.
 
         The edges are those among the entities and to the one asked for, which is not listed itself.
         A hub is cut at `limit` entities a hop, never followed whole.
@@ -381,19 +381,19 @@ class GraphStore(Protocol):
         ...
 
     def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """A shortest path in either direction of the relations, or None within `max_hops`."""
+        """Return a shortest path in either direction of the relations, or None within `max_hops`."""
         ...
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
-        """Every relation whose subject's key is from `first` to `last`, in any order."""
+        """Return every relation whose subject's key is from `first` to `last`, in any order."""
         ...
 
     def touching(self, keys: Collection[int]) -> list[EntityEdge]:
-        """Every relation with an end among the keys, in any order."""
+        """Return every relation with an end among the keys, in any order."""
         ...
 
     def counts(self) -> tuple[int, int]:
-        """How many entities and how many relations are stored."""
+        """Return how many entities and how many relations are stored."""
         ...
 
     def close(self) -> None:

@@ -12,12 +12,12 @@ __all__ = ["path_of", "readable", "shown", "uri_of"]
 
 
 def uri_of(path: Path) -> str:
-    """The `file://` URI of a path, made absolute."""
+    """Return the `file://` URI of a path, made absolute."""
     return path.absolute().as_uri()
 
 
 def path_of(uri: str) -> Path:
-    """The path of a `file://` URI."""
+    """Return the path of a `file://` URI."""
     path = urlsplit(uri).path
     if os.name == "nt":
         from urllib.request import url2pathname

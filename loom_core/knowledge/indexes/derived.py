@@ -28,8 +28,8 @@ _Index = TypeVar("_Index")
 class DerivedIndex(ABC):
     """An index that can be rebuilt from the store at any time.
 
-    It lives in `<name>-<generation>` next to the record, or in memory. A rebuild makes the directory of
-    the next generation, and the record names the one that counts: a rebuild cut short leaves the old
+    It lives in `<name>-<generation>` next to the store, or in memory. A rebuild makes the directory of
+    the next generation, and the store names the one that counts: a rebuild cut short leaves the old
     one in force, and what it left behind is removed later. Only the process that holds the knowledge
     base's lock calls `sync`.
 
@@ -45,12 +45,12 @@ class DerivedIndex(ABC):
         self._folder = folder
         self._lock = threading.RLock()
         self._probed = 0  # the generation that is known to open
-        self._compared = 0  # the generation that was compared with the record
+        self._compared = 0  # the generation that was compared with the store
         self._swept = False  # whether only the generation that counts is there
         self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
-        """Take over up to `limit` changes of the record.
+        """Take over up to `limit` changes of the store.
 
         Returns:
             Whether there may be more to take over.
@@ -74,7 +74,7 @@ class DerivedIndex(ABC):
         return False
 
     def lag(self) -> int:
-        """How many changes are still to be taken over."""
+        """Return how many changes are still to be taken over."""
         changes = self._record.changes
         return changes.head() - max(0, changes.state(self.name).watermark)
 
@@ -86,7 +86,7 @@ class DerivedIndex(ABC):
 
     @abstractmethod
     def _build(self, generation: int) -> None:
-        """Make a new, empty index and fill it with all that is in the record."""
+        """Make a new, empty index and fill it with all that is in the store."""
 
     @abstractmethod
     def _apply(self, pending: Pending, generation: int) -> None:
@@ -166,7 +166,7 @@ class DerivedIndex(ABC):
         self._compared = generation
 
     def _agrees(self) -> bool:
-        """Whether some of what the record holds is in the index, which is open and up to date."""
+        """Whether some of what the store holds is in the index, which is open and up to date."""
         return True
 
     def report_damage(self, error: IndexDamagedError) -> None:

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _CHANGES = 100  # taken over at a time: with the entities of new passages, at most one or two seconds' work
 _AHEAD = 5000  # changes that are looked at for whether there are many
 _LARGE = 500  # changed entities; above, copying a whole new graph into Kùzu is faster
-_COMPARED = 8  # entities that are compared with the record when a graph is opened
+_COMPARED = 8  # entities that are compared with the store when a graph is opened
 _ATTEMPTS = 3
 _WAIT_SECONDS = 0.2
 
@@ -37,12 +37,12 @@ class GraphIndex(DerivedIndex):
     """Entities and relations; on disk only for the holder of the lock, see `DerivedIndex`.
 
     A large graph is built by a child process, see `GraphBuild`. Meanwhile there is none, or the one before
-    stays in force, and the record can be asked instead; `sync` takes over what the child has made. A child
+    stays in force, and the store can be asked instead; `sync` takes over what the child has made. A child
     that is killed, crashes or is overdue costs a new attempt, the third in a row an error.
 
     Args:
         record: what it is derived from.
-        folder: where the record is, and its directories; None keeps it in memory.
+        folder: where the store is, and its directories; None keeps it in memory.
         small: a graph of up to so many entities is built by this process: it takes half a second, and a
             child as long to start.
         deadline: seconds that a child may take.
@@ -70,7 +70,7 @@ class GraphIndex(DerivedIndex):
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
-        """Take over up to `limit` changes of the record, or a graph that was built; see `DerivedIndex.sync`.
+        """Take over up to `limit` changes of the store, or a graph that was built; see `DerivedIndex.sync`.
 
         Raises:
             RecordError: the graph could not be built, three times in a row; the next call tries again.
@@ -234,7 +234,7 @@ def neighbourhood(graph: GraphTable, keys: Sequence[int], *, hops: int) -> Graph
     """Return the neighbourhood of entities within some hops, as a graph in memory.
 
     Args:
-        graph: the record's graph.
+        graph: the store's graph.
         keys: where to begin.
         hops: how far to go; of a hop's entities only the best supported are followed further.
     """

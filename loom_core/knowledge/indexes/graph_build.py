@@ -21,7 +21,7 @@ class GraphBuild:
     a moment, is in no other process's way.
 
     Args:
-        record: the file of the record.
+        record: the file of the store.
         path: where the database is to be in the end.
         deadline: seconds until the child is killed.
 
@@ -57,7 +57,7 @@ class GraphBuild:
         """Move the built database to its path; waits for it.
 
         Returns:
-            Up to which change of the record it holds everything.
+            Up to which change of the store it holds everything.
 
         Raises:
             ChildError: the child failed, and nothing is left of its work.
@@ -87,7 +87,7 @@ def build_graph(*, record: str, path: str) -> int:
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:
         source = Record(Path(record), read_only=True)
-        # No longer than reading takes: the record's log cannot be shortened meanwhile.
+        # No longer than reading takes: the store's log cannot be shortened meanwhile.
         with source.database.snapshot():
             watermark = source.changes.head()
             write_tables(Path(tables), source.graph.all_nodes(), source.graph.all_edges())

@@ -48,29 +48,29 @@ class DenseSearch(Protocol):
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The chunks most similar to a vector, with cosine, best first."""
+        """Return the chunks most similar to a vector, with cosine, best first."""
         ...
 
     def by_language(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[Neighbours]:
-        """The chunks most similar to a vector in each language."""
+        """Return the chunks most similar to a vector in each language."""
         ...
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector may be left out."""
+        """Return the language group of chunks; those without a vector may be left out."""
         ...
 
     def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of; very rare ones may be left out."""
+        """Return the languages that there are vectors of; very rare ones may be left out."""
         ...
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks; those without a vector are left out."""
+        """Return the cosine of given chunks; those without a vector are left out."""
         ...
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
+        """Return vectors of given chunks, a row each; zeros where there is none."""
         ...
 
 
@@ -212,7 +212,7 @@ class LanguageVectors:
     def by_language(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[Neighbours]:
-        """The most similar chunks of each language, at most `limit` of each."""
+        """Return the most similar chunks of each language, at most `limit` of each."""
         found: list[Neighbours] = []
         for language, index in self._indexes.items():
             hits = index.search(vector, limit, among=among)
@@ -233,14 +233,14 @@ class LanguageVectors:
         return found
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks with a unit vector; those without a vector are left out."""
+        """Return the cosine of given chunks with a unit vector; those without a vector are left out."""
         found: dict[int, float] = {}
         for index in self._indexes.values():
             found |= index.scores(vector, keys)
         return found
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
+        """Return vectors of given chunks, a row each; zeros where there is none."""
         import numpy as np
 
         found = np.zeros((len(keys), self._dimension), dtype=np.float32)
@@ -249,15 +249,15 @@ class LanguageVectors:
         return found
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector are left out."""
+        """Return the language group of chunks; those without a vector are left out."""
         return {key: language for language, index in self._indexes.items() for key in index.known(keys)}
 
     def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of."""
+        """Return the languages that there are vectors of."""
         return frozenset(language for language, index in self._indexes.items() if index.count())
 
     def sample(self, count: int, *, seed: int) -> tuple[list[int], NDArray[np.float32]]:
-        """Some keys of every language and their vectors, at random."""
+        """Return some keys of every language and their vectors, at random."""
         import numpy as np
 
         parts = [index.sample(count, seed=seed) for index in self._indexes.values()]
@@ -266,11 +266,11 @@ class LanguageVectors:
         return keys, np.concatenate([nothing, *(matrix for _, matrix in parts)])
 
     def keys(self) -> set[int]:
-        """Every chunk that there is a vector of."""
+        """Return every chunk that there is a vector of."""
         return {key for index in self._indexes.values() for key in index.keys().tolist()}
 
     def count(self) -> int:
-        """How many vectors there are."""
+        """Return how many vectors there are."""
         return sum(index.count() for index in self._indexes.values())
 
     def dead(self) -> int:
@@ -287,7 +287,7 @@ class LanguageVectors:
                 self._indexes = {}
 
     def _new(self, language: str) -> ExactVectorIndex:
-        """An index without vectors."""
+        """Return an index without vectors."""
         from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 
         if self._folder is None:

@@ -23,7 +23,7 @@ _BATCH = 2000
 _OFFERED = 20_000  # chunks, some 40 MB
 _CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
 
-_COMPARED = 8  # passages whose words are compared with the record when an index is opened
+_COMPARED = 8  # passages whose words are compared with the store when an index is opened
 
 
 class WordIndex(DerivedIndex):
@@ -41,7 +41,7 @@ class WordIndex(DerivedIndex):
     def offer(self, tokens: Mapping[int, str]) -> None:
         """Provide the `index_tokens` of chunks of the next changes, joined by spaces.
 
-        They need not be read from the record and analysed again then. A hint: what the record says counts.
+        They need not be read from the store and analysed again then. A hint: what the store says counts.
         """
         with self._lock:
             if len(self._offered) > _OFFERED:
@@ -49,7 +49,7 @@ class WordIndex(DerivedIndex):
             self._offered |= tokens
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
-        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        """Take over up to `limit` changes of the store; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def searcher(self) -> LexicalIndex | None:
@@ -146,7 +146,7 @@ class WordIndex(DerivedIndex):
             self._index.reload()
 
     def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Tokens of those chunks that are there, joined by spaces."""
+        """Yield tokens of those chunks that are there, joined by spaces."""
         there = self._record.documents.existing(keys)
         offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
         yield from offered.items()

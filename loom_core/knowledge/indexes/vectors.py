@@ -1,6 +1,6 @@
 """Vector indexes of a knowledge base: exact search over flat files, and Chroma for large ones.
 
-`Vectors` chooses by their number; `FlatVectors` and `ChromaVectors` follow the record's change log.
+`Vectors` chooses by their number; `FlatVectors` and `ChromaVectors` follow the store's change log.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Vectors:
 
     @property
     def maintained(self) -> list[DerivedIndex]:
-        """The indexes that are kept in step with the record. Blocks."""
+        """The indexes that are kept in step with the store. Blocks."""
         chroma = self._wanted_chroma()
         return [self.flat] if chroma is None else [self.flat, chroma]
 
@@ -90,7 +90,7 @@ class Vectors:
         return flat if chroma is None or indexes is None else NearestByChroma(flat, indexes, chroma)
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have a vector, and how many there are. Blocks."""
+        """Return how many chunks have a vector, and how many there are. Blocks."""
         return self._record.vectors.coverage()
 
     def sync(self) -> bool:
@@ -132,7 +132,7 @@ class Vectors:
 _log = logging.getLogger(__name__)
 
 _BATCH = 2000
-_SAMPLES = 64  # vectors of each language that are compared with the record when files are opened
+_SAMPLES = 64  # vectors of each language that are compared with the store when files are opened
 
 
 class FlatVectors(DerivedIndex):
@@ -140,7 +140,7 @@ class FlatVectors(DerivedIndex):
 
     On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
     nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
-    something else than the record are found when they are opened, and rebuilt by the process that works.
+    something else than the store are found when they are opened, and rebuilt by the process that works.
 
     Args:
         record: what it is derived from.
@@ -181,7 +181,7 @@ class FlatVectors(DerivedIndex):
             return frozenset() if self._written is None else self._written.language_groups()
 
     def sync(self, *, limit: int = _BATCH) -> bool:
-        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        """Take over up to `limit` changes of the store; see `DerivedIndex.sync`."""
         return bool(self._dimension()) and super().sync(limit=limit)
 
     def lag(self) -> int:
@@ -202,7 +202,7 @@ class FlatVectors(DerivedIndex):
         return vectors
 
     def _compare(self, vectors: LanguageVectors) -> None:
-        """See whether a sample of the vectors is what the record has: the files may be of another one.
+        """See whether a sample of the vectors is what the store has: the files may be of another one.
 
         Raises:
             IndexDamagedError: it is not.
@@ -212,7 +212,7 @@ class FlatVectors(DerivedIndex):
         keys, matrix = vectors.sample(_SAMPLES, seed=self._record.changes.head())
         found, expected = self._record.vectors.of(keys)
         row = {key: place for place, key in enumerate(keys)}
-        # Chunks may have gone from the record since; those that are there never change their vector.
+        # Chunks may have gone from the store since; those that are there never change their vector.
         if found and not np.array_equal(matrix[[row[key] for key in found]], expected):
             raise IndexDamagedError("The vectors in the files are not those of the record.")
         if not vectors.count() and self._record.vectors.coverage()[0] and not super().lag():
@@ -290,13 +290,13 @@ class FlatVectors(DerivedIndex):
 
 
 def groups_of(record: Record, keys: Sequence[int]) -> dict[int, str]:
-    """Language group of chunks by key; those that are gone are left out."""
+    """Return the language group of chunks by key; those that are gone are left out."""
     languages = record.documents.languages_of(keys)
     return {key: language_group(language) for key, language in languages.items()}
 
 
 _CHROMA_BATCH = 1000  # about a second's work
-_COMPARED = 64  # vectors that are compared with the record when an index is opened
+_COMPARED = 64  # vectors that are compared with the store when an index is opened
 _SAME = 1e-3  # what Chroma gives back may be rounded
 
 
@@ -328,7 +328,7 @@ class ChromaVectors(DerivedIndex):
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
-        """Take over up to `limit` changes of the record, or build on; see `DerivedIndex.sync`."""
+        """Take over up to `limit` changes of the store, or build on; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def discard(self) -> None:
@@ -480,7 +480,7 @@ class NearestByChroma:
     def by_language(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[Neighbours]:
-        """The most similar chunks of each language, at most `limit` of each."""
+        """Return the most similar chunks of each language, at most `limit` of each."""
         if among is not None or not self._flat.language_groups() <= set(self._indexes):
             return self._flat.by_language(vector, limit, among=among)
         try:
@@ -494,17 +494,17 @@ class NearestByChroma:
         return self._flat.by_candidates(vector, candidates)
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector are left out."""
+        """Return the language group of chunks; those without a vector are left out."""
         return self._flat.languages(keys)
 
     def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of."""
+        """Return the languages that there are vectors of."""
         return self._flat.language_groups()
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks; those without a vector are left out."""
+        """Return the cosine of given chunks; those without a vector are left out."""
         return self._flat.scores(vector, keys)
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
+        """Return vectors of given chunks, a row each; zeros where there is none."""
         return self._flat.vectors(keys)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "BatchMaker", "BatchWriter", "Fate", "FileCheck"]
 
 _IN_RECORD: tuple[ItemState, ...] = ("added", "updated", "moved", "unchanged")
-"""Of a document that is in the record, what its file is like is noted, too."""
+"""Of a document that is in the store, what its file is like is noted, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class BatchMaker:
         Args:
             job: the job.
             items: its next items.
-            changing: URIs of items that are under way, of which the record says nothing yet.
+            changing: URIs of items that are under way, of which the store says nothing yet.
 
         Returns:
             The batch without its preparation, and those of the items that are to be prepared.
@@ -210,7 +210,7 @@ class BatchMaker:
         """Return the item with everything it is prepared from.
 
         Raises:
-            DocumentError: its text in the record has gone.
+            DocumentError: its text in the store has gone.
         """
         if "stored" in job.request:
             return replace(item, payload=self._stored(item), known=known)

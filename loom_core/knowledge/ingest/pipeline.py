@@ -161,7 +161,7 @@ class Pipeline:
 
         Args:
             documents: the documents.
-            known: ids of chunks that are in the record and stay as they are: nothing is looked for in them.
+            known: ids of chunks that are in the store and stay as they are: nothing is looked for in them.
 
         Raises:
             LLMError: see `Extractor.extract`.

@@ -265,7 +265,7 @@ class Ingest:
             else:
                 await to_thread.run_sync(self._index_some)
         except BaseException:
-            # Whatever is under way is still to be done by what the record says.
+            # Whatever is under way is still to be done by what the store says.
             self._abandon()
             raise
         return True

@@ -36,7 +36,7 @@ def stored_draft(database: Database, uri: str) -> DocumentDraft | None:
     """Return the draft of the document at a URI, or None if there is none. Blocks.
 
     Raises:
-        DocumentError: its text in the record is damaged.
+        DocumentError: its text in the store is damaged.
     """
     row = database.row(f"SELECT {_COLUMNS} FROM documents WHERE uri = ?", (uri,))
     return None if row is None else _draft(database, row)

@@ -238,7 +238,7 @@ def export(
     """Write a knowledge base, as it is at one moment, into an archive. Blocks; memory does not grow.
 
     Args:
-        record: its record.
+        record: its store.
         path: the archive to make; there is none until it is whole.
         name: of the knowledge base.
         progress: told how many documents are written, and how many there are.
@@ -248,7 +248,7 @@ def export(
 
     Raises:
         InvalidInputError: there is a file already.
-        RecordError: a document in the record is damaged.
+        RecordError: a document in the store is damaged.
         ConfigError: the archive cannot be written.
     """
     if path.exists():
@@ -353,7 +353,7 @@ def receive_archive(
     """Check an archive and submit all of its content as one job. Blocks; memory does not grow.
 
     When it returns, the archive is no longer needed, and all of it will be in the knowledge base whatever
-    happens; before, nothing of it is. Vectors are taken over if the embedder that made them is the record's.
+    happens; before, nothing of it is. Vectors are taken over if the embedder that made them is the store's.
 
     Args:
         record: of the knowledge base that takes it in.

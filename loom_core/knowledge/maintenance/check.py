@@ -28,10 +28,10 @@ __all__ = ["COUNTED_NAMES", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangli
 
 
 def check_record(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
-    """Check a record as it is at one moment. Blocks; reads all of it.
+    """Check a store as it is at one moment. Blocks; reads all of it.
 
     Args:
-        record: the record.
+        record: the store.
         hash_: what a document is to the pipeline of today, see `Pipeline.hash`.
     """
     report = CheckReport()

@@ -15,7 +15,7 @@ Repair = Literal[
     "salvage",  # the file: copy what can be read into a new one
     "rows",  # names of tables: delete the rows that refer to nothing
     "stray_chunks",  # keys of documents that are gone: remove the chunks they left
-    "documents",  # keys: cut and extract again from the text in the record
+    "documents",  # keys: cut and extract again from the text in the store
     "lost_texts",  # keys: load the file again
     "fields",  # keys of documents: write their fields again
     "graph",  # recount the names, drop entities that nothing supports

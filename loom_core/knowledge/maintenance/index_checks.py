@@ -71,10 +71,10 @@ def _compared(
     What the index had not yet taken over when it was read is left out of the comparison.
 
     Args:
-        record: the record.
+        record: the store.
         name: the index.
         held: the keys that are in it, with repeats.
-        expected: the keys that should be, read from the record.
+        expected: the keys that should be, read from the store.
         kinds: the changes by which such keys come and go.
 
     Returns:
@@ -243,7 +243,7 @@ def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Find
     """Check the derived indexes of a knowledge base on disk. Blocks.
 
     Args:
-        record: its record.
+        record: its store.
         folder: where they are.
         owned: whether to open the graph and Chroma, too, which only the holder of the lock may, and not
             while it has them open otherwise.

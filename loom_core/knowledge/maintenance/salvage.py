@@ -98,7 +98,7 @@ def salvage(folder: Path) -> Salvaged:
     """Replace a damaged store by a sound one; the damaged file is kept under another name. Blocks.
 
     Where only SQLite's own indexes are damaged they are rebuilt, and nothing is lost. Else the documents
-    that can be read become a job of a new record, which is carried out when the knowledge base is opened;
+    that can be read become a job of a new store, which is carried out when the knowledge base is opened;
     their vectors are kept.
 
     Args:
@@ -106,7 +106,7 @@ def salvage(folder: Path) -> Salvaged:
 
     Raises:
         StoreBusyError: another process works on it.
-        RecordError: the new record cannot be written, or the old one cannot be reached, or is of
+        RecordError: the new store cannot be written, or the old one cannot be reached, or is of
             a newer format.
     """
     refuse_inaccessible(folder / "record.db")
@@ -341,7 +341,7 @@ class DamagedRecord:
         return 0
 
     def select(self, sql: str, parameters: tuple[object, ...] = ()) -> list[sqlite3.Row]:
-        """The rows of a statement up to the first that cannot be read."""
+        """Return the rows of a statement up to the first that cannot be read."""
         found: list[sqlite3.Row] = []
         try:
             found.extend(self._db.execute(sql, parameters))
@@ -350,7 +350,7 @@ class DamagedRecord:
         return found
 
     def rows(self, table: str) -> Iterator[sqlite3.Row]:
-        """The rows of a table that can be read, by rowid."""
+        """Yield the rows of a table that can be read, by rowid."""
         after = 0
         while True:
             try:

@@ -64,7 +64,7 @@ class EntityAliases:
         self._record = record
 
     def groups(self, *, limit: int = 100, after: int = 0) -> tuple[list[AliasGroup], int | None]:
-        """Entities that have several names.
+        """Return entities that have several names.
 
         Args:
             limit: maximum number.
@@ -87,11 +87,11 @@ class EntityAliases:
         return self._group(self._members(self._key(name)))
 
     def names_of(self, entity: int) -> list[str]:
-        """All names of an entity given by its key, whatever their script, the most used first."""
+        """Return all names of an entity given by its key, whatever their script, the most used first."""
         return spellings_of(self._record.database, self._members(entity))
 
     def other_names(self, entities: Mapping[int, str]) -> dict[int, list[str]]:
-        """Further names of those of some entities that have several, the most used first.
+        """Return further names of those of some entities that have several, the most used first.
 
         Args:
             entities: the name that each is known by already, by key.
@@ -104,7 +104,7 @@ class EntityAliases:
         }
 
     def in_several_scripts(self) -> list[tuple[str, ...]]:
-        """Names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.
+        """Return names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.
 
         Each is one name, which cannot be split. This reads the names of all entities: a second for millions.
         """
@@ -221,7 +221,7 @@ GROUP BY entity, name ORDER BY entity, SUM(uses) DESC, name
 
 
 def spellings_of(database: Database, entities: Sequence[int]) -> list[str]:
-    """All spellings of entities that differ by more than case, the most used first."""
+    """Return all spellings of entities that differ by more than case, the most used first."""
     uses: defaultdict[str, int] = defaultdict(int)
     for row in database.rows_in("SELECT name, uses FROM names WHERE entity IN ({})", entities):
         uses[row["name"]] += row["uses"]
@@ -230,7 +230,7 @@ def spellings_of(database: Database, entities: Sequence[int]) -> list[str]:
 
 
 def in_several_scripts(database: Database) -> list[tuple[str, ...]]:
-    """Names that are written in several scripts: traditional and simplified, full and half width.
+    """Return names that are written in several scripts: traditional and simplified, full and half width.
 
     Each is one name of one entity. Reads the names of all entities.
 
@@ -248,7 +248,7 @@ def in_several_scripts(database: Database) -> list[tuple[str, ...]]:
 
 
 def _by_case_alone(names: Iterable[str]) -> dict[str, str]:
-    """The first of those names that differ by no more than case."""
+    """Return the first of those names that differ by no more than case."""
     first: dict[str, str] = {}
     for name in names:
         first.setdefault(unicodedata.normalize("NFC", name).casefold(), name)

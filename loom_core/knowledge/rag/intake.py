@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 class DocumentIntake:
     """Adds and removes documents: the writing half of a knowledge base.
 
-    What is added becomes a job of the record. The methods that `add` wait until it is done; `submit` returns
+    What is added becomes a job of the store. The methods that `add` wait until it is done; `submit` returns
     as soon as it is safe, for a worker in the background. What may be asked for is said once, by the classes
     of requests (`FilesRequest` and others), whose attributes are the arguments here.
     """
@@ -244,7 +244,7 @@ class DocumentIntake:
     ) -> ExtractionEstimate:
         """Estimate what a language model will take to extract from documents, if they were added now.
 
-        Nothing is added, and no model is asked. What is in the record already, just as it is, costs nothing;
+        Nothing is added, and no model is asked. What is in the store already, just as it is, costs nothing;
         without a language model nothing does. It takes as long as reading the documents. Arguments and
         errors as for `FilesRequest` and `DocumentsRequest`.
         """
@@ -288,7 +288,7 @@ class DocumentIntake:
         self.record.set("llm", "")
 
     def job(self, id_: str) -> Job:
-        """A job by its id. Blocks.
+        """Return a job by its id. Blocks.
 
         Raises:
             NotFoundError: there is none with this id.

@@ -74,7 +74,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         print(kb.query_sync("Who approved the budget?")[0].content)
 
     By its name alone it is on disk, in the folder in which loom-kb keeps a knowledge base of that name, and
-    both may have it open at the same time. Documents that are added become jobs of the record: they are
+    both may have it open at the same time. Documents that are added become jobs of the store: they are
     searchable by words and graph as soon as they are written, vectors follow. In a program, the
     methods that add wait for that; a server runs `work` in the background instead and uses `submit`.
 
@@ -109,7 +109,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.
         ConfigError: there is no such embedder or language model, or its vectors were made by another
             embedder than the one given.
-        RecordError: the folder cannot be written, or its record not be opened.
+        RecordError: the folder cannot be written, or its store not be opened.
     """
 
     def __init__(
@@ -346,14 +346,14 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         )
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The passage with an id, or None."""
+        """Return the passage with an id, or None."""
         return await to_thread.run_sync(self._item, knowledge_id)
 
     def ask_graph(self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int) -> _Found:
         """Query a graph that holds at least the neighbourhood of some entities. Blocks.
 
         The process that works for the knowledge base has Kùzu; any other, and that one, too, while Kùzu's
-        graph is not whole, reads the record.
+        graph is not whole, reads the store.
 
         Args:
             ask: puts the question; it may be called twice.
@@ -369,7 +369,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return ask(neighbourhood(self.record.graph, around, hops=hops))
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have a vector, and how many there are. Blocks."""
+        """Return how many chunks have a vector, and how many there are. Blocks."""
         return self._vectors.coverage()
 
     def index_lag(self) -> dict[str, int]:
@@ -391,7 +391,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
     ) -> NDArray[np.float32] | None:
-        """Vectors of texts in the space of its passages, a row each; None without an embedder.
+        """Return vectors of texts in the space of its passages, a row each; None without an embedder.
 
         Raises:
             EmbeddingError: see `EmbeddingProvider.embed`.
@@ -440,7 +440,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return await self._channel_search.passages(limit=limit, filters=filters)
 
     def retriever(self, name: str = "knowledge_base", **params: object) -> Retriever:
-        """A retriever over this knowledge base alone.
+        """Return a retriever over this knowledge base alone.
 
         Args:
             name: `knowledge_base` (its own strategies), or any other registered one: `dense`, `bm25`,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Upkeep"]
 
 _POLL_SECONDS = 0.2
-_ROUNDS = 3  # what is wrong with an index may show only once the record is right
+_ROUNDS = 3  # what is wrong with an index may show only once the store is right
 
 
 class Upkeep(DocumentIntake):
@@ -130,7 +130,7 @@ class Upkeep(DocumentIntake):
         return self.job(job)
 
     def rebuild_request(self, *, confirm: bool = False) -> RebuildRequest:
-        """The request to read all documents again; see `RebuildRequest`."""
+        """Return the request to read all documents again; see `RebuildRequest`."""
         return RebuildRequest(self.record.database, confirm=confirm)
 
     async def change_embedder(
@@ -176,7 +176,7 @@ class Upkeep(DocumentIntake):
         self.record.next_vectors.begin(provider)
 
     def next_embedder(self) -> str:
-        """Id of the embedder that is to take over; empty where none is. Blocks."""
+        """Return the id of the embedder that is to take over; empty where none is. Blocks."""
         return self.record.next_vectors.wanted()
 
     def reembedded(self) -> tuple[int, int]:

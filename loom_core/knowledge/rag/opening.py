@@ -32,7 +32,7 @@ def is_name(name: str) -> bool:
 
 
 def folder_in(home: Path, name: str) -> Path:
-    """The folder of a knowledge base in Loom's home, whether it exists or not.
+    """Return the folder of a knowledge base in Loom's home, whether it exists or not.
 
     Raises:
         InvalidInputError: no knowledge base can have this name.
@@ -42,17 +42,17 @@ def folder_in(home: Path, name: str) -> Path:
             f"{name!r} cannot be the name of a knowledge base.",
             advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
         )
-    # Engines and file systems disagree about other characters in paths; the name itself is in the record.
+    # Engines and file systems disagree about other characters in paths; the name itself is in the store.
     plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
     return home / "kb" / plain
 
 
 def open_record(folder: Path | None) -> Record:
-    """Open the record in a folder, both made if they are not there; or one in memory.
+    """Open the store in a folder, both made if they are not there; or one in memory.
 
     Raises:
         ConfigError: the folder cannot be made.
-        RecordError: it cannot be written, or its record not be opened.
+        RecordError: it cannot be written, or its store not be opened.
     """
     from loom_core.knowledge.store import Record
     from loom_core.knowledge.store.probe import refuse_unusable

@@ -355,7 +355,7 @@ def _path_items(
     metadata: dict[str, Any] | None = None,
     within: Sequence[Path] = (),
 ) -> Iterator[JobItem]:
-    """The documents of files and folders. Blocks while it looks for them.
+    """Yield the documents of files and folders. Blocks while it looks for them.
 
     Raises:
         InvalidInputError: a pattern is malformed.

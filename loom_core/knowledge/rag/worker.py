@@ -48,7 +48,7 @@ _PAIRS = 32  # pairs of names that are compared at a time
 class Worker:
     """Does the pending work of the store, while this process holds the lock.
 
-    One process works for a knowledge base, its owner; the others write their jobs into the record, wake the
+    One process works for a knowledge base, its owner; the others write their jobs into the store, wake the
     owner, and see the results there. While it works the owner also answers the others' questions. When it
     ends, however it ends, the next that looks takes over.
 

@@ -112,7 +112,7 @@ class ChannelSearch:
         return channel_items(self._context.store, [(key, 0.0) for key in keys], None)
 
     def _scores(self, channel: Channel, question: Question, limit: int) -> list[tuple[int, float]] | None:
-        """Keys with their scores, best first; None if there is no index to ask."""
+        """Return keys with their scores, best first; None if there is no index to ask."""
         if channel == "dense":
             return self._by_vectors(question, limit)
         if channel == "graph":

@@ -82,7 +82,7 @@ class Question:
         among: ChunkKeys | None = None,
         space: str = "",
     ) -> Question:
-        """A question with its tokens and identifiers."""
+        """Return a question with its tokens and identifiers."""
         return cls(
             text=text,
             vector=vector,
@@ -190,7 +190,7 @@ class Channels:
         return {}
 
     def _candidates(self, identifier: AskedIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
-        """Passages that may hold an identifier, the likeliest first."""
+        """Yield passages that may hold an identifier, the likeliest first."""
         pieces = lookup_tokens(identifier.form)
         if not pieces:
             return
@@ -202,7 +202,7 @@ class Channels:
             yield words.beginning_with(identifier.beginning, _INSIDE)
 
     def semantic(self, question: Question, *, limit: int) -> list[Neighbours]:
-        """Cosine of the best passages of each language that the embedder covers."""
+        """Return the cosine of the best passages of each language that the embedder covers."""
         if self.dense is None or question.vector is None:
             return []
         found = self.dense.by_language(question.vector, limit, among=question.among)
@@ -223,7 +223,7 @@ class Channels:
         return {key: language for key, language in found.items() if language in self._covered}
 
     def coverage(self, question: Question, keys: Collection[int]) -> float:
-        """The largest share of the question's words that one of some passages holds, 0 to 1."""
+        """Return the largest share of the question's words that one of some passages holds, 0 to 1."""
         tokens = dict.fromkeys(question.tokens)
         if self.words is None or not tokens or not keys:
             return 0.0
@@ -400,7 +400,7 @@ def _language_weights(
     language: dict[int, str],
     settings: FirstStageSettings,
 ) -> dict[str, float]:
-    """How much passages of each language count, `floor` to 1.
+    """Return how much passages of each language count, `floor` to 1.
 
     Two things tell that a question is answered in its own language: a passage there holds many of its
     words, and the best one there rises as high above the average as the best one elsewhere. Where neither

@@ -202,14 +202,14 @@ def combine_matches(question: str, matches: Sequence[Match], items: Sequence[Kno
 
 
 def content_words_in(question: str) -> list[str]:
-    """The words of a question that a search looks for, as they are written, each once."""
+    """Return the words of a question that a search looks for, as they are written, each once."""
     from loom_core.knowledge.text.analysis import analyse, words
 
     return [word for word in dict.fromkeys(words(question)) if analyse(word)]
 
 
 def words_missing(content: Sequence[str], held: frozenset[str]) -> list[str]:
-    """Those of some words that a text does not hold.
+    """Return those of some words that a text does not hold.
 
     Args:
         content: words that have tokens.

@@ -169,20 +169,20 @@ class LanguageCentroids:
             self._record.set("centroids", json.dumps({"embedder": space, "vectors": made}))
 
     def _compared(self, languages: frozenset[str]) -> frozenset[str]:
-        """The languages whose passages questions are compared with by meaning."""
+        """Return the languages whose passages questions are compared with by meaning."""
         if not self._embedder.semantic:
             return frozenset()
         groups = covered_groups(self._embedder)
         return languages if groups is None else languages & groups
 
     def _made(self, space: str) -> dict[str, str]:
-        """The encoded centroids of an embedder by language."""
+        """Return the encoded centroids of an embedder by language."""
         kept = json.loads(self._record.get("centroids") or "{}")
         return kept["vectors"] if kept.get("embedder") == space else {}
 
 
 def covered_groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
-    """The language groups that an embedder covers; None for all."""
+    """Return the language groups that an embedder covers; None for all."""
     return None if embedder.languages is None else frozenset(map(language_group, embedder.languages))
 
 

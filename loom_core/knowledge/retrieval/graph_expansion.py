@@ -151,7 +151,7 @@ def _forward(
 
 
 def _weighed(edges: Edges, document: dict[int, int], settings: LinkSettings) -> Edges:
-    """Passages about an entity with the weight of a link to them."""
+    """Return passages about an entity with the weight of a link to them."""
     share = len({document.get(chunk) for chunk, _ in edges}) ** 0.5
     return [(chunk, confidence**settings.certainty / share) for chunk, confidence in edges]
 
@@ -329,7 +329,7 @@ class Neighbourhood:
         self._documents: dict[int, int] = {}
 
     def mentions_in(self, chunks: Iterable[int]) -> list[MentionRow]:
-        """Mentions in chunks, by chunk."""
+        """Return mentions in chunks, by chunk."""
         chunks = list(chunks)
         self._read_chunks(chunks)
         return [mention for chunk in chunks for mention in self._mentions_in[chunk]]
@@ -341,7 +341,7 @@ class Neighbourhood:
         return [about for chunk in chunks for about in self._abouts_in[chunk]]
 
     def entities_in(self, chunks: Iterable[int]) -> set[int]:
-        """Entities that chunks mention or are about."""
+        """Return entities that chunks mention or are about."""
         chunks = set(chunks)
         read = chunks & self._mentions_in.keys()
         found = {mention.entity for chunk in read for mention in self._mentions_in[chunk]}
@@ -349,7 +349,7 @@ class Neighbourhood:
         return found | self._graph.entities_in(chunks - read) if chunks - read else found
 
     def abouts_of(self, entities: Iterable[int]) -> dict[int, Edges]:
-        """Chunks that are about entities, surest first, at most `abouts_each` of each."""
+        """Return chunks that are about entities, surest first, at most `abouts_each` of each."""
         entities = list(entities)
         missing = [entity for entity in entities if entity not in self._abouts_of]
         rows = self._graph.abouts_of(missing, limit=self._abouts_each)
@@ -378,7 +378,7 @@ class Neighbourhood:
         return {entity: self._mentions_of[entity] for entity in entities}
 
     def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
-        """The documents of chunks; those of chunks that are gone are left out."""
+        """Return the documents of chunks; those of chunks that are gone are left out."""
         missing = [chunk for chunk in chunks if chunk not in self._documents]
         if missing:
             self._documents |= self._graph.documents_of(missing)

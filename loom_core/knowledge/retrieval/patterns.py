@@ -293,7 +293,7 @@ class HierarchicalRAG(RAGPattern):
 
 
 def _best_documents(pool: Sequence[RetrievedPassage]) -> list[_DocumentKey]:
-    """The documents of some passages, best first."""
+    """Return the documents of some passages, best first."""
     scores = min_max({passage_key(passage): passage["score"] for passage in pool})
     by_document: defaultdict[_DocumentKey, list[float]] = defaultdict(list)
     for passage in pool:
@@ -436,7 +436,7 @@ def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
 
 
 def _shown(passage: RetrievedPassage) -> str:
-    """A passage under its title and headings."""
+    """Return a passage under its title and headings."""
     metadata = passage["metadata"]
     place = [str(part) for part in (metadata.get("title"), *metadata.get("heading_path", ())) if part]
     return "\n".join([" › ".join(place), passage["text"]] if place else [passage["text"]])
@@ -483,7 +483,7 @@ class CitedSentence:
 
 
 def cited_numbers(text: str) -> list[int]:
-    """The numbers that a text cites, each once, in their order."""
+    """Return the numbers that a text cites, each once, in their order."""
     numbers = (int(n) for group in CITATION.finditer(text) for n in re.findall(r"\d+", group[1]))
     return list(dict.fromkeys(numbers))
 

@@ -87,7 +87,7 @@ class QuestionReader:
         return f"the embedder {embedder.id} does not cover {language!r}"
 
     def covered(self, language: str) -> frozenset[str] | None:
-        """Language groups of the passages that a question's vector may be compared with; None for all.
+        """Return the language groups that a question's vector may be compared with; None for all.
 
         Args:
             language: the question's own group, see `language_group`.
@@ -107,7 +107,7 @@ class QuestionReader:
         return self._embedder is not None and self._embedder.semantic
 
     def centroids(self, question: Question, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
-        """The centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
+        """Return the centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
 
         Args:
             question: what is asked.
@@ -116,7 +116,7 @@ class QuestionReader:
         return {} if self._centroids is None else self._centroids.of(languages, space=question.space)
 
     async def embed(self, text: str) -> NDArray[np.float32] | None:
-        """The vector of a question; None without an embedder, or without one that covers its language.
+        """Return the vector of a question; None without an embedder, or without one that covers its language.
 
         Raises:
             EmbeddingError: it fails, or takes too long.

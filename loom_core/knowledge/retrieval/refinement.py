@@ -415,7 +415,7 @@ class _Hit:
 
 
 def _widened(item: KnowledgeItem, document: ParentDocument | None, max_tokens: int) -> _Hit:
-    """A passage with as much of its section as fits."""
+    """Return a passage with as much of its section as fits."""
     chunks = document.chunks if document is not None else ()
     place = next((place for place, chunk in enumerate(chunks) if chunk.id == item.id), None)
     if document is None or place is None or chunks[place].text != item.content:

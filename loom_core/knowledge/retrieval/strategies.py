@@ -36,7 +36,7 @@ class ChunkHit:
     """A chunk that was found, with its scores.
 
     Attributes:
-        key: the chunk's key in the record.
+        key: the chunk's key in the store.
         score: what it is ranked by, 0 to 1.
         scores: what each channel said: `bm25` (raw), `vector` (cosine), `links`, `graph`.
         links: the way that led to it, from the seed on; empty where it was found directly.
@@ -244,7 +244,7 @@ class _Draft:
         )
 
     def _way(self, key: int) -> tuple[Link, ...]:
-        """The links that led to a chunk, from the first seed on."""
+        """Return the links that led to a chunk, from the first seed on."""
         way: list[Link] = []
         seen = {key}
         while (link := self._expansion.links.get(key)) is not None and link.seed not in seen:

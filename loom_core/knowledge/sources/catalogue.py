@@ -72,7 +72,7 @@ class Catalogue:
         self._folder = home / "kb"
 
     def folder(self, name: str) -> Path:
-        """The folder of a knowledge base, whether it exists or not.
+        """Return the folder of a knowledge base, whether it exists or not.
 
         Raises:
             InvalidInputError: no knowledge base can have this name.
@@ -152,7 +152,7 @@ def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEnt
 
 
 def _config_of(text: str) -> dict[str, str]:
-    """A stored configuration; a damaged one counts as none."""
+    """Return a stored configuration; a damaged one counts as none."""
     try:
         config: object = json.loads(text or "{}")
     except ValueError:

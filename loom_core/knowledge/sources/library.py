@@ -137,7 +137,7 @@ class Library:
         self._tasks = tasks
 
     def language_model(self) -> LLMProvider | None:
-        """The language model, one for all knowledge bases; None without.
+        """Return the language model, one for all knowledge bases; None without.
 
         Raises:
             ConfigError: its configuration is wrong.

@@ -67,7 +67,7 @@ def _block(item: KnowledgeItem, text: str) -> str:
 
 
 def _citation(item: KnowledgeItem) -> str:
-    """The line above a passage: `[<id>] title › heading (address)`."""
+    """Return the line above a passage: `[<id>] title › heading (address)`."""
     title, path = item.metadata.get("title"), item.metadata.get("heading_path")
     headings = cast("Sequence[object]", path) if isinstance(path, list | tuple) else ()
     place = visible(" › ".join(part for part in (title, *headings) if isinstance(part, str) and part))

@@ -34,7 +34,7 @@ class SourceInfo:
 
     @classmethod
     def of(cls, provider: KnowledgeBaseProvider) -> SourceInfo:
-        """The metadata of a provider."""
+        """Return the metadata of a provider."""
         return cls(
             name=provider.name,
             description=provider.description,
@@ -60,7 +60,7 @@ class UnifiedSearchToolBuilder:
         self._limit = limit_bytes
 
     def description(self, *, head: str, tail: str = "") -> str:
-        """The tool's description.
+        """Return the tool's description.
 
         Args:
             head: what the tool does and when to use it; always there.

@@ -237,7 +237,7 @@ class AliasTable:
         return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
     def uncompared(self, *, limit: int) -> list[tuple[int, int]]:
-        """Pairs of entities whose names have yet to be compared by the embedder."""
+        """Return pairs of entities whose names have yet to be compared by the embedder."""
         rows = self._database.rows(
             "SELECT entity, other FROM name_likenesses WHERE cosine IS NULL LIMIT ?", (limit,)
         )

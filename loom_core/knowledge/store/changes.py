@@ -18,7 +18,7 @@ _RUN = 1000  # keys that follow each other are written as one row, up to so many
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
 was there already may have other fields. Of a chunk that came the entities are changed, too, unsaid: there
-are a dozen of them, and readers get them from the record."""
+are a dozen of them, and readers get them from the store."""
 
 IndexName = Literal["words", "vectors", "graph", "chroma"]
 
@@ -35,7 +35,7 @@ class IndexState:
 
     @property
     def built(self) -> bool:
-        """Whether there is an index; if not, the next one is built with all that is in the record."""
+        """Whether there is an index; if not, the next one is built with all that is in the store."""
         return self.watermark >= 0
 
 
@@ -72,11 +72,11 @@ class ChangeLog:
         return 0 if row is None else int(row["seq"])
 
     def pending(self, index: IndexName, *, limit: int = 5000) -> Pending | None:
-        """The next `limit` changes after an index's watermark, or None if it is up to date."""
+        """Return the next `limit` changes after an index's watermark, or None if it is up to date."""
         return self.since(self.state(index).watermark, limit=limit)
 
     def since(self, watermark: int, *, limit: int = 5000) -> Pending | None:
-        """The next `limit` changes after a watermark, or None if there are none."""
+        """Return the next `limit` changes after a watermark, or None if there are none."""
         # Writers take turns, so that numbers become visible in their order.
         rows = self._database.rows(
             "SELECT seq, kind, key, count FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)

@@ -38,7 +38,7 @@ class ChunkKeys(AbstractSet[int]):
         return np.frombuffer(self._keys, dtype=np.int64)
 
     def first(self, count: int) -> list[int]:
-        """The lowest of them, at most `count`."""
+        """Return the lowest of them, at most `count`."""
         return self._keys[:count].tolist()
 
     def places(self, keys: Sequence[int]) -> list[int]:

@@ -27,7 +27,7 @@ __all__ = ["ChunkRow", "DocumentReader", "DocumentRow", "DocumentTable", "Docume
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A document as the record holds it, without its text."""
+    """A document as the store holds it, without its text."""
 
     key: int
     id: str
@@ -44,7 +44,7 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A chunk as the record holds it, with what its document says of it."""
+    """A chunk as the store holds it, with what its document says of it."""
 
     key: int
     id: str
@@ -90,18 +90,18 @@ class DocumentReader:
         return row is not None
 
     def get(self, id_or_uri: str) -> DocumentRow | None:
-        """A document by its id or its URI."""
+        """Return a document by its id or its URI."""
         given = _encodable(id_or_uri)
         row = self._database.row(f"SELECT {_DOCUMENT} FROM documents WHERE id = ? OR uri = ?", (given, given))
         return None if row is None else _document(row)
 
     def by_key(self, keys: Sequence[int]) -> dict[int, DocumentRow]:
-        """Documents by key; those that are gone are left out."""
+        """Return documents by key; those that are gone are left out."""
         rows = self._database.rows_in(f"SELECT {_DOCUMENT} FROM documents WHERE key IN ({{}})", keys)
         return {row["key"]: _document(row) for row in rows}
 
     def list(self, *, after: int = 0, limit: int = 50, uri_prefix: str = "") -> list[DocumentRow]:
-        """Documents in the order they were added, after a key, whose URI begins with a prefix."""
+        """Return documents in the order they were added, after a key, whose URI begins with a prefix."""
         rows = self._database.rows(
             f"SELECT {_DOCUMENT} FROM documents WHERE key > ? AND substr(uri, 1, ?) = ? ORDER BY key LIMIT ?",
             (after, len(uri_prefix), uri_prefix, limit),
@@ -109,7 +109,7 @@ class DocumentReader:
         return [_document(row) for row in rows]
 
     def text(self, key: int) -> str:
-        """The whole text of a document, or an empty one if it is gone."""
+        """Return the whole text of a document, or an empty one if it is gone."""
         row = self._database.row("SELECT text FROM documents WHERE key = ?", (key,))
         return "" if row is None else zlib.decompress(row["text"]).decode()
 
@@ -121,41 +121,41 @@ class DocumentReader:
         }
 
     def chunks(self, keys: Sequence[int]) -> dict[int, ChunkRow]:
-        """Chunks by key; those that are gone are left out."""
+        """Return chunks by key; those that are gone are left out."""
         rows = self._database.rows_in(_CHUNK + "WHERE c.key IN ({})", keys)
         return {row["key"]: _chunk(row) for row in rows}
 
     def chunk(self, id_: str) -> ChunkRow | None:
-        """A chunk by its public id."""
+        """Return a chunk by its public id."""
         row = self._database.row(_CHUNK + "WHERE c.id = ?", (_encodable(id_),))
         return None if row is None else _chunk(row)
 
     def chunks_of(self, document: int) -> list[ChunkRow]:
-        """Chunks of a document in order."""
+        """Return chunks of a document in order."""
         return [
             _chunk(row)
             for row in self._database.rows(_CHUNK + "WHERE c.document = ? ORDER BY c.ordinal", (document,))
         ]
 
     def chunk_keys(self, *, after: int = 0, limit: int = 1000) -> list[int]:
-        """Keys of chunks, ascending."""
+        """Return keys of chunks, ascending."""
         rows = self._database.rows(
             "SELECT key FROM chunks WHERE key > ? ORDER BY key LIMIT ?", (after, limit)
         )
         return [row["key"] for row in rows]
 
     def existing(self, keys: Sequence[int]) -> list[int]:
-        """Those of the chunks that are there."""
+        """Return those of the chunks that are there."""
         rows = self._database.rows_in("SELECT key FROM chunks WHERE key IN ({})", keys)
         return [row["key"] for row in rows]
 
     def keys_after(self, key: int) -> dict[str, int]:
-        """Keys of the chunks that are newer than a key, by id."""
+        """Return keys of the chunks that are newer than a key, by id."""
         rows = self._database.rows("SELECT id, key FROM chunks WHERE key > ?", (key,))
         return {row["id"]: row["key"] for row in rows}
 
     def hashes(self, uris: Sequence[str]) -> dict[str, bytes]:
-        """Hashes of the documents at some URIs, by URI; those that are not there are left out."""
+        """Return hashes of the documents at some URIs, by URI; those that are not there are left out."""
         rows = self._database.rows_in("SELECT uri, hash FROM documents WHERE uri IN ({})", uris)
         return {row["uri"]: row["hash"] for row in rows}
 
@@ -173,12 +173,12 @@ class DocumentReader:
             return ChunkKeys(key for (key,) in cursor.execute(sql, parameters))
 
     def field_names(self) -> list[str]:
-        """Names that the documents' fields have, sorted."""
+        """Return names that the documents' fields have, sorted."""
         rows = self._database.rows(FIELD_NAMES)
         return [row["name"] for row in rows]
 
     def counts(self) -> tuple[int, int, int]:
-        """How many documents, chunks and characters there are."""
+        """Return how many documents, chunks and characters there are."""
         row = self._database.row(
             "SELECT (SELECT COUNT(*) FROM documents), (SELECT COUNT(*) FROM chunks), "
             "(SELECT COALESCE(SUM(length), 0) FROM documents)"
@@ -186,20 +186,20 @@ class DocumentReader:
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
 
     def languages(self) -> dict[str, int]:
-        """How many chunks there are in each language, most first."""
+        """Return how many chunks there are in each language, most first."""
         rows = self._database.rows(
             "SELECT language, COUNT(*) AS n FROM chunks GROUP BY language ORDER BY n DESC, language"
         )
         return {row["language"]: row["n"] for row in rows}
 
     def languages_of(self, keys: Sequence[int]) -> dict[int, str]:
-        """Language of chunks by key; those that are gone are left out."""
+        """Return the language of chunks by key; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
         return {row["key"]: row["language"] for row in rows}
 
 
 class DocumentTable(DocumentReader):
-    """Documents in the record."""
+    """Documents in the store."""
 
     def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
         super().__init__(database)

@@ -52,12 +52,12 @@ class DuplicateReader:
         self._database = database
 
     def uncompared(self, limit: int) -> list[int]:
-        """Keys of documents whose text has yet to be compared with the others'."""
+        """Return keys of documents whose text has yet to be compared with the others'."""
         rows = self._database.rows("SELECT document FROM uncompared ORDER BY document LIMIT ?", (limit,))
         return [row["document"] for row in rows]
 
     def text_with(self, hash_: bytes) -> int | None:
-        """Key of a text that some document has already, or None."""
+        """Return the key of a text that some document has already, or None."""
         row = self._database.row("SELECT key FROM texts WHERE hash = ?", (hash_,))
         return None if row is None else int(row["key"])
 

@@ -119,7 +119,7 @@ def _range(sign: str, value: FieldValue) -> _Sql:
 
 
 def _column(period: Period) -> tuple[str, float, float]:
-    """The column that a date is compared with, and its bounds there."""
+    """Return the column that a date is compared with, and its bounds there."""
     column, start = ("instant", period.instant) if period.is_clock_time else ("local", period.local)
     return column, start, start + period.length
 

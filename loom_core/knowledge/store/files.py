@@ -103,7 +103,7 @@ class FileTable:
             )
 
     def documents_at(self, uris: Sequence[str]) -> dict[str, int]:
-        """Keys of the documents at some addresses, files or not."""
+        """Return keys of the documents at some addresses, files or not."""
         rows = self._database.rows_in("SELECT key, uri FROM documents WHERE uri IN ({})", uris)
         return {row["uri"]: row["key"] for row in rows}
 
@@ -117,7 +117,7 @@ class FileTable:
         return [(row["key"], row["uri"]) for row in rows]
 
     def count_under(self, folder: str, *, limit: int) -> int:
-        """How many documents there are below a folder's address, up to a limit."""
+        """Return how many documents there are below a folder's address, up to a limit."""
         return len(self.documents_under(folder, limit=limit))
 
 

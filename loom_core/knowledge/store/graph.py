@@ -159,7 +159,7 @@ class Incidence:
         return self.aliases.canonical_of(entities)
 
     def mentions_in(self, chunks: Collection[int]) -> list[MentionRow]:
-        """Mentions in chunks, by chunk in their order."""
+        """Return mentions in chunks, by chunk in their order."""
         return list(map(MentionRow._make, zip(*self._columns(_MENTIONS_IN, chunks), strict=True)))
 
     def abouts_in(self, chunks: Collection[int]) -> list[AboutRow]:
@@ -167,17 +167,17 @@ class Incidence:
         return list(map(AboutRow._make, zip(*self._columns(_ABOUTS_IN, chunks), strict=True)))
 
     def entities_in(self, chunks: Collection[int]) -> set[int]:
-        """Entities that chunks mention or are about."""
+        """Return entities that chunks mention or are about."""
         (entities,) = self._columns(_ENTITIES_IN, chunks)
         return set(entities)
 
     def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
-        """The documents that chunks are of; chunks that are gone are left out."""
+        """Return the documents that chunks are of; chunks that are gone are left out."""
         keys, documents = self._columns(_DOCUMENTS_OF, chunks)
         return dict(zip(keys, documents, strict=True))
 
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
-        """The first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
+        """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
         found = self._of_each(_MENTIONS_OF, entities, limit)
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
@@ -190,7 +190,7 @@ class Incidence:
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
     def abouts_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
-        """Chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
+        """Return chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
         found = self._of_each(_ABOUTS_OF, entities, limit)
         return {entity: sorted(rows, key=_surest)[:limit] for entity, rows in found.items()}
 
@@ -199,7 +199,7 @@ class Incidence:
             return list(map(json.loads, db.execute(sql, (_listed(chunks),)).fetchone()))
 
     def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
-        """Rows of canonical entities: at most `limit` of each of the entities that one stands for."""
+        """Return rows of canonical entities: at most `limit` of each of the entities that one stands for."""
         if not entities:
             return {}
         with self._database.read() as db:
@@ -245,7 +245,7 @@ class EntityReader(Incidence):
     """Reads entities and their relations: accepts the keys of any entity, returns canonical ones."""
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
-        """Entities by id (`name_key` of a name): those that exist, with their own keys."""
+        """Return entities by id (`name_key` of a name): those that exist, with their own keys."""
         # Batches of an ingest ask for thousands: in order, what the index has side by side is met together.
         wanted = sorted(ids)
         with self._database.read() as db:
@@ -275,7 +275,7 @@ class EntityReader(Incidence):
         return {entity: name for entity, (_, name) in ordered}
 
     def nodes(self, entities: Sequence[int]) -> list[EntityNode]:
-        """Entities as the graph store holds them; keys that are gone are left out."""
+        """Return entities as the graph store holds them; keys that are gone are left out."""
         nodes: list[EntityNode] = []
         for key, rows in self._name_rows(entities).items():
             types = [row["type"] for row in rows if row["type"] != "thing"]
@@ -296,11 +296,11 @@ class EntityReader(Incidence):
         return self._merged(rows)
 
     def edges_from(self, entities: Sequence[int]) -> list[EntityEdge]:
-        """Relations whose subject is one of the entities."""
+        """Return relations whose subject is one of the entities."""
         return self._merged(map(tuple, self._relation_rows("subject", self._members(entities))))
 
     def keys(self, *, after: int = 0, limit: int = 5000) -> list[int]:
-        """Keys of canonical entities, ascending."""
+        """Return keys of canonical entities, ascending."""
         rows = self._database.rows(
             "SELECT key FROM entities AS e WHERE key > ? "
             "AND NOT EXISTS (SELECT 1 FROM aliases WHERE entity = e.key AND canonical != e.key) "
@@ -310,7 +310,7 @@ class EntityReader(Incidence):
         return [row["key"] for row in rows]
 
     def highest(self) -> int:
-        """The highest key that an entity has, or 0."""
+        """Return the highest key that an entity has, or 0."""
         row = self._database.row("SELECT MAX(key) AS key FROM entities")
         return 0 if row is None or row["key"] is None else int(row["key"])
 
@@ -342,7 +342,7 @@ class EntityReader(Incidence):
         return list(dict.fromkeys(canonical.get(entity, entity) for entity in found))
 
     def counts(self) -> tuple[int, int, int]:
-        """How many entities, different relations between them, and mentions there are."""
+        """Return how many entities, different relations between them, and mentions there are."""
         row = self._database.row(
             "SELECT (SELECT COUNT(*) FROM entities) "
             "- (SELECT COUNT(*) FROM aliases WHERE entity != canonical), "
@@ -354,7 +354,7 @@ class EntityReader(Incidence):
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
 
     def all_nodes(self) -> Iterator[EntityNode]:
-        """Every entity that `nodes` would give, by key: 0.3 s for 100,000."""
+        """Yield every entity that `nodes` would give, by key: 0.3 s for 100,000."""
         with self._database.read() as db:
             for key, rows in groupby(db.execute(_NODES), itemgetter(0)):
                 name, type_, mentions = "", "thing", 0
@@ -365,7 +365,7 @@ class EntityReader(Incidence):
                 yield EntityNode(key, name, type_, mentions)
 
     def all_edges(self) -> Iterator[EntityEdge]:
-        """Every relation that `edges_from` would give: 0.3 s for 100,000 that are read."""
+        """Yield every relation that `edges_from` would give: 0.3 s for 100,000 that are read."""
         with self._database.read() as db:
             (count,) = db.execute("SELECT COUNT(*) FROM relations").fetchone()
             slices = count // _SLICE + 1
@@ -400,7 +400,7 @@ class EntityReader(Incidence):
         return dict(sorted(found.items()))
 
     def _relation_rows(self, end: str, members: Sequence[int]) -> list[sqlite3.Row]:
-        """Relations by name that have one of the entities at an end: with support and confidence."""
+        """Return relations by name that have one of the entities at an end: with support and confidence."""
         return self._database.rows(
             "SELECT subject, predicate, object, COUNT(*) AS support, MAX(r.confidence) AS confidence "
             f"FROM ({_NAMING}) AS n CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.{end} = n.entity "
@@ -517,7 +517,7 @@ class GraphTable(EntityReader):
         return {entity for _, entity, _ in found}
 
     def _mentioned(self, db: sqlite3.Connection, chunks: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-        """Chunk, entity and start of all mentions in some chunks."""
+        """Return chunk, entity and start of all mentions in some chunks."""
         cursor = db.cursor()
         cursor.row_factory = None  # plain tuples: there are many
         sql = "SELECT chunk, entity, start FROM json_each(?) CROSS JOIN mentions ON chunk = value"
@@ -592,7 +592,7 @@ class GraphTable(EntityReader):
         return list(map(NewName._make, rows))
 
     def new_name_count(self) -> int:
-        """How many new names there are."""
+        """Return how many new names there are."""
         row = self._database.row("SELECT COUNT(*) AS n FROM new_names")
         return 0 if row is None else int(row["n"])
 
@@ -612,7 +612,7 @@ class GraphTable(EntityReader):
         return list(map(tuple, rows))
 
     def texts_after(self, chunk: int, *, limit: int) -> list[tuple[int, str]]:
-        """The texts of the next chunks after one, in their order."""
+        """Return the texts of the next chunks after one, in their order."""
         sql = "SELECT key, text FROM chunks WHERE key > ? ORDER BY key LIMIT ?"
         return list(map(tuple, self._database.rows(sql, (chunk, limit))))
 
@@ -664,7 +664,7 @@ class GraphTable(EntityReader):
     def _entity_keys(
         self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundColumns]]
     ) -> tuple[dict[str, int], set[int]]:
-        """Keys of the entities that are found in chunks; new ones are written.
+        """Return keys of the entities that are found in chunks; new ones are written.
 
         Returns:
             The keys by id, and those of new entities that people decided about before.

@@ -48,7 +48,7 @@ class Job:
         id: handle to ask with.
         kind: `add`; or `sync`, which also removes what is gone.
         state: `queued` until it is begun, `listing` until its folders are listed, `running` until every
-            document is in the record.
+            document is in the store.
         request: what was asked for, as JSON.
         counts: number of documents by state.
         chunks: chunks written so far.
@@ -129,12 +129,12 @@ class JobReader:
         self._database = database
 
     def get(self, id_: str) -> Job | None:
-        """A job by its id."""
+        """Return a job by its id."""
         row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
         return None if row is None else self._job(row)
 
     def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:
-        """The newest jobs, newest first.
+        """Return the newest jobs, newest first.
 
         Args:
             limit: maximum number.
@@ -146,7 +146,7 @@ class JobReader:
         return [self._job(row) for row in rows]
 
     def next(self) -> Job | None:
-        """The oldest job that is not finished."""
+        """Return the oldest job that is not finished."""
         row = self._database.row(
             f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key LIMIT 1"
         )
@@ -192,7 +192,7 @@ class JobReader:
         return items
 
     def still_open(self, job: Job, items: Sequence[JobItem]) -> set[int]:
-        """Ordinals of those of a job's documents that were not settled since they were read."""
+        """Return ordinals of those of a job's documents that were not settled since they were read."""
         rows = self._database.rows_in(
             "SELECT ordinal FROM items WHERE ordinal IN ({}) AND job = ? AND state IN ('pending', 'leaving')",
             [item.ordinal for item in items],
@@ -203,7 +203,7 @@ class JobReader:
     def report(
         self, job: Job, states: Sequence[ItemState], *, limit: int = 50, after: int = -1
     ) -> list[JobItem]:
-        """Documents of a job in given states with the reasons, after the one with an ordinal."""
+        """Return documents of a job in given states with the reasons, after the one with an ordinal."""
         marks = ",".join("?" * len(states))
         rows = self._database.rows(
             f"SELECT ordinal, uri, size, state, reason, NULL AS payload FROM items "
@@ -254,7 +254,7 @@ class JobReader:
         return max(0, job.chunks - (0 if row is None else int(row["missing"])))
 
     def notes(self, job: Job, *, limit: int = 50, after: int = 0) -> list[tuple[int, str]]:
-        """The notes about a job after the one with a key, with their keys."""
+        """Return the notes about a job after the one with a key, with their keys."""
         rows = self._database.rows(
             "SELECT key, note FROM job_notes WHERE job = ? AND key > ? ORDER BY key LIMIT ?",
             (job.key, after, limit),
@@ -262,7 +262,7 @@ class JobReader:
         return [(row["key"], row["note"]) for row in rows]
 
     def count_notes(self, job: Job) -> int:
-        """How many notes there are about a job."""
+        """Return how many notes there are about a job."""
         row = self._database.row("SELECT COUNT(*) AS n FROM job_notes WHERE job = ?", (job.key,))
         return 0 if row is None else int(row["n"])
 
@@ -283,7 +283,7 @@ class JobTable(JobReader):
     """Jobs in the store. Progress is counted as it happens, so that reading it is cheap.
 
     Args:
-        database: the record.
+        database: the store.
         keep: how many finished jobs are remembered.
     """
 

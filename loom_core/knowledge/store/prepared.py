@@ -54,7 +54,7 @@ class JobItem:
         uri: of the document; a `file://` URI says where it is read from, if there is no payload.
         payload: a document as `draft_payload` packs it, a page as `Fetched` does, or None for a file.
         metadata: fields that are added to its own.
-        known: hash of the document that the record has at this URI; the same again means nothing to do.
+        known: hash of the document that the store has at this URI; the same again means nothing to do.
         size: about how many bytes it is.
         roots: real paths of folders; where given, no file outside them is read.
         ordinal: its place in the job.
@@ -81,7 +81,7 @@ class Outcome:
         state: as the job counts it.
         reason: why there is no document, or empty.
         chunks: how many the document has.
-        hash: of a document that was found unchanged: it counts only while the record still has that.
+        hash: of a document that was found unchanged: it counts only while the store still has that.
         by_content: whether a failure is final, as what was given holds no document; else it may go well
             another time.
     """

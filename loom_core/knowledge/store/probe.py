@@ -24,8 +24,8 @@ def unusable(path: Path) -> str:
 def is_emptied(path: Path) -> bool:
     """Whether a store has lost all its content.
 
-    A file of no length is a record that is only being made, unless there are indexes next to it: these are
-    made from a record.
+    A file of no length is a store that is only being made, unless there are indexes next to it: these are
+    made from a store.
     """
     if not path.is_file() or path.stat().st_size:
         return False
@@ -50,7 +50,7 @@ def refuse_unusable(path: Path) -> None:
     """Raise if a file cannot be a store.
 
     Raises:
-        RecordError: something does, or the record has lost its content.
+        RecordError: something does, or the store has lost its content.
     """
     refuse_inaccessible(path)
     if reason := unusable(path):

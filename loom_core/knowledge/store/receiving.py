@@ -21,7 +21,7 @@ class Receiving:
     What a process leaves behind that is killed meanwhile is cleared away by `abandon_received`.
 
     Args:
-        database: the record.
+        database: the store.
         request: what is asked for, JSON.
     """
 

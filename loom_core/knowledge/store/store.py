@@ -22,7 +22,7 @@ __all__ = ["MetaName", "Record"]
 MetaName = Literal[
     "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
 ]
-"""Metadata of the knowledge base in the record; `llm` is the language model that read it last, if any."""
+"""Metadata of the knowledge base in the store; `llm` is the language model that read it last, if any."""
 
 
 class Record:
@@ -31,7 +31,7 @@ class Record:
     Every method of its tables is one transaction, or part of the `database.write()` around it.
 
     Args:
-        path: `record.db`, made if absent; None keeps the record in memory.
+        path: `record.db`, made if absent; None keeps the store in memory.
         read_only: refuse to change anything.
 
     Raises:

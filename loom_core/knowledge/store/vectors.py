@@ -26,7 +26,7 @@ class VectorTable:
         self._changes = changes
 
     def pending(self, limit: int) -> list[tuple[int, bytes]]:
-        """Chunks that have no vector yet, oldest first: key and hash of the text to embed."""
+        """Return chunks that have no vector yet, oldest first: key and hash of the text to embed."""
         rows = self._database.rows(
             "SELECT c.key, c.vector_hash FROM unembedded AS u JOIN chunks AS c ON c.key = u.chunk "
             "ORDER BY u.chunk LIMIT ?",
@@ -63,7 +63,7 @@ class VectorTable:
         return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have a vector, and how many there are."""
+        """Return how many chunks have a vector, and how many there are."""
         row = self._database.row("SELECT chunks, unembedded FROM coverage")
         return (0, 0) if row is None else (row["chunks"] - row["unembedded"], row["chunks"])
 
@@ -117,12 +117,12 @@ class NextVectors:
         return "" if row is None else row["value"]
 
     def config(self) -> dict[str, str]:
-        """Configuration that recreates that embedder; empty without one."""
+        """Return the configuration that recreates that embedder; empty without one."""
         row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedding_config'")
         return {} if row is None else json.loads(row["value"])
 
     def pending(self, limit: int, *, after: int = 0) -> list[tuple[int, bytes]]:
-        """Chunks after a key that have no such vector yet: key and hash of the text to embed."""
+        """Return chunks after a key that have no such vector yet: key and hash of the text to embed."""
         rows = self._database.rows(
             "SELECT key, vector_hash FROM chunks AS c WHERE key > ? AND NOT EXISTS "
             "(SELECT 1 FROM next_vectors WHERE hash = c.vector_hash) ORDER BY key LIMIT ?",
@@ -143,7 +143,7 @@ class NextVectors:
                 db.executemany("INSERT OR REPLACE INTO next_vectors VALUES (?, ?)", rows)
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have such a vector, and how many there are. Costs a pass over them."""
+        """Return how many chunks have such a vector, and how many there are. Costs a pass over them."""
         row = self._database.row(
             "SELECT COUNT(*) AS total, COALESCE(SUM(EXISTS "
             "(SELECT 1 FROM next_vectors WHERE hash = vector_hash)), 0) AS done FROM chunks"
@@ -197,7 +197,7 @@ class OfferedVectors:
         return self._database.row("SELECT 1 FROM offered_vectors LIMIT 1") is not None
 
     def of(self, hashes: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
-        """Those of some texts that are kept: hashes, and a row for each."""
+        """Return those of some texts that are kept: hashes, and a row for each."""
         import numpy as np
 
         rows = self._database.rows_in("SELECT hash, vector FROM offered_vectors WHERE hash IN ({})", hashes)

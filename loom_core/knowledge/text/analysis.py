@@ -177,7 +177,7 @@ def _spaced(words: Iterable[str]) -> str:
 
 
 def _cjk_text_tokens(normal: str) -> list[str]:
-    """Tokens of a text in NFKC that holds CJK characters."""
+    """Return tokens of a text in NFKC that holds CJK characters."""
     gaps, runs = cjk_parts(simplified(normal))
     return _tokens_of_parts(gaps, runs, searched_words(runs))
 
@@ -198,7 +198,7 @@ def _cjk_passage_tokens(text: str, above: str, normal: str) -> list[str]:
 
 
 def _tokens_of_parts(gaps: list[str], runs: list[str], words: list[list[str]]) -> list[str]:
-    """Tokens of runs of CJK characters, given their words, and of the gaps around them."""
+    """Return tokens of runs of CJK characters, given their words, and of the gaps around them."""
     tokens = list(_gap_tokens(gaps[0]))
     for run, found, gap in zip(runs, words, gaps[1:], strict=True):
         tokens += found
@@ -236,7 +236,7 @@ def lookup_tokens(text: str) -> list[str]:
 
 
 def _lookup_tokens_of(keys: Iterable[str]) -> Iterator[str]:
-    """The lookup tokens of surface keys."""
+    """Yield the lookup tokens of surface keys."""
     before = ""
     for key in keys:
         if not is_cjk(key[0]):

@@ -100,7 +100,7 @@ class AskedIdentifier:
         return self.is_code or any(mark in self.text for mark in (".", "_", "--"))
 
     def grade_in(self, text: str) -> Grade:
-        """How exactly a text holds it.
+        """Return how exactly a text holds it.
 
         Args:
             text: as `comparable_text` gives it.
@@ -141,7 +141,7 @@ class AskedIdentifier:
 
 @lru_cache(maxsize=64)  # a question is read for the search, for the match, and by each source
 def asked_identifiers(question: str) -> tuple[AskedIdentifier, ...]:
-    """The identifiers in a question, each once, in their order."""
+    """Return the identifiers in a question, each once, in their order."""
     text = _plain(question)
     found: dict[str, AskedIdentifier] = {}
     for match in _GROUPED.finditer(text):
@@ -263,7 +263,7 @@ def _holds_number(text: str, wanted: Sequence[str]) -> bool:
 
 
 def _grade(form: str, text: str, *, is_code: bool) -> Grade:
-    """How exactly a text holds a form."""
+    """Return how exactly a text holds a form."""
     best, start = Grade.NONE, text.find(form)
     while start >= 0 and best < Grade.WHOLE:
         end = start + len(form)

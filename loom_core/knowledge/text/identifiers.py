@@ -55,7 +55,7 @@ def identifiers_between_cjk(text: str) -> Iterator[Identifier]:
 
 
 def identifiers_in(stretch: str) -> tuple[Identifier, ...]:
-    """The identifiers and options in a stretch of text without blanks."""
+    """Return the identifiers and options in a stretch of text without blanks."""
     if _is_prose(stretch):
         return ()
     found: list[Identifier] = []

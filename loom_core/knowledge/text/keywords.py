@@ -41,7 +41,7 @@ _GENERIC = frozenset(
 
 
 def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
-    """The identifiers and significant Chinese words of a passage, the most significant first.
+    """Return the identifiers and significant Chinese words of a passage, the most significant first.
 
     Identifiers are told by their form: `HTTPServer`, `iPhone`, `snake_case`, `SHA256`, `UTF-8`,
     `dotted.path`, `settings.toml`, `v2.3.1`, `--flag-name`. Chinese words have two characters or more

@@ -71,7 +71,7 @@ class NameIndex:
         return True
 
     def find(self, text: str) -> Iterator[NameMatch]:
-        """All names in a text, also those inside longer ones."""
+        """Yield all names in a text, also those inside longer ones."""
         keys = surface_keys(text)
         names = list(self._longer(keys))
         words = [(self._words[keys[n]], n, n) for n in compress(count(), map(self._words.__contains__, keys))]
@@ -105,7 +105,7 @@ def bare(text: str) -> bytes:
 
 
 def _tokens(id_: str) -> list[str]:
-    """The `surface_keys` of an id, which is made of them."""
+    """Return the `surface_keys` of an id, which is made of them."""
     return id_.split() if id_.isascii() else surface_keys(id_)
 
 

@@ -16,7 +16,7 @@ __all__ = ["searched_words", "tagged_words"]
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
 def tagged_words(text: str) -> tuple[tuple[str, str, int], ...]:
-    """The words of two Han characters and more, each with jieba's tag and its offset, in order."""
+    """Return the words of two Han characters and more, each with jieba's tag and its offset, in order."""
     gaps, runs = cjk_parts(text)
     between = iter(map(len, gaps))
     place = next(between)
@@ -41,7 +41,7 @@ def searched_words(runs: Sequence[str]) -> list[list[str]]:
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its words, and for those to search by
 def _tagged(lines: str) -> list[tuple[str, str]]:
-    """The words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
+    """Return the words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
 
     All the runs of a text at once cost a third of what they cost one by one.
     """

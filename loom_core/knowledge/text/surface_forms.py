@@ -52,7 +52,7 @@ class SurfaceToken(NamedTuple):
 
 
 def surface_tokens(text: str) -> Iterator[SurfaceToken]:
-    """Tokens for matching names: every word (possessive cut off) and every single CJK character.
+    """Yield tokens for matching names: every word (possessive cut off) and every single CJK character.
 
     `key` is the comparable form. Offsets are code points of `text` itself.
     """

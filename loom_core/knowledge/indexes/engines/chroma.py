@@ -94,7 +94,7 @@ class ChromaVectorIndex:
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
 
         Raises:
             InvalidInputError: the vector does not fit this index.
@@ -118,7 +118,7 @@ class ChromaVectorIndex:
             return self._exact(query, limit, wanted)
 
     def keys(self) -> list[int]:
-        """The keys that are stored, in no particular order."""
+        """Return the keys that are stored, in no particular order."""
         found: list[int] = []
         with self._boundary():
             while ids := self._collection.get(limit=_LISTED, offset=len(found), include=[])["ids"]:
@@ -126,7 +126,7 @@ class ChromaVectorIndex:
         return found
 
     def vectors(self, keys: Collection[int]) -> dict[int, NDArray[np.float64]]:
-        """The vectors stored under keys; unknown ones are left out."""
+        """Return the vectors stored under keys; unknown ones are left out."""
         stored: dict[int, NDArray[np.float64]] = {}
         with self._boundary():
             for ids in _batches(keys):
@@ -137,7 +137,7 @@ class ChromaVectorIndex:
         return stored
 
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
         with self._boundary():
             return self._collection.count()
 

@@ -106,7 +106,7 @@ class ExactVectorIndex:
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
 
         Equal similarities come in the order of their keys.
 
@@ -138,7 +138,7 @@ class ExactVectorIndex:
         return list(zip(keys[order].tolist(), similarities[order].tolist(), strict=True))
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """The exact cosine of these keys with a unit vector; unknown keys are left out.
+        """Return the exact cosine of these keys with a unit vector; unknown keys are left out.
 
         Raises:
             InvalidInputError: the vector does not fit this index.
@@ -150,7 +150,7 @@ class ExactVectorIndex:
         return dict(zip(rows.keys[places].tolist(), similarities.tolist(), strict=True))
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """The stored vectors, shape (len(keys), dimension), in the order of the keys.
+        """Return the stored vectors, shape (len(keys), dimension), in the order of the keys.
 
         An unknown key gives a row of zeros, which is similar to nothing.
         """
@@ -170,7 +170,7 @@ class ExactVectorIndex:
         return wanted[self._find(rows, wanted) >= 0].tolist()
 
     def sample(self, count: int, *, seed: int) -> tuple[list[int], NDArray[np.float32]]:
-        """Some keys and their vectors, at random."""
+        """Return some keys and their vectors, at random."""
         import numpy as np
 
         rows = self._rows.rows
@@ -179,13 +179,13 @@ class ExactVectorIndex:
         return rows.keys[places].tolist(), rows.matrix[places]
 
     def keys(self) -> NDArray[np.int64]:
-        """Every key that has a vector, in no particular order."""
+        """Return every key that has a vector, in no particular order."""
         rows = self._rows.rows
         keys = rows.keys[: rows.used]
         return keys[keys != DEAD]
 
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
         return self._count
 
     def close(self) -> None:
@@ -213,14 +213,14 @@ class ExactVectorIndex:
             self._rows.kill(places)
 
     def _places(self, rows: Rows, keys: Collection[int]) -> NDArray[np.int64]:
-        """The rows of those keys that have one, in order of memory, each once."""
+        """Return the rows of those keys that have one, in order of memory, each once."""
         import numpy as np
 
         found = self._find(rows, _array(keys))
         return np.sort(found[found >= 0])
 
     def _find(self, rows: Rows, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each key, or -1."""
+        """Return the row of each key, or -1."""
         import numpy as np
 
         order = self._ordered(rows)
@@ -257,7 +257,7 @@ class ExactVectorIndex:
 
 
 def _array(keys: Collection[int]) -> NDArray[np.int64]:
-    """Keys as an array in ascending order, each once."""
+    """Return keys as an array in ascending order, each once."""
     import numpy as np
 
     if isinstance(keys, ChunkKeys):

@@ -37,7 +37,7 @@ def checked_hops(hops: int, *, most: int) -> int:
 
 
 def strongest_first(edges: Iterable[EntityEdge]) -> list[EntityEdge]:
-    """Edges by support, then confidence, the highest first; then by identity."""
+    """Return edges by support, then confidence, the highest first; then by identity."""
     return sorted(edges, key=_strength)
 
 
@@ -50,7 +50,7 @@ def edges_along(keys: Sequence[int], edges: Iterable[EntityEdge]) -> tuple[Entit
 
 
 def missing_ends(missing: Iterable[int]) -> InvalidInputError:
-    """The error for relations whose ends are not in the graph."""
+    """Return the error for relations whose ends are not in the graph."""
     named = ", ".join(str(key) for key in sorted(set(missing))[:5])
     return InvalidInputError(
         f"A relation's end is not in the graph: {named}.", advice="Store both entities before their relation."

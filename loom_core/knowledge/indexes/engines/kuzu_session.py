@@ -294,7 +294,7 @@ def delete_relation(session: KuzuSession, subject: int, predicate: str, object_:
 
 
 def read_entities(session: KuzuSession, keys: Collection[int]) -> list[EntityNode]:
-    """The entities of some keys, by key; one scan of 20 ms at 100,000, less than fifty look-ups."""
+    """Return the entities of some keys, by key; one scan of 20 ms at 100,000, less than fifty look-ups."""
     if not keys:
         return []
     rows = cast("list[tuple[int, str, str, int]]", session.rows(_ENTITIES, ids=list(keys)))
@@ -302,7 +302,7 @@ def read_entities(session: KuzuSession, keys: Collection[int]) -> list[EntityNod
 
 
 def read_ring_of_one(session: KuzuSession, key: int, *, limit: int) -> list[int]:
-    """The neighbours of one entity, the best supported first: 5 ms, or 60 ms for a hub of 60,000."""
+    """Return the neighbours of one entity, the best supported first: 5 ms, or 60 ms for a hub of 60,000."""
     return _first_column(session.rows(_RING_OF_ONE, id=key, limit=limit))
 
 
@@ -315,26 +315,26 @@ def read_ring_of_many(session: KuzuSession, ring: list[int], *, met: list[int], 
 
 
 def read_edges_among(session: KuzuSession, keys: Collection[int]) -> list[EntityEdge]:
-    """Every relation with both ends among the keys: 55 ms for 150 of 100,000."""
+    """Return every relation with both ends among the keys: 55 ms for 150 of 100,000."""
     rows = cast("list[tuple[int, str, int, int, float]]", session.rows(_EDGES_AMONG, ids=list(keys)))
     return [EntityEdge(*row) for row in rows]
 
 
 def read_edges_of_range(session: KuzuSession, first: int, last: int) -> list[EntityEdge]:
-    """Every relation of the subjects from one key to another."""
+    """Return every relation of the subjects from one key to another."""
     rows = session.rows(_EDGES_OF_RANGE, first=first, last=last)
     return [EntityEdge(*row) for row in cast("list[tuple[int, str, int, int, float]]", rows)]
 
 
 def read_edges_touching(session: KuzuSession, keys: Collection[int]) -> list[EntityEdge]:
-    """Every relation with an end among the keys: two scans, 0.4 s for 10,000 of 280,000."""
+    """Return every relation with an end among the keys: two scans, 0.4 s for 10,000 of 280,000."""
     ids = list(keys)
     rows = [row for statement in (_EDGES_FROM, _EDGES_TO) for row in session.rows(statement, ids=ids)]
     return [EntityEdge(*row) for row in cast("list[tuple[int, str, int, int, float]]", rows)]
 
 
 def read_shortest_path(session: KuzuSession, start: int, end: int, *, hops: int) -> list[int]:
-    """Keys along a shortest path between two entities, or nothing.
+    """Return keys along a shortest path between two entities, or nothing.
 
     The engine's own breadth-first search: 50 ms at 100,000, 130 ms through a hub of 60,000, which is what
     one reading of that hub's neighbours takes.
@@ -344,7 +344,7 @@ def read_shortest_path(session: KuzuSession, start: int, end: int, *, hops: int)
 
 
 def read_counts(session: KuzuSession) -> tuple[int, int]:
-    """How many entities and relations there are."""
+    """Return how many entities and relations there are."""
     (entities,) = _first_column(session.rows(_COUNT_ENTITIES))
     (relations,) = _first_column(session.rows(_COUNT_RELATIONS))
     return entities, relations

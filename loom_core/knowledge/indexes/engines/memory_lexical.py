@@ -90,7 +90,7 @@ class MemoryLexicalIndex:
         return heapq.nsmallest(limit, scores.items(), key=lambda hit: (-hit[1], hit[0]))
 
     def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Every key whose token list holds all of these tokens, in the order of the keys."""
+        """Return every key whose token list holds all of these tokens, in the order of the keys."""
         if not tokens:
             return []
         with self._lock:
@@ -109,11 +109,11 @@ class MemoryLexicalIndex:
         return heapq.nsmallest(limit, found)
 
     def keys(self) -> list[int]:
-        """Every key that is indexed, as of the last commit."""
+        """Return every key that is indexed, as of the last commit."""
         return list(self._documents)
 
     def count(self) -> int:
-        """How many keys are indexed, as of the last commit."""
+        """Return how many keys are indexed, as of the last commit."""
         return len(self._documents)
 
     def close(self) -> None:

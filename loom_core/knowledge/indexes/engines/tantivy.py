@@ -151,7 +151,7 @@ class TantivyIndex:
             return self._hits_among(wanted, query, limit, asked=max(asked, 2 * limit))
 
     def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Every key whose token list holds all of these tokens, in no particular order.
+        """Return every key whose token list holds all of these tokens, in no particular order.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -180,7 +180,7 @@ class TantivyIndex:
             return self._found(Query.const_score_query(terms, 0.0), limit)[0]
 
     def keys(self) -> list[int]:
-        """Every key that is indexed as of the last commit, as often as it is there; in no order.
+        """Return every key that is indexed as of the last commit, as often as it is there; in no order.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -191,7 +191,7 @@ class TantivyIndex:
             return self._found(Query.all_query(), self._index.searcher().num_docs)[0]
 
     def count(self) -> int:
-        """How many keys are indexed, as of the last commit."""
+        """Return how many keys are indexed, as of the last commit."""
         with self._boundary():
             return self._index.searcher().num_docs
 

@@ -71,7 +71,7 @@ def is_joined(text: str, index: int) -> bool:
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Offsets just after each sentence that ends in `text[start:end]`, closing quotes included.
+    """Yield offsets just after each sentence that ends in `text[start:end]`, closing quotes included.
 
     A full stop in an abbreviation (`Dr.`, `e.g.`), an initial, a number (`3.14`) or a list marker
     (`1. First`) ends nothing, and neither does a mark before a small letter (`"Why?" he asked`).

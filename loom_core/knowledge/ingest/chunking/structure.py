@@ -55,7 +55,7 @@ class StructureChunker:
             )
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order, without overlap, that cover every block."""
+        """Return passages in order, without overlap, that cover every block."""
         outline = Outline(document)
         budget = Budget(self.target_tokens, self.max_tokens, self.min_tokens)
         return [outline.chunk(start, end) for start, end in _spans(outline, budget)]
@@ -211,7 +211,7 @@ class _Passage:
 
 
 def pack(text: str, pieces: Iterable[Piece], budget: Budget) -> list[tuple[int, int]]:
-    """Offsets (start, end) of passages made of pieces in order.
+    """Return offsets (start, end) of passages made of pieces in order.
 
     A heading stays with what follows it. A piece is cut if it is larger than the maximum, or if a
     passage would otherwise stay below the minimum. A definition of code is a passage of its own.
@@ -323,7 +323,7 @@ class Piece:
 
 
 def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> Piece:
-    """A whole block as a piece."""
+    """Return a whole block as a piece."""
     tokens = estimate_tokens(text[block.start : block.end])
     defines = block.kind == "code" and bool(block.name)
     unit = defines and tokens >= min_tokens
@@ -409,7 +409,7 @@ def _statements(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _statement_groups(text: str, start: int, end: int) -> Iterator[int]:
-    """Those of them that follow a blank line."""
+    """Return those of them that follow a blank line."""
     return (line.end() for line in _least_indented(text, start, end) if line["blank"])
 
 

@@ -79,7 +79,7 @@ class SimpleChunker:
             )
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order, without overlap, that cover the whole text."""
+        """Return passages in order, without overlap, that cover the whole text."""
         outline = Outline(document)
         spans = windows(document.text, size=self.chunk_size)
         return [outline.chunk(start, end) for start, end in spans]

@@ -47,7 +47,7 @@ _VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
 
 
 def chinese_mentions(text: str) -> Iterator[Mention]:
-    """Titles of works, and the words that jieba tags as names of persons, places, organisations."""
+    """Yield titles of works, and the words that jieba tags as names of persons, places, organisations."""
     if text.isascii():
         return
     for match in _WORK.finditer(text):
@@ -69,7 +69,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
 
 
 def chinese_definition(text: str) -> Relation | None:
-    """The statement "X是Y" at the beginning of a passage."""
+    """Return the statement "X是Y" at the beginning of a passage."""
     match = _DEFINITION.match(text)
     if match is None or is_stop_word(match["subject"]):
         return None
@@ -85,7 +85,7 @@ def chinese_definition(text: str) -> Relation | None:
 
 @remembered
 def chinese_predicate(between: str) -> str:
-    """The verbs between two names, or empty if there are none."""
+    """Return the verbs between two names, or empty if there are none."""
     if len(between) > 20 or any(mark in between for mark in "。；！？\n"):
         return ""
     import rjieba

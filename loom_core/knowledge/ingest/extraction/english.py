@@ -53,7 +53,7 @@ _DEFINING = 120  # characters of a definition in which its main noun stands
 
 
 def english_mentions(text: str) -> Iterator[Mention]:
-    """Capitalised phrases and quoted titles."""
+    """Yield capitalised phrases and quoted titles."""
     if '"' in text or "“" in text:
         for match in _QUOTED.finditer(text):
             title, start = match[1].rstrip(" ,."), match.start(1)
@@ -120,7 +120,7 @@ def _confidence(words: list[str]) -> float | None:
 
 
 def english_definition(text: str) -> Relation | None:
-    """The statement "X is a Y" at the beginning of a passage."""
+    """Return the statement "X is a Y" at the beginning of a passage."""
     match = _DEFINITION.match(text)
     if match is None:
         return None

@@ -87,7 +87,7 @@ def type_of_noun_phrase(phrase: str) -> NameType:
 
 @remembered
 def _noun_type(noun: str) -> NameType | None:
-    """The type of a noun: singular, plural, or a compound such as `singer-songwriter`."""
+    """Return the type of a noun: singular, plural, or a compound such as `singer-songwriter`."""
     noun = noun.rpartition("-")[2]
     return (
         NOUN_TYPES.get(noun)
@@ -170,7 +170,7 @@ NameType = Literal["person", "place", "organisation", "work", "event", "thing"]
 
 
 def _types(words: dict[NameType, str]) -> dict[str, NameType]:
-    """The type of each word; of a word that is there twice the first."""
+    """Return the type of each word; of a word that is there twice the first."""
     return {word: type_ for type_, each in reversed(words.items()) for word in each.split()}
 
 

@@ -83,7 +83,7 @@ class RuleExtractor:
         return "/".join(["rules-3", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order."""
+        """Return one extraction for each chunk, in order."""
         return await to_thread.run_sync(lambda: [self.extract_one(chunk) for chunk in chunks])
 
     def extract_one(self, chunk: Chunk) -> Extraction:

@@ -295,7 +295,7 @@ def _unsupported(path: Path) -> str:
 
 
 def _head(path: Path, root: Path) -> bytes:
-    """The first bytes of a file that is below the root, unpacked."""
+    """Return the first bytes of a file that is below the root, unpacked."""
     with open_regular(path, roots=(root,)) as file:
         head = file.read(PROBE)
     packed = head.startswith(GZIP) and inner_path(path) != path

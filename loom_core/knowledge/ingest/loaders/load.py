@@ -91,7 +91,7 @@ def load_bytes(
 
 
 def _format(source: Source, mime: str = "") -> Format | None:
-    """The format by name or media type; None if the content has to tell.
+    """Return the format by name or media type; None if the content has to tell.
 
     Raises:
         DocumentError: it is of no format that can be loaded, whatever its content.

@@ -187,7 +187,7 @@ _ADVICE = {
 
 
 def format_for(path: PurePath, *, mime: str = "") -> Format | None:
-    """The format of a file, or None if there is no loader for it.
+    """Return the format of a file, or None if there is no loader for it.
 
     Args:
         path: its name decides: the extension, or the whole name (`README`, `Dockerfile`).
@@ -229,13 +229,13 @@ def format_of_content(head: bytes) -> Format | None:
 
 
 def extension_for(mime: str) -> str:
-    """The usual extension of a media type with a loader; empty for any other."""
+    """Return the usual extension of a media type with a loader; empty for any other."""
     kind = _MIMES.get(mime)
     return next((extension for extension, other in _FORMATS.items() if other is kind), "") if kind else ""
 
 
 def supported_extensions() -> frozenset[str]:
-    """Extensions that can be loaded, in lower case, with their dot."""
+    """Return extensions that can be loaded, in lower case, with their dot."""
     return frozenset(_FORMATS)
 
 

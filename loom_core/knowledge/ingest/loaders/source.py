@@ -41,7 +41,7 @@ class Source:
         return DocumentError(f"{visible(str(self.path))} {what}", advice=advice)
 
     def too_long(self) -> DocumentError:
-        """The error for a text beyond `LoadLimits.max_text_chars`."""
+        """Return the error for a text beyond `LoadLimits.max_text_chars`."""
         return self.error(
             f"holds more text than a document may ({self.limits.max_text_chars:,} characters).",
             advice="Split it into smaller files.",
@@ -52,7 +52,7 @@ class Source:
         return self.error("is encrypted.", advice="Save a copy without a password and load that.")
 
     def broken(self, kind: str, reason: str) -> DocumentError:
-        """The error for a file that is damaged or is not what its name says.
+        """Return the error for a file that is damaged or is not what its name says.
 
         Args:
             kind: what it should be, with its article: `a PDF`.

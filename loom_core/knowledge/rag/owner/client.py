@@ -91,7 +91,7 @@ class OwnerClient:
         return await self._asked("ask", params, _ITEMS)
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
-        """Vectors of questions."""
+        """Return vectors of questions."""
         rows = await self._asked("embed", {"texts": list(texts)}, _ROWS)
         if rows is None:
             return None

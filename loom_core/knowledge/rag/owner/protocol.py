@@ -99,7 +99,7 @@ class Reply(BaseModel):
     reply: Result | Failure | Refused
 
     def result(self) -> Any:  # noqa: ANN401 - what it is, the method says
-        """The result.
+        """Return the result.
 
         Raises:
             PeerError: there is none, for a reason of the owner's own.
@@ -164,7 +164,7 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
 
     Args:
         config: the settings of the knowledge base.
-        embeds: whether there is an embedder; which it is, the record says to all of them.
+        embeds: whether there is an embedder; which it is, the store says to all of them.
         extractor_id: what finds entities; empty without.
         reranks: whether there is a reranker that is asked unless a question says otherwise.
     """

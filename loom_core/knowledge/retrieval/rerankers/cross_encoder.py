@@ -181,7 +181,7 @@ class _Model:
         return question if len(tokens.ids) <= half else question[: tokens.offsets[half - 1][1]]
 
     def read(self, batch: _Batch) -> dict[int, float]:
-        """Relevance, 0 to 1, by place."""
+        """Return relevance, 0 to 1, by place."""
         import numpy as np
 
         width = len(batch.pairs[0].ids)

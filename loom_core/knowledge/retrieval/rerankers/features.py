@@ -124,7 +124,7 @@ class _Passage:
 
 
 def _scores(query: str, items: Sequence[KnowledgeItem]) -> dict[int, float]:
-    """Score by place, 0 to 1."""
+    """Return score by place, 0 to 1."""
     question = _read(query)
     passages = [_look(question, item) for item in items]
     count = len(passages)

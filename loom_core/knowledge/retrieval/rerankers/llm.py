@@ -192,7 +192,7 @@ def _readings(text: str, count: int) -> Iterator[dict[int, float]]:
 
 
 def _json_values(text: str) -> Iterator[_Json]:
-    """Every list and object in a text, those inside others, too."""
+    """Yield every list and object in a text, those inside others, too."""
     decoder = json.JSONDecoder()
     starts = [place for place, char in enumerate(text) if char in "[{"]
     for start in starts[-_OPENINGS:]:
@@ -217,7 +217,7 @@ def _by_position(values: list[_Json] | list[str], count: int) -> dict[int, float
 
 
 def _scored(value: _Json) -> list[tuple[_Json, _Json]]:
-    """Numbers and scores of an object, or of a list of objects."""
+    """Return numbers and scores of an object, or of a list of objects."""
     if isinstance(value, dict):
         return list(value.items())
     entries = value if isinstance(value, list) else []

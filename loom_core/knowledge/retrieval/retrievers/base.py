@@ -138,7 +138,7 @@ class BaseRetriever(ABC):
         """Find passages in some of the sources, best first; what is beyond `top_k` is cut off."""
 
     def _chosen(self, kb_ids: Sequence[str] | None) -> list[PassageSource]:
-        """The sources with these names that have the channel this retriever needs."""
+        """Return the sources with these names that have the channel this retriever needs."""
         names = list(self._sources) if kb_ids is None else list(dict.fromkeys(kb_ids))
         if not names:
             raise InvalidInputError(

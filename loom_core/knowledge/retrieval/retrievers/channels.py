@@ -88,7 +88,7 @@ class DenseChannel:
                 )
 
     async def ask(self, source: PassageSource, request: Request, *, limit: int) -> list[KnowledgeItem]:
-        """The passages nearest to the question; `relevance` is the cosine.
+        """Return the passages nearest to the question; `relevance` is the cosine.
 
         Nothing for a question in a language that the given model does not cover.
         """
@@ -181,7 +181,7 @@ class PassageWordsCache:
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
 
     async def of(self, source: PassageSource, filters: dict[str, Any] | None) -> PassageWords:
-        """The index of the passages that the filters allow.
+        """Return the index of the passages that the filters allow.
 
         Raises:
             LoomError: the source cannot list its passages.

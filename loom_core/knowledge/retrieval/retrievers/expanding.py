@@ -301,7 +301,7 @@ class HyDERetriever(ExpandingRetriever):
     async def _nearest(
         self, request: Request, sources: Sequence[PassageSource], documents: Sequence[str]
     ) -> list[RetrievedPassage]:
-        """The passages nearest to the mean vector; each vector space has its own."""
+        """Return the passages nearest to the mean vector; each vector space has its own."""
         searched = [source for source in sources if "dense" in source.channels]
         spaces = {source.embedder_id: source for source in searched}
         vectors = await gathered(

@@ -25,7 +25,7 @@ _HOME = "knowledge_base_id"
 
 
 def passage_key(passage: RetrievedPassage) -> PassageKey:
-    """The key of a passage."""
+    """Return the key of a passage."""
     return passage["knowledge_base_id"], passage["chunk_id"]
 
 

@@ -110,7 +110,7 @@ class _Linking:
         self._best: dict[int, CrossLink] = {}
 
     def best(self) -> dict[int, CrossLink]:
-        """The best link to each candidate that gains by one, by its place."""
+        """Return the best link to each candidate that gains by one, by its place."""
         for seed in nlargest(_SEEDS, range(len(self._scores)), key=self._scores.__getitem__):
             linked = self._to_titles(seed)
             self._to_mentions(seed, linked)
@@ -166,7 +166,7 @@ class _Linking:
         return self._words[place]
 
     def _mentioning(self, name: str) -> list[int]:
-        """The candidates whose text holds a name."""
+        """Return the candidates whose text holds a name."""
         if name not in self._holding:
             contents = (item.content for _, item in self._candidates)
             self._holding[name] = [place for place, text in enumerate(contents) if _holds(text, name)]
@@ -214,7 +214,7 @@ class PassageName(NamedTuple):
 
 
 def names_in(item: KnowledgeItem) -> list[PassageName]:
-    """The names that a passage holds and its title does not, each once, in the order of the text."""
+    """Return the names that a passage holds and its title does not, each once, in the order of the text."""
     own = title_key(item)
     return [name for name in _names(item.content[:_READ]) if not own or not _overlap(name.key, own)]
 

@@ -216,7 +216,7 @@ class Federation:
         return FederatedAnswer(items, match, tuple(each.report for each in asked))
 
     async def get_by_id(self, id_: str) -> KnowledgeItem | None:
-        """The item with an id of an answer, or None.
+        """Return the item with an id of an answer, or None.
 
         An id without the name of a source before it is looked for in all of them, one after the other.
 

@@ -165,7 +165,7 @@ class MCPKnowledgeBase(NamedSource):
         return result
 
     def _items(self, result: mcp_types.CallToolResult) -> list[KnowledgeItem]:
-        """The passages of an answer: from structured content, JSON in text, or plain blocks."""
+        """Return the passages of an answer: from structured content, JSON in text, or plain blocks."""
         refusal: SourceError | None = None
         for answer in _answers(result):
             try:
@@ -180,7 +180,7 @@ class MCPKnowledgeBase(NamedSource):
     async def _with_texts(
         self, query: str, items: list[KnowledgeItem], fetch: FetchCall
     ) -> list[KnowledgeItem]:
-        """The items, with the best stretch of its document for each that only has a title."""
+        """Return the items, with the best stretch of its document for each that only has a title."""
         read: dict[str, KnowledgeItem] = {}
 
         async def fetch_one(item: KnowledgeItem) -> None:
@@ -241,7 +241,7 @@ def _texts(result: mcp_types.CallToolResult) -> list[str]:
 
 
 def _blocks(result: mcp_types.CallToolResult) -> list[tuple[str, str]]:
-    """The texts of an answer that hold anything, each with its address, which may be empty."""
+    """Return the texts of an answer that hold anything, each with its address, which may be empty."""
     found: list[tuple[str, str]] = []
     for block in result.content:
         if block.type == "text":

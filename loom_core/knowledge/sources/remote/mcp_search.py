@@ -261,7 +261,7 @@ def _in_detail(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def _first(properties: Mapping[str, Mapping[str, Any]], names: Sequence[str], types: set[str]) -> str:
-    """The first of some names that a property of one of some types has; empty where there is none."""
+    """Return the first of some names that a property of one of some types has; empty where there is none."""
     return next((name for name in names if name in properties and _types(properties[name]) & types), "")
 
 

@@ -37,7 +37,7 @@ class RecentItems:
             self._forget(next(iter(self._items)))
 
     def get(self, id_: str) -> KnowledgeItem | None:
-        """The item with an id, or None."""
+        """Return the item with an id, or None."""
         return self._items.get(id_)
 
     def _forget(self, id_: str) -> None:

@@ -66,7 +66,7 @@ class ResultMapping(BaseModel):
 def read_items(
     answer: Json, mapping: ResultMapping, *, source: str, titles: bool = False
 ) -> list[KnowledgeItem]:
-    """The passages of an answer, in its order; without any there is nothing to be found.
+    """Return the passages of an answer, in its order; without any there is nothing to be found.
 
     Relevances are 0 to 1 where the answer's scores are, else stretched so that the best is 1; all are 0
     where it has none. What has no text is left out. A passage without an id gets one by its text.
@@ -102,7 +102,7 @@ def read_items(
 
 
 def read_item(answer: Json, mapping: ResultMapping, *, source: str) -> KnowledgeItem | None:
-    """The one document of an answer, or None where there is none in it."""
+    """Return the one document of an answer, or None where there is none in it."""
     if isinstance(answer, Mapping) and (read := _item(answer, mapping, source)) is not None:
         return read[0]
     try:
@@ -136,7 +136,7 @@ def _as_list(value: Json) -> Sequence[Json] | None:
 
 
 def _recognised(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Json] | None:
-    """The list of passages inside a value; the value itself where it is one, or a single passage."""
+    """Return the list of passages inside a value; the value itself where it is one, or a single passage."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return value
     if not isinstance(value, Mapping) or not depth:
@@ -171,7 +171,7 @@ def _columns(value: Mapping[str, Json]) -> Sequence[Json] | None:
 def _item(
     row: Json, mapping: ResultMapping, source: str, *, titles: bool = False
 ) -> tuple[KnowledgeItem, float | None] | None:
-    """A passage and the score that the answer gives it; None where there is no text."""
+    """Return a passage and the score that the answer gives it; None where there is no text."""
     if isinstance(row, str):
         row = {"text": row}
     if not isinstance(row, Mapping):
@@ -204,7 +204,7 @@ def _text(row: Mapping[str, Json], mapping: ResultMapping) -> str:
 
 
 def _plain(row: Mapping[str, Json], path: str, names: Sequence[str]) -> str:
-    """A short text or a number as text: at a path, or under the first of some names that has one."""
+    """Return a short text or a number as text: at a path, or under the first of some names that has one."""
     if path:
         return _as_text(JsonPath.of(path).find(row))
     found = (_as_text(place.get(name)) for name in names for place in _places(row))
@@ -229,7 +229,7 @@ def _score(row: Mapping[str, Json], mapping: ResultMapping) -> float | None:
 
 
 def _places(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    """A passage, and the objects inside it that usually hold its fields."""
+    """Return a passage, and the objects inside it that usually hold its fields."""
     inner = (row.get(name) for name in (*_INSIDE, _METADATA))
     return [row, *(value for value in inner if isinstance(value, Mapping))]
 

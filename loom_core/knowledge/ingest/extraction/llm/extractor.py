@@ -142,7 +142,7 @@ class LLMEntityExtractor:
         return f"llm-{PROMPT_VERSION}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}/{self._rules.id}"
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order.
+        """Return one extraction for each chunk, in order.
 
         After an error it may be called again, and asks only for what the model did not read.
 

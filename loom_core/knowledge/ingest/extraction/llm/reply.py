@@ -239,7 +239,7 @@ def _passage_of(fields: Mapping[str, object], keys: Sequence[str]) -> int | None
 
 
 def _number(text: str) -> int | None:
-    """The number in `2`, `[2]`, `passage_2` or `段落2`."""
+    """Return the number in `2`, `[2]`, `passage_2` or `段落2`."""
     match = _NUMBER.fullmatch(text)
     return int(match[1]) if match else None
 

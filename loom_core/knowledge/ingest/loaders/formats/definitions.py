@@ -147,7 +147,7 @@ _MAX_LINE = 300
 
 
 def code_extensions() -> frozenset[str]:
-    """Extensions of source code: those there are rules for, and a few that are read whole."""
+    """Return extensions of source code: those there are rules for, and a few that are read whole."""
     return frozenset(_FAMILIES)
 
 
@@ -175,5 +175,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _plain(name: str) -> str:
-    """A name without quotes, with dots between its parts, and without Ruby's `self.`."""
+    """Return a name without quotes, with dots between its parts, and without Ruby's `self.`."""
     return name.strip("\"'`[] ").replace("::", ".").replace("~", "").removeprefix("self.")

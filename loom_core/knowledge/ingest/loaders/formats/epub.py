@@ -69,7 +69,7 @@ def _package_path(source: Source, archive: zipfile.ZipFile) -> str:
 
 
 def _spine(package: Element, folder: str) -> Iterator[str]:
-    """Names of the pages in reading order."""
+    """Yield names of the pages in reading order."""
     items = {item.get("id"): item for item in package.iter() if local_name(item) == "item"}
     contents = {
         _resolved(reference.get("href", ""), folder)
@@ -90,7 +90,7 @@ def _resolved(href: str, folder: str) -> str:
 
 
 def _encrypted(source: Source, archive: zipfile.ZipFile, names: frozenset[str]) -> frozenset[str]:
-    """Names of the parts that are encrypted; fonts often are, to obscure them."""
+    """Return names of the parts that are encrypted; fonts often are, to obscure them."""
     name = "META-INF/encryption.xml"
     if name not in names:
         return frozenset()

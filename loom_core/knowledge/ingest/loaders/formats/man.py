@@ -206,7 +206,7 @@ class _Page:
         write_table(self.writer, cells, header=())
 
     def _words(self, name: str, rest: str) -> str:
-        """The text of a macro inside a cell."""
+        """Return the text of a macro inside a cell."""
         joint = "" if name in _ALTERNATING else " "
         return joint.join(split_arguments(rest)) if name in _ALTERNATING or name in _SPACED else ""
 
@@ -256,7 +256,7 @@ class Mdoc:
         )  # fmt: skip
 
     def line(self, text: str) -> str:
-        """The text of a line: words, and macros with their arguments."""
+        """Return the text of a line: words, and macros with their arguments."""
         out = _Words()
         ends: list[str] = []  # closing marks of what is enclosed up to the line's end
         words = split_arguments(text)
@@ -296,7 +296,7 @@ class Mdoc:
             out.join()
 
     def _written(self, name: str, arguments: list[str]) -> list[str]:
-        """The words that a macro makes of its arguments."""
+        """Return the words that a macro makes of its arguments."""
         marks = [word for word in arguments if word in _CLOSING]
         first = next((word for word in arguments[:1] if word not in _CLOSING), "")
         if name == "Fl":

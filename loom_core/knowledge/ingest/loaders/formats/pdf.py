@@ -148,7 +148,7 @@ def _upright(page: PdfPage) -> PdfTextPage:
 
 
 def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, float, float]:
-    """Left, bottom, right and top of the stretch between two positions of one line."""
+    """Return left, bottom, right and top of the stretch between two positions of one line."""
     from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex
 
     boxes = [
@@ -160,7 +160,7 @@ def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, f
 
 
 def _type_size(text_page: PdfTextPage, position: int) -> float:
-    """Size of the type at a position, in points of the page; 0 if the file does not say."""
+    """Return the size of the type at a position, in points of the page; 0 if the file does not say."""
     from pypdfium2.raw import (
         FS_MATRIX,
         FPDFText_GetCharIndexFromTextIndex,
@@ -268,7 +268,7 @@ class PdfParagraph:
 def find_paragraphs(
     pages: Sequence[Sequence[PdfLine]], bookmarks: Mapping[tuple[int, str], int]
 ) -> list[PdfParagraph]:
-    """Paragraphs in reading order, headings marked.
+    """Return paragraphs in reading order, headings marked.
 
     Args:
         pages: lines by page, in the order in which pdfium reads them.
@@ -352,7 +352,7 @@ def _paragraph(group: Sequence[PdfLine]) -> PdfParagraph:
 
 
 def _leading(lines: Sequence[PdfLine]) -> float:
-    """The usual distance between two lines, as a multiple of the type size."""
+    """Return the usual distance between two lines, as a multiple of the type size."""
     steps = [
         (last.bottom - line.bottom) / line.size
         for last, line in pairwise(lines)

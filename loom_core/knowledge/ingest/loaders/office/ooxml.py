@@ -119,7 +119,7 @@ def write_drawing(
 
 
 def _titles(chart: Element) -> list[str]:
-    """The chart's title, then those of its axes."""
+    """Return the chart's title, then those of its axes."""
     titles = (_text(title) for title in chart.iter() if local_name(title) == "title")
     return list(dict.fromkeys(title for title in titles if title))
 
@@ -165,7 +165,7 @@ def _write_extended(writer: ContentWriter, root: Element, page: int | None) -> N
 
 
 def _points(parent: Element, day_zero: datetime) -> dict[int, str]:
-    """Cached values by index; of categories on several levels, all of them with slashes between."""
+    """Return cached values by index; of categories on several levels, all of them with slashes between."""
     levels = [element for element in parent.iter() if local_name(element) == "lvl"]
     if not levels:
         code = next(
@@ -217,7 +217,7 @@ def _shown(point: Element, code: str, day_zero: datetime) -> str:
 
 
 def _text(element: Element) -> str:
-    """Running text below an element: paragraphs of `a:t`, or a cached string."""
+    """Return running text below an element: paragraphs of `a:t`, or a cached string."""
     return clean_line(
         "".join(
             (part.text or "") if local_name(part) in {"t", "v"} else " "

@@ -193,12 +193,12 @@ class _Reader:
 
 
 def _attribute(element: Element, name: str) -> str:
-    """An attribute's value, whatever its namespace."""
+    """Return an attribute's value, whatever its namespace."""
     return next((value for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
 def _text(paragraph: Element) -> str:
-    """A paragraph's running text, without notes, comments and what is anchored in it."""
+    """Return a paragraph's running text, without notes, comments and what is anchored in it."""
     pieces: list[str] = []
     stack: list[Element | str] = [paragraph]
     while stack:
@@ -222,7 +222,7 @@ def _text(paragraph: Element) -> str:
 
 
 def _anchored(paragraph: Element) -> Iterator[Element]:
-    """Frames and groups inside a paragraph, the outermost only."""
+    """Yield frames and groups inside a paragraph, the outermost only."""
     stack = list(reversed(paragraph))
     while stack:
         element = stack.pop()
@@ -245,7 +245,7 @@ def _paragraphs(element: Element, *, also: Iterable[str] = ()) -> Iterator[Eleme
 
 
 def _cells(row: Element) -> list[str]:
-    """The texts of a row, each in its column: below a cell over several columns are empty ones."""
+    """Return the texts of a row, each in its column: below a cell over several columns are empty ones."""
     cells: list[str] = []
     for cell in row:
         if local_name(cell) in {"table-cell", "covered-table-cell"}:
@@ -256,7 +256,7 @@ def _cells(row: Element) -> list[str]:
 
 
 def _lines(shape: Element) -> str:
-    """Paragraphs of a shape on a line each, indented by their level in lists."""
+    """Return paragraphs of a shape on a line each, indented by their level in lists."""
     lines: list[str] = []
     stack = [(shape, 0)]
     while stack:
@@ -271,7 +271,7 @@ def _lines(shape: Element) -> str:
 
 
 def _shapes(slide: Element) -> Iterator[Element]:
-    """Shapes from top to bottom and left to right, groups opened."""
+    """Yield shapes from top to bottom and left to right, groups opened."""
     stack = sorted(slide, key=_position, reverse=True)
     while stack:
         shape = stack.pop()
