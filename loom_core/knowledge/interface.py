@@ -76,7 +76,7 @@ class KnowledgeBaseProvider(ABC):
     async def start(self, seconds: float) -> None:  # noqa: B027 - most have nothing to do
         """Get ready for queries, if that takes time; does nothing by default.
 
-        Who asks several sources calls it first: what it takes does not count as time of the answer.
+        A caller of several sources calls it first: its time does not count as time of the answer.
 
         Args:
             seconds: how long to wait for it. It goes on after that.

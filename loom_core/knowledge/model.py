@@ -36,7 +36,7 @@ AliasKind = Literal["acronym", "also_called", "translation"]
 class Block:
     """A span of a document's text that belongs together: a paragraph, a code unit, a table row.
 
-    Blocks come in order and never overlap; what lies between two blocks is white space or markup.
+    Blocks come in order and never overlap; between two blocks is only white space or markup.
 
     Attributes:
         kind: what it is.
@@ -172,7 +172,7 @@ class Alias(NamedTuple):
     """A statement that two names are the same.
 
     Attributes:
-        name: the one, as written; of an acronym, what it stands for.
+        name: the one, as written; of an acronym, the expansion.
         other: the other; the acronym itself.
         kind: how it is said.
         start: offset of the statement in the chunk's text.
@@ -197,7 +197,7 @@ class Extraction:
         abouts: entities that it is about.
         relations: between entities.
         aliases: names of the same.
-        problem: why a part of what there is was not looked for, or empty; told with the job.
+        problem: why the extraction is incomplete, or empty; reported with the job.
     """
 
     mentions: tuple[Mention, ...] = ()

@@ -43,7 +43,7 @@ class GraphIndex(DerivedIndex):
     Args:
         record: what it is derived from.
         folder: where the store is, and its directories; None keeps it in memory.
-        small: a graph of up to so many entities is built by this process: it takes half a second, and a
+        small: a graph of up to this many entities is built in this process: it takes half a second, and a
             child as long to start.
         deadline: seconds that a child may take.
     """

@@ -17,7 +17,7 @@ _GRAPH = "graph"
 class GraphBuild:
     """A child process that copies the graph of a store into a new Kùzu database.
 
-    It works in a folder of its own, so that what a child leaves that is killed, or outlives this process by
+    It works in a separate folder, so that what a child leaves that is killed, or outlives this process by
     a moment, is in no other process's way.
 
     Args:

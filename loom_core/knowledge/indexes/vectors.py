@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["ChromaVectors", "FlatVectors", "NearestByChroma", "VectorIndexChoice", "Vectors", "differing"]
 
 EXACT_UP_TO = 1_000_000
-"""Up to so many vectors a question is compared with every one of them unless settings say otherwise.
+"""Up to this many vectors a question is compared with every one, unless configured otherwise.
 
 Measured with vectors of length 384 and one processor: 16 ms at 100,000, 170 at 1,000,000, and every neighbour
 is found. Chroma is faster (10 ms at 100,000) but finds 88 of the 100 nearest that the fusion looks at, and
@@ -55,7 +55,7 @@ class Vectors:
         folder: where the indexes go; None keeps them in memory, without Chroma.
         lock: of the knowledge base's folder: only its holder may open Chroma.
         choice: how they are searched.
-        exact_up_to: up to so many are compared one by one where that goes by their number.
+        exact_up_to: up to this many are compared one by one, if the choice is automatic.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Vectors:
 
     @property
     def maintained(self) -> list[DerivedIndex]:
-        """The indexes that are kept in step with the store. Blocks."""
+        """The indexes that are kept in sync with the store. Blocks."""
         chroma = self._wanted_chroma()
         return [self.flat] if chroma is None else [self.flat, chroma]
 
@@ -145,7 +145,7 @@ class FlatVectors(DerivedIndex):
     Args:
         record: what it is derived from.
         folder: where its directories are; None keeps it in memory.
-        waste: so many rows of vectors that are gone are not worth a rebuild.
+        waste: up to this many rows of deleted vectors are not worth a rebuild.
     """
 
     name = "vectors"
@@ -460,7 +460,7 @@ class NearestByChroma:
     Args:
         flat: all vectors.
         indexes: Chroma's index of each language.
-        index: what these belong to, which is told of damage.
+        index: their index, to report damage to.
     """
 
     def __init__(

@@ -169,7 +169,7 @@ class BatchMaker:
     """Builds batches: checks the files of a job's items, and loads what they need.
 
     Args:
-        record: what is there already.
+        record: the store.
         files: tells what has become of files.
     """
 
@@ -229,7 +229,7 @@ class BatchWriter:
     Args:
         record: where to.
         files: says by what settings files were read.
-        words: is given the tokens of what is written.
+        words: receives the tokens of written chunks.
     """
 
     def __init__(self, record: Record, files: FileCheck, words: WordIndex) -> None:
@@ -268,7 +268,7 @@ class BatchWriter:
                 else:
                     outcome = self._end(job, item, fate) if result is None else result
                     if outcome.by_content and job.kind == "sync" and fate.state is not None:
-                        # A file that could be read and holds no document any more: in step, there is none.
+                        # A readable file that holds no document any more: a sync removes the document.
                         self._remove_at(item.uri)
                 if outcome.state in _IN_RECORD:
                     self._note_file(job, item, fate)

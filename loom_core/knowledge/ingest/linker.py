@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Linker"]
 
-_CHUNKS_FOR_A_NAME = 2  # to read so many chunks takes as long as to look a name up and read what may hold it
+_CHUNKS_FOR_A_NAME = 2  # reading so many chunks takes as long as looking up a name and reading its candidates
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Reading:
     """A backfill: the search of all earlier chunks for many new names at once.
 
     Attributes:
-        names: what is looked for.
+        names: the names to find.
         entities: theirs.
         last: the last chunk there was at the beginning.
         until: the last chunk that may hold one of them unseen.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "outermost"]
 
 _PORTION = 1000
-_SECONDS = 0.25  # a portion's: then progress is told, and cancellation seen
+_SECONDS = 0.25  # a portion's: then progress is reported, and cancellation seen
 _FEW = 10  # documents that may go with the last file of their folder
 _COUNTED = 10_000
 
@@ -124,7 +124,7 @@ class Listing:
                 found.append(Found(uri, entry.size))
         return found, unchanged
 
-    # -- keeping in step ---------------------------------------------------------------------------
+    # -- keeping in sync ---------------------------------------------------------------------------
 
     def _folder(
         self, root: Path, request: dict[str, Any], within: Sequence[Path]

@@ -43,8 +43,8 @@ def compare_some(record: Record, job: Job | None = None) -> bool:
     """Compare the texts of some new or changed documents with all others. Blocks for moments.
 
     Args:
-        record: where they are, and what is found is written.
-        job: whose notes say what is found of documents that were written since it began.
+        record: the store, which also receives the result.
+        job: its notes receive the findings about documents that were written since it began.
 
     Returns:
         Whether there were any.

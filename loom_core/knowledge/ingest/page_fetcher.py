@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PageFetcher", "client_for"]
 
-_SECONDS = 1.0  # after which what there is goes on, so that progress is told
+_SECONDS = 1.0  # after which the fetched pages are passed on, so that progress is reported
 _BYTES = 8 << 20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/markdown,text/plain;q=0.9,*/*;q=0.5"
 

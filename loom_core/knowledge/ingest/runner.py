@@ -56,15 +56,15 @@ class IngestLimits:
     """Limits of the work done at a time.
 
     Attributes:
-        seconds: what writing a batch should take, in which no other process can write: progress is told and a
-            cancellation seen between two.
+        seconds: target time of writing a batch, during which no other process can write; between two batches
+            progress is reported and a cancellation seen.
         items: documents of a batch.
         size: bytes of a batch.
         ahead: batches that are prepared while one is written.
         words: seconds after which what was written is indexed by words, while a job goes on.
         unlinked: new chunks, and new names, that are not linked yet while a job goes on: the more, the fewer
             names come when the chunks that hold them have been searched already.
-        patience: seconds after which what is prepared of a batch is written, though the rest is not.
+        patience: seconds after which the prepared part of a batch is written without the rest.
     """
 
     seconds: float = 0.3
@@ -85,7 +85,7 @@ class Ingest:
     Args:
         record: where jobs are read and documents written.
         pipeline: prepares documents.
-        words: index of words, kept in step.
+        words: lexical index, kept in sync.
         extraction: how much a language model may read without a confirmation.
         files: limits of a file.
         limits: how much is done at a time.
@@ -381,7 +381,7 @@ class ExtractionStep:
     and who added the documents may have had no model, other than the process that works.
 
     Args:
-        record: what is there already, and needs no reading.
+        record: the store; its chunks need no reading.
         pipeline: whose extractor it is.
         config: above what a job needs a confirmation.
         look_seconds: between two looks whether the job was cancelled.

@@ -241,7 +241,7 @@ def export(
         record: its store.
         path: the archive to make; there is none until it is whole.
         name: of the knowledge base.
-        progress: told how many documents are written, and how many there are.
+        progress: called with the numbers of written and of all documents.
 
     Returns:
         What the archive holds.
@@ -359,7 +359,7 @@ def receive_archive(
         record: of the knowledge base that takes it in.
         archive: the archive.
         folder: of the knowledge base; None in memory.
-        progress: told how many documents are written down, and how many there are.
+        progress: called with the numbers of submitted and of all documents.
         limits: limits of a document.
         confirm: whether a language model may read much for it; else the job fails where it would.
 

@@ -69,7 +69,7 @@ class DocumentCheck:
         documents: how many there are.
         chunks: how many chunks they have.
         others: how many of them were cut or extracted from by other rules than today's.
-        findings: what is wrong.
+        findings: the defects.
     """
 
     documents: int = 0
@@ -82,7 +82,7 @@ def check_documents(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> 
     """Read every document with its chunks and fields. Blocks; inside a snapshot it sees one moment.
 
     Args:
-        record: what is checked.
+        record: the store.
         hash_: what a document is to the pipeline of today, see `Pipeline.hash`.
     """
     check = DocumentCheck()

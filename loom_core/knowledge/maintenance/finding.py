@@ -51,8 +51,8 @@ class CheckReport:
 
     Attributes:
         checked: a line for each thing that was looked at, with numbers.
-        findings: what is wrong; after a repair, what still is.
-        notes: what is worth knowing and nothing wrong.
+        findings: the defects; after a repair, those that remain.
+        notes: worth knowing, but no defects.
         repaired: a line for each thing that was repaired.
     """
 

@@ -378,7 +378,7 @@ class DamagedRecord:
         """Return the URIs of the documents that should exist, by table and index."""
         known: set[object] = set()  # on a damaged page there may be anything
         whole = False
-        for order in ("rowid", "uri"):  # the latter is read off an index of its own
+        for order in ("rowid", "uri"):  # the latter is read from a separate index
             with suppress(sqlite3.Error):
                 known.update(
                     row["uri"] for row in self._db.execute(f"SELECT uri FROM documents ORDER BY {order}")

@@ -36,7 +36,7 @@ class ExtractionPlan:
     """Prepares documents as a job would, up to the model request, to estimate the cost.
 
     Args:
-        record: what is there already, and costs nothing.
+        record: the store; its documents cost nothing.
         pipeline: prepares.
         config: above what a job needs a confirmation.
         listing_seconds: for finding the sizes of documents that there is no time to read.

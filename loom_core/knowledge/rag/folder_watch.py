@@ -42,15 +42,15 @@ class FolderWatch:
     is left out, which the log tells; the next change, or the next look at everything, tries again.
 
     Args:
-        knowledge_base: what is kept in step.
+        knowledge_base: the knowledge base to sync.
         folders: the folders.
         include: patterns as in .gitignore; only what matches is taken, where given.
-        exclude: patterns of what is left out.
+        exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        told: called with every job that is finished.
+        told: called with every finished job.
         debounce: milliseconds for which changes are gathered, at most.
-        every: seconds after which all is synced, whatever was told.
-        missing: seconds after which a folder that is gone is looked for again.
+        every: seconds after which all is synced, whatever changes were reported.
+        missing: seconds after which a missing folder is looked for again.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class FolderWatch:
         stop = anyio.Event()
         in_step = False
         async with anyio.create_task_group() as tasks:
-            # The thread that waits for events is told to stop by this; cancelling alone would wait for it.
+            # This stops the thread that waits for events; cancelling alone would wait for it.
             tasks.start_soon(_set_in_the_end, stop)
             watch = awatch(
                 folder,
@@ -121,7 +121,7 @@ class FolderWatch:
             )
             async with aclosing(watch):
                 async for changes in watch:
-                    if not in_step:  # only now, as from here on every change is told
+                    if not in_step:  # only now, as every change is reported from here on
                         await self._sync(folder)
                         in_step = True
                         continue

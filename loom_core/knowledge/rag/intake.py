@@ -255,7 +255,7 @@ class DocumentIntake:
         """Check, before a request is submitted, that a language model may and can read its documents.
 
         Args:
-            request: what is to be added; where it is confirmed, only the model is looked at.
+            request: the documents to add; if it is confirmed, only the model is checked.
             seconds: so long documents are read; what takes longer is judged by the sizes of the others.
 
         Raises:

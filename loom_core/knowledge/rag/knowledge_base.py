@@ -97,7 +97,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         extractor: finds entities and relations instead of both.
         reranker: orders the best passages of every answer again; None leaves them as they are.
         config: settings.
-        description: what is in it, in one sentence; remembered.
+        description: of its content, in one sentence; stored.
         search_hints: what to search in it for; remembered.
         path: a folder of one's own for it, made if absent, in place of that of its name.
         memory: whether to keep everything in memory instead.
@@ -309,7 +309,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             limit: maximum number of passages, 1 to 100.
             filters: field to value, list of allowed values, or comparison; see docs/knowledge.md.
             strategy: another than the knowledge base's own.
-            options: how what is found is refined, where other than the knowledge base is set to.
+            options: refinement of the results, if other than the knowledge base's settings.
 
         Raises:
             InvalidInputError: see `KnowledgeBaseProvider.query`; a strategy that is none, or reranking
@@ -453,7 +453,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         """
         return plugin_registry.create("retriever", name, [self], **params)
 
-    # -- reading what is in it; all of this blocks ---------------------------------------------------
+    # -- reading its content; all of this blocks ---------------------------------------------------
 
     @property
     def documents(self) -> DocumentReader:

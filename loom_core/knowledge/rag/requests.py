@@ -108,7 +108,7 @@ class FilesRequest(AddRequest):
     Attributes:
         paths: files and folders.
         include: patterns as in .gitignore; only what matches is taken, where given.
-        exclude: patterns of what is left out.
+        exclude: patterns of files to leave out.
         metadata: fields for all the documents.
         roots: where given, nothing outside these folders is read, wherever links lead by then.
     """
@@ -140,9 +140,9 @@ class SyncRequest(AddRequest):
     Attributes:
         paths: the folders.
         include: patterns as in .gitignore; only what matches is taken, where given.
-        exclude: patterns of what is left out.
+        exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        allow_empty: whether a folder that is gone or empty means that its documents are to go.
+        allow_empty: whether a missing or empty folder means that its documents are removed.
         within: where given, only these paths below the folders' real paths are looked at.
     """
 

@@ -53,7 +53,7 @@ class Worker:
     ends, however it ends, the next that looks takes over.
 
     Args:
-        record: says what is to be done.
+        record: the store, which holds the pending work.
         ingest: carries out jobs.
         words: index of words.
         graph: graph store.
@@ -226,7 +226,7 @@ class Worker:
 
     async def _drain(self, progress: Callable[[], None] | None, tasks: TaskGroup) -> None:
         woken = False
-        self._stopped = None  # who asks for work may have put it right
+        self._stopped = None  # the caller may have fixed the cause
         while True:
             async with self._turn:
                 holds = await self._take_part(tasks)
@@ -427,7 +427,7 @@ class Worker:
         """Embed texts; return None if more urgent work preempts that.
 
         Raises:
-            EmbeddingError: the embedder does not answer. That has been told, and is tried again later.
+            EmbeddingError: the embedder does not answer. That is reported, and retried later.
         """
         if self._embedder is None:
             return None
@@ -436,7 +436,7 @@ class Worker:
                 self._embedder, texts, kind=kind, urgent=self._is_text_left, after=self._waits.batch
             )
         except EmbeddingError as error:
-            # Words and graph go on working; the reason is told with every answer.
+            # Words and graph go on working; the reason is reported with every answer.
             if not self.problem:
                 _log.warning("No vectors for now: %s", error)
             self.problem = f"No vectors for now: {error}"
@@ -462,7 +462,7 @@ class Worker:
         """Whether the process that works has still to do what this one waits for.
 
         Args:
-            woken: whether it was told of the work, and so has tried again what it could not do before.
+            woken: whether it was woken, and so has retried what failed before.
 
         Raises:
             LLMError: it cannot go on with jobs, as its language model cannot be asked now.

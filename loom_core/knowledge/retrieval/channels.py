@@ -45,7 +45,7 @@ class FirstStageSettings:
     lexical_pool: int = 400  # maximum number of passages from the lexical index
     semantic_pool: int = 600  # passages of each language that vectors bring
     centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
-    few: int = 20  # below about so many passages their average is drawn to what is usual in the language
+    few: int = 20  # below about this many passages their average is drawn to the baseline of the language
     lean: float = 0.1  # of the model's preference for the question's language, what stays where they are few
     floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
@@ -104,8 +104,8 @@ class Channels:
         dense: the vectors, or None where they are not asked.
         covered: language groups that the embedder covers; None for all. Vectors of passages in another
             one are left out, as they say nothing.
-        centroids: what is usual in each language, see `LanguageCentroids`; empty where that is not known.
-        read: gives the texts of passages with what stands above them; without it, none are looked for.
+        centroids: baseline of each language, see `LanguageCentroids`; empty where it is not known.
+        read: returns the texts of passages with title and headings; needed for identifiers.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class Channels:
         that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
 
         Args:
-            question: what is asked.
+            question: the question.
             lexical: BM25 of the best passages, best first.
         """
         held: dict[int, float] = {}
@@ -312,7 +312,7 @@ def first_stage(
     A passage that holds a rare identifier of the question is above all that hold none.
 
     Args:
-        question: what is asked.
+        question: the question.
         channels: words and vectors.
         lexical_weight: weight of BM25.
         vector_weight: weight of the cosine.

@@ -1,7 +1,7 @@
 """Confidence that passages answer a question: a calibrated probability, and a caution if it is low.
 
 Scores that rank passages say which is best, not whether the best is any good. Two things do: how far the
-best passage rises above what is usual, in cosine, and which share of the question's words the best ones
+best passage rises above the baseline, in cosine, and which share of the question's words the best ones
 hold. A logistic regression makes a probability of them (Platt, "Probabilistic Outputs for Support Vector
 Machines", 1999), fitted on answerable and unanswerable questions, English and Chinese, over corpora cut to
 1 to 7,000 passages (`benchmarks/answerable.py`; results in `benchmarks/RESULTS.md`).
@@ -39,7 +39,7 @@ _WEAK = 0.5  # below this confidence an answer is weak
 _NONE = 0.05  # and below this it is none
 _LEAST = 0.01  # confidence in passages that were found; 0 is for none at all
 _WITHOUT_IDENTIFIER = 0.45  # highest confidence where no passage holds an identifier that is asked for
-_FEW = 20  # below about so many passages their average cosine is drawn to what is usual in the language
+_FEW = 20  # below about this many passages their average cosine is drawn to the baseline of the language
 _MANY = 100  # passages whose average tells by itself
 _UNKNOWN_SHARE = 0.6  # taken where a question has no content word: about the middle of the fitted questions
 
@@ -73,7 +73,7 @@ class Nearness:
     def rise(self) -> float:
         """Return how far the nearest passage exceeds the average one, as a share of the possible.
 
-        The average of a few passages is chance, so what is usual in the language counts as 20 more of them.
+        The average of a few passages is chance, so the baseline of the language counts as 20 more of them.
         """
         usual = self.mean if self.usual is None else self.usual
         return _share_above(self.best, (self.mean * self.size + usual * _FEW) / (self.size + _FEW))
@@ -227,7 +227,7 @@ def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bo
         share: of the question's words, those that the passages hold; None where that tells nothing.
         near: how near the question is; None where that is not known.
         cross_lingual: whether most passages are in another language than the question. Where only the best
-            one is, it often holds both, and what is usual in its language says little.
+            one is, it often holds both, and the baseline of its language says little.
     """
     from loom_core.knowledge.retrieval.rerankers.ranking import logistic
 

@@ -1,7 +1,7 @@
 """The current embedder of a knowledge base, and the centroids of the languages in its space.
 
 A language centroid is the average vector of sentences about anything (`STOCK_SENTENCES`, the same ones in
-every language): what is usual in the language, against which the cosine of a question is judged.
+every language): the baseline of the language, with which the cosine of a question is compared.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class _Unavailable(EmbeddingProvider):
 class LanguageCentroids:
     """Language centroids of a knowledge base's embedder: the worker makes them, the store keeps them.
 
-    The average of a few passages says little about what is usual in their language; this does, whatever the
+    The average of a few passages says little about the baseline of their language; this does, whatever the
     passages are. A question only reads them, and does without until they are made: there are up to eighty
     stock sentences, and while passages are being embedded they wait among those for ten seconds and more.
 
@@ -286,4 +286,4 @@ STOCK_SENTENCES: Final[dict[str, tuple[str, ...]]] = {
         "할머니는 편지를 나무 상자에 보관하신다.",
     ),
 }
-"""Twenty sentences by language group, in the same order: what is said differs in nothing but the language."""
+"""Twenty sentences by language group, in the same order: they differ in nothing but the language."""

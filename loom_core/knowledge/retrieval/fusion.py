@@ -37,7 +37,7 @@ def reciprocal_rank(rankings: Iterable[Sequence[_K]], *, k: int = 60) -> dict[_K
 
     Args:
         rankings: each best first, nothing twice; ranks count from 1.
-        k: the higher, the less the first ranks stand out.
+        k: the higher, the smaller the lead of the first ranks.
     """
     fused: defaultdict[_K, float] = defaultdict(float)
     for ranking in rankings:

@@ -215,7 +215,7 @@ def expand(
     """Follow links from the best passages, two hops.
 
     Args:
-        question: what is asked.
+        question: the question.
         first_stage: scores of passages, 0 to 1.
         channels: for judging passages by the residual question.
         neighbourhood: where the links are.

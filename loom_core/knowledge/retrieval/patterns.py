@@ -182,7 +182,7 @@ class MultiQueryRAG(RAGPattern):
     Args:
         llm: the model; None leaves `retrieve` only, with the model of a source or the default
             one for the wordings.
-        sources: what is searched.
+        sources: the sources to search.
         base_retriever: registered name of the retriever that searches for each wording.
         num_queries: how many wordings the model is asked for, 1 to 10.
         base_retriever_params: further parameters of that retriever.
@@ -464,7 +464,7 @@ class CitedSentence:
     """A sentence of an answer.
 
     Attributes:
-        text: as it stands there, with its citations.
+        text: of the sentence, with its citations.
         citations: the numbers of the passages that it cites, as far as there are such passages.
         weak: those of them whose passage shares no content word with the sentence. A passage in a script
             that the sentence is not written in is never among them: words do not tell.
@@ -491,7 +491,7 @@ def cited_numbers(text: str) -> list[int]:
 def cited_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[CitedSentence]:
     """Attribute the sentences of an answer, English or Chinese, to its passages.
 
-    Citations count for the sentence they stand in, or that ends right before them. Headings are no sentences.
+    Citations count for the sentence they are in, or that ends right before them. Headings are no sentences.
 
     Args:
         answer: with citations: `[1]` is the first passage.
@@ -532,7 +532,7 @@ def _sentences(answer: str) -> Iterator[str]:
     for line in answer.splitlines():
         if not line.strip() or _HEADING.match(line):
             continue
-        # Sentences are told without the citations, which may stand right behind a full stop.
+        # Sentences are split without the citations, which may directly follow a full stop.
         bare = CITATION.sub(lambda match: " " * len(match[0]), line)
         start = 0
         for end in [*sentence_ends(bare, 0, len(bare)), len(bare)]:

@@ -33,7 +33,7 @@ class QuestionReader:
     """Prepares questions for one knowledge base.
 
     Args:
-        record: what is asked.
+        record: the store.
         embedder: embeds questions; None where there are no vectors.
         patience: seconds that this may take.
     """
@@ -110,7 +110,7 @@ class QuestionReader:
         """Return the centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
 
         Args:
-            question: what is asked.
+            question: the question.
             languages: the language groups of the passages.
         """
         return {} if self._centroids is None else self._centroids.of(languages, space=question.space)
@@ -185,7 +185,7 @@ class ChunkFilter:
         return found
 
     def _now(self) -> _Moment:
-        head = self._record.changes.head()  # read before all else: what is newer only makes it look older
+        head = self._record.changes.head()  # read first: newer changes only make it look older
         moment = self._moment
         if moment is None or moment.head != head:
             moment = _Moment(head, supported(self._record.documents.field_names()))

@@ -229,7 +229,7 @@ def diverse(
     Each place goes to the passage with the highest `trade_off * relevance - (1 - trade_off) *
     similarity`. Relevance is the score as a share of the highest score. Similarity is the cosine to the
     nearest passage chosen before, counted from the lowest cosine among the candidates: every model has a
-    band of its own in which its cosines lie, and so the trade-off means the same for all of them.
+    band of cosines, and so the trade-off means the same for all of them.
 
     Source: Carbonell and Goldstein, "The Use of MMR, Diversity-Based Reranking", SIGIR 1998.
 
@@ -282,13 +282,13 @@ def with_parents(
 ) -> list[KnowledgeItem]:
     """Return the passages with their surrounding text: as much of their section as fits.
 
-    A passage is joined by its neighbours before and after, in turn, as long as they stand under the same
+    A passage is joined by its neighbours before and after, in turn, as long as they are under the same
     headings and all together keep to the token budget. Hits that meet in one section become one.
 
     Args:
         items: passages, best first.
         parent: the document with an id, or None if it is gone; asked once for each document.
-        limit: maximum number of hits; what is ranked after the last of them is left out.
+        limit: maximum number of hits; the rest is left out.
         max_tokens: budget of a hit, in estimated tokens; hits that are merged bring theirs together.
 
     Returns:

@@ -124,7 +124,7 @@ class SearchContext:
     """Shared state of the searches of one knowledge base.
 
     Attributes:
-        store: what is searched.
+        store: the store to search.
         words: its lexical index.
         vectors: its vectors.
         reader: reads the questions.
@@ -383,7 +383,7 @@ class _Asked:
 
     Attributes:
         question: with its vector, once it is embedded.
-        channels: what is asked.
+        channels: the channels to search.
         hits: what they found, where they are asked before everything else; None where they are not.
         notes: why it is not embedded.
         embed_ms: how long embedding took.
@@ -474,7 +474,7 @@ def channel_items(
     """Return the hits of one channel, or a list of chunks without a query, as items.
 
     Args:
-        record: has the chunks; those that have gone are left out.
+        record: the store; deleted chunks are left out.
         scores: keys and the channel's raw scores, in the order that the items are to have.
         channel: which it was, or None.
     """

@@ -82,7 +82,7 @@ def retrieve(
     """Retrieve the best passages for a question, best first.
 
     Args:
-        question: what is asked.
+        question: the question.
         limit: how many passages at most.
         strategy: how the channels combine.
         channels: words and vectors.

@@ -40,7 +40,7 @@ class CatalogueEntry:
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: what makes that model again, or empty.
         llm: the language model that read it last, or empty.
-        revision: another text whenever documents have come, gone, moved or changed.
+        revision: a text that changes whenever documents are added, removed, moved or changed.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 

@@ -42,7 +42,7 @@ _HEAD_ZH = (
     "使用某个段落时，请注明其方括号中的编号。"
 )
 _MAX_READ = 200_000  # characters of the conversation that passages are looked for in
-_SPARE = 2  # times as many passages as are wanted, so that there are others for what is known
+_SPARE = 2  # overfetch factor, to replace passages that the conversation already holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class ContextRetriever:
     It never fails and never takes longer than its limit: a turn goes on without passages then.
 
     Args:
-        source: what is asked: a federation, a knowledge base, or a retriever.
+        source: the source to query: a federation, a knowledge base, or a retriever.
         top_k: maximum number of passages.
         max_tokens: maximum cost of the text, by `estimate_tokens`.
         seconds: how long it may take.

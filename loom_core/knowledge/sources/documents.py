@@ -42,7 +42,7 @@ class DocumentsKnowledgeBase(NamedSource):
     Args:
         documents: the documents.
         name: its name among other sources.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
         embedding_provider: makes vectors, too; None searches by words and links alone.
     """
@@ -100,7 +100,7 @@ class DocumentsKnowledgeBase(NamedSource):
     async def opened(self) -> GraphRAGKnowledgeBase:
         """Return the knowledge base with all documents in it, for callers that read them.
 
-        Who gives up waiting leaves what is not read yet to the next who asks.
+        A caller that stops waiting leaves the unread rest to the next caller.
         """
         async with self._turn:
             if self._base is None:

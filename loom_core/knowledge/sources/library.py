@@ -201,7 +201,7 @@ class Library:
     async def _started(self, folder: Path, wanted: str) -> EmbeddingProvider:
         """Start the embedder of a knowledge base, and wait until it is ready.
 
-        In a server, who asks waits for a while only: what is loading goes on to do so for the next who asks.
+        In a server, a caller waits for a while only: the loading continues for the next caller.
         """
         start = self._starts.get(folder)
         if start is None:

@@ -17,7 +17,7 @@ class NamedSource(KnowledgeBaseProvider):
 
     Args:
         name: its name among other sources.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
     """
 

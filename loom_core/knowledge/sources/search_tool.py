@@ -51,7 +51,7 @@ class DocumentSearchTool(Tool):
     """Searches one source or several; its description follows the sources as they are now.
 
     Args:
-        source: what is asked: a federation, or a knowledge base.
+        source: the source to query: a federation, or a knowledge base.
         name: what it is called.
         max_tokens: maximum cost of an answer, by `estimate_tokens`.
     """

@@ -89,7 +89,7 @@ class UnifiedSearchToolBuilder:
     def filters_schema(self) -> dict[str, Any]:
         """JSON Schema keywords for the `filters` argument: which names each source supports.
 
-        Names may come from documents, so that only those that are one word are told here.
+        Names may come from documents, so that only single words are listed here.
         """
         known = [(source.name, names) for source in self._sources if (names := _plain_names(source))]
         if not known:

@@ -30,7 +30,7 @@ _ALIKE = 0.965  # cosine of two spellings of a name: e5-small gives 0.97 to 0.99
 
 
 class StatedAlias(NamedTuple):
-    """A passage's statement that two entities are one; `entity` is what an acronym stands for."""
+    """A passage's statement that two entities are one; `entity` is the expansion of an acronym."""
 
     chunk: int
     entity: int
@@ -154,8 +154,7 @@ class AliasTable:
         """Recompute the groups of some entities.
 
         Returns:
-            Keys of all entities that are in another group than before, and of those that stood or stand for
-            these groups.
+            Keys of all entities whose group changed, and of the canonical entities of these groups, old and new.
         """
         if not entities:
             return set()
@@ -358,7 +357,7 @@ def _groups(
             continue
         one |= two
         group.update(dict.fromkeys(two, one))
-    # Which one stands for the others is of no meaning; it only must not depend on the order of writing.
+    # The choice of the canonical entity is arbitrary, but must not depend on the order of writing.
     return {
         entity: min(members, key=lambda key: ids[key])
         for entity, members in group.items()

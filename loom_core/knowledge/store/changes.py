@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "Pending"]
 
 _PRUNED = 20_000
-_RUN = 1000  # keys that follow each other are written as one row, up to so many
+_RUN = 1000  # consecutive keys are written as one row, up to this many
 
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
@@ -43,7 +43,7 @@ class IndexState:
 class Pending:
     """Changes to apply: keys by kind, and the watermark once they are applied.
 
-    A key may stand under `chunk+` and be gone already: who applies the changes looks it up anyway.
+    A key may be under `chunk+` and be gone already: applying the changes looks it up anyway.
     """
 
     keys: dict[ChangeKind, list[int]]

@@ -32,7 +32,7 @@ _COMPARED = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
     """Return the fields that filters can find a document by: language, type, title, and scalar metadata.
 
-    Each element of a list is a value of its own. What is neither is left out.
+    Each element of a list is a separate value. Anything else is left out.
     """
     fields: list[tuple[str, object]] = [
         ("language", language),

@@ -199,7 +199,7 @@ class Incidence:
             return list(map(json.loads, db.execute(sql, (_listed(chunks),)).fetchone()))
 
     def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
-        """Return rows of canonical entities: at most `limit` of each of the entities that one stands for."""
+        """Return rows of canonical entities: at most `limit` of each member of their groups."""
         if not entities:
             return {}
         with self._database.read() as db:
@@ -456,8 +456,8 @@ class GraphTable(EntityReader):
         """Add the findings in chunks; part of the transaction that writes the chunks.
 
         Returns:
-            Keys of the entities that are in another group than before, and of those that stood or stand for
-            these groups. They may be in other chunks.
+            Keys of the entities whose group changed, and of the canonical entities of these groups, old and new.
+            They may be in other chunks.
         """
         with self._database.write() as db:
             keys, decided = self._entity_keys(db, chunks)

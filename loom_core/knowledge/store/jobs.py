@@ -302,10 +302,10 @@ class JobTable(JobReader):
         """Acknowledge a request: from here on it is durable.
 
         Args:
-            request: what is asked for, JSON.
+            request: the request as JSON.
             items: documents given as they are, with their payloads.
             listed: whether `items` is all there is, so that no folder has to be listed.
-            kind: what is to be done.
+            kind: the kind of the job.
 
         Returns:
             The job's id.

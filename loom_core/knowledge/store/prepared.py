@@ -132,7 +132,7 @@ class RelationColumns(NamedTuple):
 class AliasColumns(NamedTuple):
     """Alias statements of a chunk as columns; the chunk mentions or is about both names.
 
-    `entity` is what an acronym stands for.
+    `entity` is the expansion of an acronym.
     """
 
     entity: tuple[str, ...] = ()
@@ -161,7 +161,7 @@ class PreparedChunk:
 
     Attributes:
         id: public id, unique in the knowledge base.
-        found: what is written of it into the graph.
+        found: its findings, for the graph.
         hash: of all that is indexed of the chunk; a chunk with the same hash is the same chunk.
         vector_hash: of the text that is embedded.
         tokens: `index_tokens` of it, joined by spaces.
@@ -187,7 +187,7 @@ class PreparedDocument:
         text: UTF-8, deflated.
         blocks: structure of the text, see `encode_blocks`.
         fields: what filters find it by.
-        notes: what is worth telling of how it was prepared, a line each.
+        notes: on its preparation, a line each.
     """
 
     id: str

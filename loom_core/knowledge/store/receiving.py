@@ -22,7 +22,7 @@ class Receiving:
 
     Args:
         database: the store.
-        request: what is asked for, JSON.
+        request: the request as JSON.
     """
 
     def __init__(self, database: Database, request: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ def analyse_passage(text: str, *, above: str = "") -> str:
 
     Args:
         text: the passage.
-        above: what is indexed with it, ending with a line end.
+        above: title and headings, ending with a line end.
     """
     normal = _compatible(above + text)
     if holds_cjk(normal) or holds_cjk(text) or holds_cjk(above):
@@ -229,7 +229,7 @@ def lookup_tokens(text: str) -> list[str]:
     """Return the tokens to look up passages that may hold a name: words, and pairs of CJK characters.
 
     They are read off the surface tokens one by one, so that those of a name are always among those of a
-    passage that holds it, whatever stands around the name and whatever punctuation is inside it.
+    passage that holds it, whatever is around the name and whatever punctuation is inside it.
     """
     keys = surface_keys(text)
     return list(_lookup_tokens_of(keys if holds_cjk("".join(keys)) else dict.fromkeys(keys)))
@@ -301,6 +301,6 @@ def _stem(word: str) -> str:
     if stem is None:
         import Stemmer
 
-        # Without a cache of its own, as each word is asked about once.
+        # Without a cache, as each word comes once.
         stem = _local.stem = Stemmer.Stemmer("english", maxCacheSize=0).stemWord
     return stem(word)

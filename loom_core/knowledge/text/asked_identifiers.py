@@ -1,6 +1,6 @@
 """Identifiers in a question, such as `CVE-2023-1234`, and how exactly a passage holds them.
 
-Shape decides what is an identifier: a *code* looks arbitrary (digits between letters, long numbers,
+The shape decides: a *code* looks arbitrary (digits between letters, long numbers,
 addresses, versions of three parts), a *name* does not (`os.path`, `snake_case`, `SHA256`) and is only worth
 something where hardly a passage holds it. Words, years, dates, decimals, quantities and short numbers are
 neither.
@@ -248,7 +248,7 @@ def _phone_digits(form: str) -> tuple[str, ...]:
 
 
 def _holds_number(text: str, wanted: Sequence[str]) -> bool:
-    """Whether groups of digits that stand next to each other make one of some numbers."""
+    """Whether adjacent groups of digits make one of some numbers."""
     for run in _DIGIT_RUN.findall(text):
         groups = re.findall(r"\d+", run.replace("(0)", ""))
         for first in range(len(groups)):

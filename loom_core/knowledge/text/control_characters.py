@@ -7,7 +7,7 @@ import re
 __all__ = ["ACTING", "visible"]
 
 ACTING = re.compile(
-    "[\x00-\x1f\x7f-\x9f"  # control characters, with which terminals are told what to do
+    "[\x00-\x1f\x7f-\x9f"  # control characters, which terminals interpret
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # those that turn the direction of writing
     "\u2028\u2029"  # line ends of Unicode
     "\ud800-\udfff"  # bytes of a file name that are no UTF-8
@@ -17,7 +17,7 @@ ACTING = re.compile(
 
 
 def visible(text: str) -> str:
-    r"""Return a name or title with control characters escaped (`\\n`, `\\x1b`, `\\u202e`)."""
+    r"""Return a name or title with control characters escaped (`\n`, `\x1b`, `\u202e`)."""
     return ACTING.sub(_escape, text)
 
 

@@ -23,7 +23,7 @@ _PART = f"[{_LETTER}0-9_]++"
 # A plain word is no candidate; it is matched by itself, outside the group.
 _CANDIDATE = re.compile(f"[{_LETTER}][a-zß-öø-ÿ]*+(?![.-]?[{_LETTER}0-9_])|({_PART}(?:[.-]{_PART})*+)")
 _OPTION = re.compile(f"(?<![{_LETTER}0-9_-])--[A-Za-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+")
-# Stretches that both patterns see as a whole; the first character stands alone, so that the engine leaps.
+# Stretches that both patterns see as a whole; the first character is separate, so that the engine skips.
 _STRETCH = re.compile(f"[{_LETTER}0-9_.-][{_LETTER}0-9_.-]*")
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9]+s?(?:-[A-Z0-9]+)*")
@@ -74,7 +74,7 @@ _remembered_in = remembered(identifiers_in)
 def _is_prose(stretch: str) -> bool:
     """Whether a stretch is no identifier, as most are: a number, or small letters but for the first.
 
-    Marks may stand around it, and single hyphens or apostrophes between letters.
+    Marks may be around it, and single hyphens or apostrophes between letters.
     """
     bare = stretch.strip(_AROUND)
     if "-" in bare or "'" in bare:

@@ -27,7 +27,7 @@ _SIGNS = re.compile(r"[\W_]+")
 
 
 class NameMatch(NamedTuple):
-    """A known name in a text: the entity's key and where the name stands."""
+    """A known name in a text: the entity's key and the name's place."""
 
     entity: int
     start: int
@@ -99,7 +99,7 @@ def bare(text: str) -> bytes:
     out, as a possessive may add it to a word.
     """
     if not text.isascii():
-        # Signs first, as some stand for letters (`⒜`), which are no part of a name.
+        # Signs first, as some normalise to letters (`⒜`), which are no part of a name.
         text = unicodedata.normalize("NFKD", _SIGNS.sub("", text)).casefold()
     return text.lower().encode("ascii", "ignore").translate(None, _LEFT_OUT)
 
@@ -120,5 +120,5 @@ def _tells(tokens: list[str]) -> bool:
 
 
 def is_marked(word: str) -> bool:
-    """Whether a word looks like a name where it stands: a capital letter, a digit, another script."""
+    """Whether a word looks like a name: a capital letter, a digit, another script."""
     return word != word.lower() or any(char.isdigit() for char in word) or not word.isascii()

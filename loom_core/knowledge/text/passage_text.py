@@ -38,7 +38,7 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
 
 def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
     """Return the `index_tokens`, joined by spaces."""
-    # Above the text is a line of its own each, so that no token spans the two.
+    # Title and headings are on separate lines, so that no token spans two of them.
     above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
     tokens = analyse_passage(unhyphenated(text), above=above)
     if whole := _hyphenated_words(text):

@@ -100,7 +100,7 @@ def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, in
     gaps, runs = cjk_parts(text)
     spans: dict[int, tuple[int, int]] = {}
     left = sorted(tokens, reverse=True)
-    offset = before = 0  # characters and tokens of what is behind
+    offset = before = 0  # characters and tokens behind
     for gap, run in zip_longest(gaps, runs, fillvalue=""):
         if not left:
             break
@@ -175,6 +175,6 @@ def _surface_key(token: str) -> str:
     key = POSSESSIVE.sub("", normalise(token))
     if _SURFACE.fullmatch(key):
         return key
-    # What stands for several characters may bring marks: `½` is "1⁄2", and a small `İ` has a dot above.
+    # A character that decomposes may bring marks: `½` is "1⁄2", and a small `İ` has a dot above.
     key = "".join(_SURFACE.findall(key))
     return key if _SURFACE.fullmatch(key) else token

@@ -86,7 +86,7 @@ class ChildCall:
             raise ChildError(f"no process can be started: {first_line(error)}") from error
         finally:
             os.close(stdin)
-        with suppress(BrokenPipeError):  # how it ended is told by `result`
+        with suppress(BrokenPipeError):  # `result` says how it ended
             self._held.write(json.dumps(request).encode() + b"\n")
 
     @property

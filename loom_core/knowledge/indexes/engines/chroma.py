@@ -31,7 +31,7 @@ _LISTED = 50_000  # keys that are listed at a time
 _PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three characters
 _OVERFETCH = 2  # times the candidates that are needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
-_KEY_COST = 30  # reading one stored vector takes as long as finding so many candidates
+_KEY_COST = 30  # reading one stored vector takes as long as finding this many candidates
 _HNSW: CreateHNSWConfiguration = {
     "space": "cosine",  # the default is l2
     "ef_construction": 100,
@@ -44,7 +44,7 @@ _HNSW: CreateHNSWConfiguration = {
 class ChromaVectorIndex:
     """`VectorIndex` over one collection of a Chroma directory.
 
-    The directory belongs to one process: Chroma has no lock of its own, and two writers corrupt it
+    The directory belongs to one process: Chroma has no lock, and two writers corrupt it
     without any error. A kill at the wrong moment can leave it hanging or crashing at the next open:
     run `probe_chroma` first. Only keys and vectors are stored. Search is approximate, and exact where `among`
     names few keys: those are read and compared here.
@@ -54,7 +54,7 @@ class ChromaVectorIndex:
         """Open the directory, or make it.
 
         Args:
-            path: a directory of its own.
+            path: a separate directory.
             dimension: length of the vectors.
             group: which of the collections in the directory: letters, digits, and hyphens between them.
 

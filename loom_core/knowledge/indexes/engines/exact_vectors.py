@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ExactVectorIndex"]
 
 _THREADED_FROM = 1 << 24  # numbers of a matrix from which waking a second thread may pay
-_PICKING = 4  # comparing one row out of many takes as long as so many rows one after another
+_PICKING = 4  # comparing one row out of many takes as long as this many consecutive rows
 
 
 class _Order(NamedTuple):

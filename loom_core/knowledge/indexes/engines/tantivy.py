@@ -26,9 +26,9 @@ _KEY = "key"
 _BODY = "body"
 _ANALYSER = "loom_tokens"
 _BATCH = 1000
-_FEW_KEYS = 500  # up to so many are asked for one by one
-_KEY_SET_COST = 10_000  # to filter by a set of keys inside the engine takes as long as to fetch so many hits,
-_KEY_COST = 3  # and so many more for each key
+_FEW_KEYS = 500  # up to this many are asked for one by one
+_KEY_SET_COST = 10_000  # filtering by a set of keys in the engine takes as long as fetching so many hits,
+_KEY_COST = 3  # and this many more for each key
 _OVERFETCH = 1.5  # times the hits that are needed if the keys are spread evenly among them
 _MOST_KEY = (1 << 63) - 1
 _LEAST_HEAP_MB = 15
@@ -48,7 +48,7 @@ class TantivyIndex:
         """Open the directory, or make it; the writer opens at the first change.
 
         Args:
-            path: a directory of its own.
+            path: a separate directory.
             read_only: search only, next to a writer in another process.
             heap_mb: memory for additions that are not yet in a segment, at least 15.
 

@@ -2,7 +2,7 @@
 
 What a reader takes for one character may be several code points: a letter with combining marks, an
 emoji with modifiers, a flag. A cut never falls inside such a sequence. Only runs longer than any real
-text has are cut anyway, so that hostile input cannot make a passage without end.
+text has are split anyway, so that hostile input cannot make a passage without end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_SEQUENCE = 32
 _ZERO_WIDTH_JOINER = "\u200d"
 
 _CLOSERS = "[\"'”’」』）】》〉〕)\\]*_]*+"
-# Full-width and Indic or Arabic marks end a sentence wherever they stand, ASCII ones before a space.
+# Full-width and Indic or Arabic marks end a sentence anywhere, ASCII ones before a space.
 # Possessive, and never from within a run of marks: a line of dots must not cost its length squared.
 _SENTENCE_END = re.compile(f"[。！？；…｡।؟۔]++{_CLOSERS}|(?<![.!?])[.!?]++{_CLOSERS}(?=\\s|$)")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n")

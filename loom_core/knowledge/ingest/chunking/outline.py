@@ -24,8 +24,8 @@ class Outline:
     Attributes:
         text: the document's text.
         blocks: its blocks that hold any text; paragraphs where the document came without structure.
-        paths: for each block the headings that its text stands under, outermost first. A heading
-            stands under itself, and so does the head of a class before the units inside it.
+        paths: for each block the headings above its text, outermost first. A heading
+            is below itself, and so is the head of a class before the units inside it.
     """
 
     __slots__ = ("_document", "_starts", "blocks", "paths", "text")

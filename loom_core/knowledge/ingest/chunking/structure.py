@@ -67,7 +67,7 @@ class _Section:
 
     Attributes:
         blocks: their numbers in the outline.
-        path: the headings its text stands under.
+        path: the headings above its text.
         tokens: about how many tokens it is.
     """
 
@@ -183,7 +183,7 @@ class _Passage:
         last: number of its last block.
         bare: it holds nothing but headings.
         defines: it holds code that defines something.
-        unit: it holds a definition large enough to be a passage of its own.
+        unit: it holds a definition large enough to be a separate passage.
     """
 
     __slots__ = ("bare", "defines", "end", "first", "last", "start", "tokens", "unit")
@@ -214,7 +214,7 @@ def pack(text: str, pieces: Iterable[Piece], budget: Budget) -> list[tuple[int, 
     """Return offsets (start, end) of passages made of pieces in order.
 
     A heading stays with what follows it. A piece is cut if it is larger than the maximum, or if a
-    passage would otherwise stay below the minimum. A definition of code is a passage of its own.
+    passage would otherwise stay below the minimum. A definition of code is a separate passage.
     No passage is below the minimum if it can join a neighbour within the maximum, definitions apart.
     """
     queue = deque(pieces)
@@ -303,7 +303,7 @@ class Piece:
         kind: kind of the block it is from.
         block: number of that block.
         defines: the block is code that defines something.
-        unit: it defines something and is large enough to be a passage of its own.
+        unit: it defines something and is large enough to be a separate passage.
         cuts: how many of the kind's ways to cut it have been used up.
     """
 
@@ -335,7 +335,7 @@ def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = 
 
     Prose is cut between paragraphs, then sentences; lists between items, then lines; tables between
     lines; code at blank lines and the least indentation first. What has none of these is cut between
-    clauses or words every so many tokens.
+    clauses or words about every `grain` tokens.
 
     Args:
         text: the document's text.

@@ -61,7 +61,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
             else:
                 yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
     if foreign:
-        # Where a name stands once as only places do, it is a place in the whole passage.
+        # A name that occurs once as only places do is a place in the whole passage.
         places = {word for word, start in foreign if is_place_beside(text, start, start + len(word))}
         for word, start in foreign:
             type_ = "place" if word in places else "person"

@@ -1,6 +1,6 @@
 """Entity types of English names, by their own words, by their context, by "X is a Y".
 
-Type words of one short list serve all three: a *river* is a place, be it in `Hudson River`, in `the river
+Type words of one short list serve all three: a *river* is a place, in `Hudson River`, in `the river
 Hudson` or in `Hudson is a tidal river`. What is not sure stays a `thing`; of an entity's mentions those with
 a type decide.
 """
@@ -282,7 +282,7 @@ FIRST_OF = _types(
     """,
     }
 )
-"""By what stands before `of` in a name: University of, Battle of."""
+"""By the words before `of` in a name: University of, Battle of."""
 
 FIRST_PLACE = frozenset(
     """

@@ -3,7 +3,7 @@
 What it reads: titles, headings and definitions say what a passage is *about*; capitalised phrases,
 titles of works, identifiers and, in Chinese, words that jieba tags as names are *mentions*; the words
 between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. How sure a
-rule is stands on everything it finds.
+rule is on everything it finds.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
 def with_title(mentions: list[Mention], chunk: Chunk, known: SubjectTypes) -> list[Mention]:
     """Return the mentions, plus the passage's title where the text begins with it and it has a type.
 
-    Known names are looked for in all texts anyway, but do not get a type by that.
+    Entity linking finds known names in all texts, but gives them no type.
     """
     title = _bare(chunk.title)
     start = chunk.text.find(title, 0, len(title) + _NEAR) if title in known else -1

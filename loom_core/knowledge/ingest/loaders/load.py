@@ -44,7 +44,7 @@ def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS, roots: Sequence[Pat
 
     Args:
         path: the file; a symbolic link is followed where there are no roots.
-        limits: what is refused as too large.
+        limits: limits of the size.
         roots: real paths of folders; where given, a file outside them is refused, see `open_regular`.
 
     Returns:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "main"]
 
-_ALLOCATIONS = 50_000  # between two searches for garbage; what is made of a document has no cycles
-_SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the child's own alarm does
+_ALLOCATIONS = 50_000  # between two garbage collections; a prepared document has no reference cycles
+_SPARE_SECONDS = 5.0  # the parent kills a child in time; if the parent is gone, the child's own alarm does
 
 
 class Settings(TypedDict):

@@ -74,9 +74,9 @@ class Keeper:
     as these may have been the cause.
 
     Args:
-        settings: what the child is told first.
+        settings: sent to the child first.
         limits: what the child may take.
-        orders: what is to be done; None wakes a keeper that waits.
+        orders: queue of items; None wakes a waiting worker.
         retire: asked when there has been nothing to do for a while, whether this keeper may go.
         substitute: prepares in this process where no child can be started.
     """
@@ -232,7 +232,7 @@ class Keeper:
             if stream is not None:
                 _close_quietly(stream)
         try:
-            # One that crashed is about to be gone, and how it ended is worth knowing.
+            # A crashed child exits soon, and its exit code is worth knowing.
             code = process.wait(_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()

@@ -101,7 +101,7 @@ class APIReranker:
 
         Raises:
             ConfigError: an address that is none, an empty model, a number that is not above 0, a key that is
-                missing or cannot be sent, or one that stands where the name of its variable should.
+                missing or cannot be sent, or a key in place of the name of its variable.
         """
         self._url = _endpoint(base_url)
         if not model:

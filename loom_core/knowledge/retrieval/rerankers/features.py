@@ -47,7 +47,7 @@ class FeatureReranker:
     """Reorders passages by lexical features of the question's words, combined with the former order.
 
     Looked at are the question's content words (weighted by how rare they are among the passages), also
-    in title and headings; how many of them stand close together; the longest phrase of the question;
+    in title and headings; how many of them are close together; the longest phrase of the question;
     and identifiers, numbers and quoted phrases, which a good passage holds as they are.
 
     It helps most after a ranking by words alone and hurts none of the sets it was measured on: see
@@ -115,7 +115,7 @@ class _Passage:
     Attributes:
         text: the passage in comparable form.
         above: terms of its title and headings.
-        places: where each of the question's terms stands; terms that do not are left out.
+        places: the positions of each of the question's terms; absent terms are left out.
     """
 
     text: str

@@ -77,7 +77,7 @@ class BaseRetriever(ABC):
     """A `Retriever` over some sources; subclasses implement `_retrieve`.
 
     Args:
-        sources: what is searched; their names must differ.
+        sources: the sources to search; their names must differ.
         top_k: how many passages are returned where `retrieve` does not say.
 
     Attributes:
@@ -201,7 +201,7 @@ def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> 
     """Return the language model of the first source that has one, or else the default of the process.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         needed_by: what needs the model, for the message.
 
     Raises:

@@ -67,7 +67,7 @@ class DenseChannel:
     """The dense channel; a given model may embed the question instead of the source.
 
     Args:
-        sources: what is going to be asked.
+        sources: the sources to search.
         embedding_config: the model, see `create_embedder`; None leaves the question to each source.
 
     Raises:

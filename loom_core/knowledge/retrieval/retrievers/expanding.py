@@ -97,13 +97,13 @@ class ExpandingRetriever(BaseRetriever):
     Where the model fails, it finds what the base finds for the question.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         llm_provider: the language model; None takes that of the first source that has one, or else the
             default of the process. A base that expands too gets the same one unless `base_retriever_params`
             names another.
         base_retriever: registered name of the retriever that searches.
         num_queries: how many texts the model is asked for, 1 to 10.
-        include_original: whether the question itself counts too. It does anyway where the model fails.
+        include_original: whether the question itself counts too. It always does if the model fails.
         rrf_k: constant of reciprocal rank fusion.
         max_tokens: limit of each answer of the model; models that think first need room for it.
         timeout: seconds for the model; what it has written by then is used.
@@ -161,12 +161,12 @@ class ExpandingRetriever(BaseRetriever):
     ) -> Expansion:
         """Search for the question while the model works, then for each generated text.
 
-        So the question's passages are there at once if the model fails, and what is wrong with the request
-        is told without waiting for the model. A generated text whose search fails is left out.
+        So the question's passages are there at once if the model fails, and an error of the request
+        is raised without waiting for the model. A generated text whose search fails is left out.
 
         Args:
-            request: what is asked.
-            sources: what is searched.
+            request: the request.
+            sources: the sources to search.
             generate: the function of `expansion` that asks the model.
             search_each: whether the generated texts are searched for; else only the question is.
 

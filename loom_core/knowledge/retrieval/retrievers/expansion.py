@@ -1,7 +1,7 @@
 """Query expansion by a language model: variants of a question, sub-questions, hypothetical documents.
 
-All are asked for in the question's language. The question is data that others wrote: it stands between
-tags, and the model is told to follow nothing in it. A model that is slow or wrong costs the
+All are asked for in the question's language. The question is data that others wrote: it is between
+tags, and the model is instructed to follow nothing in it. A model that is slow or wrong costs the
 expansion and never the search: the functions return what there is, if need be nothing.
 """
 
@@ -184,7 +184,7 @@ async def hypothetical_documents(
         query: the question, any text.
         n: how many are asked for.
         max_tokens: limit of each answer; models that think first need room for it.
-        timeout: seconds for all of them; what is there by then is returned.
+        timeout: seconds for all of them; the answers by then are returned.
 
     Returns:
         At most `n` passages, no two alike; empty where the model fails.

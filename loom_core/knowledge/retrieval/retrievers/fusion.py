@@ -36,7 +36,7 @@ class HybridRetriever(SourceRetriever):
     base does not have, contributes nothing.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         dense_weight: weight of the cosine.
         sparse_weight: weight of BM25; the two need not sum to 1.
         top_k: how many passages are returned where `retrieve` does not say.
@@ -98,7 +98,7 @@ class FusionRetriever(HybridRetriever):
     """Dense and BM25 search, fused by one of two rules; the best may be reranked.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         mode: the rule of fusion.
         dense_weight: weight of the cosine (`weighted`).
         bm25_weight: weight of BM25 (`weighted`).

@@ -36,7 +36,7 @@ class KnowledgeBaseRetriever(SourceRetriever):
     """Searches knowledge bases as a whole: with all their channels and their own fusion.
 
     Args:
-        sources: what is searched; each must also be a `KnowledgeBaseProvider`.
+        sources: the sources to search; each must also be a `KnowledgeBaseProvider`.
         top_k: how many passages are returned where `retrieve` does not say.
         strategy: another way than the knowledge base's own, where it has several.
 

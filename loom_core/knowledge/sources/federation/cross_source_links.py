@@ -2,10 +2,10 @@
 
 A knowledge base follows such links inside itself (`graph_expansion`); where the two passages that a question
 needs are in two sources, the federation has to. `cross_links` follows them among the candidates that the
-sources gave. Where a name leads to a passage that no source has found, `lead` says what the sources are asked
-next: who directed a film stands in one source, where that person was born in another one, which does not find
-it by the question, as its passage shares hardly a word with it. So the names in the best passages are asked
-for, with what the question still asks, in one follow-up question for each source.
+sources gave. If a name leads to a passage that no source has found, `plan_follow_up` makes a follow-up query:
+one source has the director of a film, another one that person's birthplace, which the question does not find,
+as it shares hardly a word with that passage. So one follow-up query per source searches for the names in the
+best passages, with the part of the question that is still open.
 """
 
 from __future__ import annotations

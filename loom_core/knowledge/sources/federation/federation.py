@@ -49,7 +49,7 @@ _MAX_LIMIT = 100
 
 
 SourceState = Literal["answered", "failed", "late", "starting"]
-"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
+"""It answered, even with nothing; it failed; it timed out; or it is not ready yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Federation:
     with.
 
     Args:
-        sources: what is asked; their names must differ.
+        sources: the sources to query; their names must differ.
         deadline: seconds that a source has for an answer.
         deadlines: other seconds, by name of the source.
 
@@ -315,7 +315,7 @@ class Asking:
     """A query to one source.
 
     Args:
-        source: what is asked.
+        source: the source to query.
         seconds: how long it has for its answer. If it has to be started first, that is waited for as long,
             but not longer than `START_SECONDS`.
 

@@ -41,7 +41,7 @@ _FEW = 4  # passages by which a source's scores are stretched through the origin
 
 
 AskAgain = Callable[[str, str, int], Awaitable[Sequence[KnowledgeItem]]]
-"""Asks the source of a name another question for at most so many passages.
+"""Sends a source, by its name, another query with a limit of passages.
 
 It gives what the source finds, best first; nothing where it cannot be asked, or not in time.
 """

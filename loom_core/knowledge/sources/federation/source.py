@@ -24,7 +24,7 @@ __all__ = ["FederatedSource"]
 class FederatedSource(KnowledgeBaseProvider):
     """Some or all sources of a federation as one, for retrievers and the patterns of generation.
 
-    It is a `PassageSource` without channels of its own: the retriever `knowledge_base` asks it as a whole.
+    It is a `PassageSource` without channels: the retriever `knowledge_base` asks it as a whole.
 
         source = FederatedSource(federation)
         rag = RAGPattern(llm, KnowledgeBaseRetriever([source]))
@@ -33,7 +33,7 @@ class FederatedSource(KnowledgeBaseProvider):
     Make one for each question: it remembers what became of the sources.
 
     Args:
-        federation: what is asked.
+        federation: the federation to query.
         sources: names of the sources to ask; None for all.
         told: called with the report of each source as soon as it is known.
 

@@ -49,7 +49,7 @@ class HTTPKnowledgeConfig(BaseModel):
     GET they become query parameters, whose names are the paths as they are; for POST a JSON object.
 
     A value of `headers` or `fields` may be `env:NAME` or `keyring:NAME`, which is replaced by the secret when
-    a question is asked; in a header words may stand before it (`Bearer env:KB_KEY`).
+    a question is asked; in a header words may precede it (`Bearer env:KB_KEY`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -108,12 +108,12 @@ class HTTPKnowledgeBase(NamedSource):
     Args:
         config: how it is asked.
         name: its name among other sources.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
         client: asks instead of one that `config` describes.
 
     Raises:
-        ConfigError: what is allowed is neither hosts nor networks, or a reference to a secret is none.
+        ConfigError: an allowed host or network, or a reference to a secret, is invalid.
         NetError: an address is none.
     """
 

@@ -22,7 +22,7 @@ class JsonPath:
     """A path to a value inside another: keys of objects and indexes of lists.
 
     Written with dots (`data.items`, `hits.0.text`), or as a JSON Pointer (RFC 6901) where a key holds a dot
-    (`/data/a.b`): `~1` stands for a slash there and `~0` for a tilde. Keys may be in any script.
+    (`/data/a.b`): `~1` is a slash there and `~0` a tilde. Keys may be in any script.
 
     Attributes:
         steps: the keys and places; none of them is the value itself.
@@ -64,7 +64,7 @@ class JsonPath:
         """Assign the value at the path; missing objects are created.
 
         Raises:
-            ConfigError: the path is empty, or leads through what is no object.
+            ConfigError: the path is empty, or leads through a value that is no object.
         """
         if not self.steps:
             raise ConfigError("An empty path names no field.", advice="Write the name of the field.")
@@ -83,7 +83,7 @@ def checked_path(text: str) -> str:
     """Validate a path of a setting, and return it.
 
     Raises:
-        ValueError: it is none; Pydantic says where it stands.
+        ValueError: it is invalid; Pydantic says where it is.
     """
     try:
         JsonPath.of(text)

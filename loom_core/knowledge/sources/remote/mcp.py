@@ -61,7 +61,7 @@ class MCPKnowledgeBase(NamedSource):
         connection: the server; its creator runs and closes it.
         config: how it is searched.
         name: its name among other sources; by default that of the server.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
     """
 

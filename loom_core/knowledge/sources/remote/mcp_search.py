@@ -70,7 +70,7 @@ class SearchCall:
     """A call that searches.
 
     Attributes:
-        tool: what is called.
+        tool: the tool to call.
         query: argument of the question.
         is_list: whether that takes a list of questions.
         limit: argument of the limit, or empty.
@@ -126,7 +126,7 @@ class FetchCall:
     """A call that reads a document.
 
     Attributes:
-        tool: what is called.
+        tool: the tool to call.
         id: argument of the id.
         is_list: whether that takes a list of ids.
     """
@@ -144,7 +144,7 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
     """Return how to search the server.
 
     Raises:
-        SourceError: no tool searches, or it cannot be told which.
+        SourceError: no tool searches, or it is unclear which.
     """
     if config.tool:
         tool = next((tool for tool in tools if tool.name == config.tool), None)
@@ -182,7 +182,7 @@ def fetch_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> F
     """Return how to read a document of the server; None if no tool does.
 
     Raises:
-        SourceError: the tool of the configuration is not there, or its argument cannot be told.
+        SourceError: the tool of the configuration is not there, or its argument is unclear.
     """
     names = (config.fetch_tool,) if config.fetch_tool else _FETCHING
     by_name = {tool.name: tool for tool in tools}

@@ -78,7 +78,7 @@ def read_items(
         titles: whether a row with an id and a title but no text counts, too, with the title as its text.
 
     Raises:
-        SourceError: no list of passages can be told in it, or not one of them has a text.
+        SourceError: it has no recognizable list of passages, or none of them has a text.
     """
     rows = _rows(answer, mapping)
     found: list[tuple[KnowledgeItem, float | None]] = []
@@ -154,7 +154,7 @@ def _recognised(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Jso
 def _columns(value: Mapping[str, Json]) -> Sequence[Json] | None:
     """Return the passages of a columnar answer: a list of ids, a list of documents and so on, as Chroma's.
 
-    Each list may stand in another one, which has an entry for each of several questions.
+    Each list may be inside another one, which has an entry for each of several questions.
     """
     lists: dict[str, Sequence[Json]] = {}
     for name, key in (("ids", "id"), ("documents", "text"), ("metadatas", "metadata")):

@@ -71,24 +71,24 @@ class ExtractionSpent:
 class LLMEntityExtractor:
     """Extracts entities and relations with a language model, and with rules.
 
-    Several passages go into one request. Whatever the model answers, only what stands in a passage is kept,
-    under the passage's own spelling. Passages that an answer says nothing of are asked for again, one by one;
-    where that fails, too, the rules alone read them, and `Extraction.problem` says why. Rules run anyway:
-    they cost nothing, and say what a passage is about, on which retrieval rests.
+    Several passages go into one request. Whatever the model answers, only findings that occur in a passage are
+    kept, in the passage's own spelling. Passages that the reply lacks are requested again, one by one; if that
+    fails too, only the rules extract from them, and `Extraction.problem` says why. The rules always run: they
+    cost nothing, and find the subjects of a passage, on which retrieval rests.
 
-    A model that cannot be asked at all is no reason to go on without it unnoticed, as what rules alone have
-    read is not read again: then `extract` raises.
+    If the model cannot be asked at all, `extract` raises: passages that only the rules have read are not read
+    again, so that the lack would stay unnoticed.
 
     Args:
         llm: the model.
         config: what to look for.
         request_tokens: how many tokens of passages go into one request, by `estimate_tokens`; a passage that
             is longer goes alone.
-        request_passages: maximum number of passages in one request; fewer once so many took too long.
+        request_passages: maximum number of passages in one request; reduced once that many took too long.
         max_tokens: limit of an answer; models that think first need room for it.
         concurrency: how many requests are made at once.
         timeout: seconds for one answer, with all that the provider waits for and tries again.
-        patience: extraction stops, too, after so many requests in a row that failed, be it due to passages.
+        patience: consecutive failed requests after which extraction stops, even if passages are at fault.
 
     Raises:
         ConfigError: a number is not above 0.
@@ -261,7 +261,7 @@ class LLMEntityExtractor:
         entities = [e for e in said.entities if number is None or e.passage in about]
         relations = [r for r in said.relations if number is None or r.passage in about]
         placed = place(chunk.text, entities, relations, config=self._config)
-        # What comes without a number is of the passages in which it stands.
+        # Findings without a number belong to the passages in which they occur.
         is_told = number is None or number in said.passages or (None in said.passages and not said.entities)
         return placed if is_told or placed.mentions else None
 

@@ -74,7 +74,7 @@ class Said(NamedTuple):
     Attributes:
         entities: nothing twice, in the order of the answer.
         relations: likewise.
-        passages: of which passages it says something, and be it that they name nothing; None stands for
+        passages: the passages it covers, even those that name nothing; None stands for
             all of them, where the model does not say which.
     """
 

@@ -52,7 +52,7 @@ def place(
 ) -> Placed:
     """Align a model's findings with a passage.
 
-    Names are kept as the passage writes them, at every place where they stand; one that does not stand there
+    Names are kept as the passage writes them, at every place where they occur; one that does not occur
     is dropped, and so is a relation one of whose ends is not among the entities that were found.
 
     Args:

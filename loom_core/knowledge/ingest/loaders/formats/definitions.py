@@ -31,7 +31,7 @@ class Definition:
 
     Attributes:
         name: its name as written, with dots between parts; for a Rust `impl`, its type's.
-        container: whether methods or other definitions stand inside it.
+        container: whether it holds methods or other definitions.
     """
 
     name: str

@@ -106,11 +106,11 @@ class _Reader:
         self._writer = writer
         self._skipped = skipped
         self._tables = tables
-        self._lines: list[tuple[str, list[str]]] = [("", [])]  # what stands before a line, its pieces
+        self._lines: list[tuple[str, list[str]]] = [("", [])]  # the prefix of a line, its pieces
         self._depth = 0  # list items that are open
 
     def read(self, root: LexborNode) -> None:
-        # A stack of its own: hostile pages nest deeper than Python's.
+        # An explicit stack: hostile pages nest deeper than Python's.
         stack = [(root, False)]
         while stack:
             node, leaving = stack.pop()

@@ -215,7 +215,7 @@ def _metadata(document: PdfDocument) -> dict[str, Any]:
 
 _SOFT_HYPHEN = "\u00ad"
 _EDGE = 0.12
-"""Part of a page's height, at the top and at the bottom, where running heads and feet stand."""
+"""Part of a page's height, at the top and at the bottom, where running heads and feet are."""
 _EDGE_LINES = 3
 _LARGER = 1.15
 _MAX_HEADING = 150
@@ -229,7 +229,7 @@ _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 class PdfLine:
     """A line of text with its position, in points, y upwards, on the page as it is shown.
 
-    `size` is that of its type: it stands in the file, while the height of glyphs depends on the fonts that a
+    `size` is that of its type: the file gives it, while the height of glyphs depends on the fonts that a
     machine has, where the file brings none.
     """
 

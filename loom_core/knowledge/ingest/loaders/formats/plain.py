@@ -202,7 +202,7 @@ def _stands_out(
         return False
     following = next((i for i in range(index + 1, min(index + 4, len(lines))) if lines[i].text), None)
     if following is None:
-        return False  # nothing stands below it
+        return False  # nothing is below it
     after = candidates[following]
     return after is None or after.kind != candidate.kind
 

@@ -108,7 +108,7 @@ class Roff:
             if match is None:
                 yield "", line
                 continue
-            # What ends a condition may stand right after a request.
+            # The end of a condition may follow a request directly.
             name, _, tail = match[1].partition("\\}")
             rest = tail + match[2]
             if name in {"if", "ie", "el"} or name.startswith("el\\"):

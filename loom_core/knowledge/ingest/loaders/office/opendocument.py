@@ -175,7 +175,7 @@ class _Reader:
         write_table(self.writer, rows, header=header if header and rows else None, page=self._page)
 
     def _object(self, element: Element) -> None:
-        """A chart that is kept as a document of its own, each once."""
+        """Write a chart that is embedded as a separate document, each once."""
         href = next((value for key, value in element.attrib.items() if key.endswith("}href")), "")
         name = posixpath.normpath(posixpath.join(href, "content.xml"))
         if name not in self._objects:

@@ -79,7 +79,7 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
 
 
 def _in_reading_order(shapes: Iterable[BaseShape]) -> Iterator[BaseShape]:
-    """Yield shapes by position, groups opened; one without a position of its own comes first."""
+    """Yield shapes by position, groups opened; one without a position comes first."""
     from pptx.shapes.group import GroupShape
 
     stack = [iter(sorted(shapes, key=_position))]
