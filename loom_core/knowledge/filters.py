@@ -185,7 +185,7 @@ def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) ->
 
     Args:
         filters: name to filter; None and an empty mapping are no filters.
-        known: names that may be used, as from `supported`; `document` may always be.
+        known: names that may be used, as from `filter_names`; `document` may always be.
 
     Raises:
         InvalidInputError: an unknown field or operator, a value that is none, an empty list, too many.

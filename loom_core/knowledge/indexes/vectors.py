@@ -1,6 +1,6 @@
 """Vector indexes of a knowledge base: exact search over flat files, and Chroma for large ones.
 
-`Vectors` chooses by their number; `FlatVectors` and `ChromaVectors` follow the store's change log.
+`VectorIndexes` chooses by their number; `FlatVectors` and `ChromaVectors` follow the store's change log.
 """
 
 from __future__ import annotations

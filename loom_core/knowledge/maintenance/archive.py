@@ -3,7 +3,7 @@
 It is a zip of these members:
 
 - `manifest.json`: see `Manifest`;
-- `documents.jsonl`: a document a line, as `packed_draft` gives it, oldest first;
+- `documents.jsonl`: a document a line, as `pack_draft` gives it, oldest first;
 - `vectors.bin`: 16 bytes of hash and the vector in float16, little endian, for every embedded text;
 - a `.jsonl` for each table of what people have decided, a row a line.
 """

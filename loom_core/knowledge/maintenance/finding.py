@@ -25,7 +25,7 @@ Repair = Literal[
     "jobs",  # keys: go on with them
     "index",  # names of indexes: rebuild them
 ]
-"""How something can be repaired, and what `Finding.keys` are for it."""
+"""How something can be repaired, and what `CheckFinding.keys` are for it."""
 
 
 @dataclass(frozen=True, slots=True)

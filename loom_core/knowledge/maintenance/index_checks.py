@@ -113,7 +113,7 @@ def _checked(
 
     Args:
         name: the index.
-        compare: its keys, see `_compared`.
+        compare: its keys, see `_compare_keys`.
         what: what it has for a key.
         differing: of keys that are in both, for how many it has something else, and at how many it looked.
     """

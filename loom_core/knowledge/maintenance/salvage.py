@@ -63,7 +63,7 @@ def check_file(path: Path) -> list[Finding]:
     """Check that a store's file is a whole SQLite database, texts included. Blocks; reads all of it.
 
     Raises:
-        RecordError: see `refuse_inaccessible`.
+        RecordError: see `require_accessible`.
     """
     refuse_inaccessible(path)
     if is_emptied(path):

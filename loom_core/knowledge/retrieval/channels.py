@@ -60,7 +60,7 @@ class Question:
         vector: its embedding, or None without an embedder that covers its language.
         among: chunks that filters allow, or None for all.
         tokens: what the lexical index is asked.
-        identifiers: those it names, see `asked_identifiers`.
+        identifiers: those it names, see `extract_identifiers`.
         language: its language group, see `language_group`.
         space: id of the embedder that made the vector.
     """
@@ -242,7 +242,7 @@ class ChannelHits:
         began: when the first one was asked, by `time.perf_counter`.
         lexical: BM25 by passage, best first.
         near: cosine by passage, of each language.
-        held: see `Channels.identified`.
+        held: see `Channels.score_identifiers`.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
     """
 
@@ -276,7 +276,7 @@ class FirstStage:
         lexical: BM25 by passage.
         semantic: cosine by passage.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
-        held: how many identifiers of the question each passage holds, see `Channels.identified`.
+        held: how many identifiers of the question each passage holds, see `Channels.score_identifiers`.
         nearness: how near the question is to the passages of each language, where vectors were asked.
     """
 

@@ -110,7 +110,7 @@ class Match:
 
     @property
     def verdict(self) -> Verdict:
-        """The confidence in three steps, see `Verdict`."""
+        """The confidence in three steps, see `MatchVerdict`."""
         return "strong" if self.confidence >= _WEAK else "weak" if self.confidence >= _NONE else "none"
 
     @property

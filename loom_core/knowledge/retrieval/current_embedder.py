@@ -1,6 +1,6 @@
 """The current embedder of a knowledge base, and the centroids of the languages in its space.
 
-A language centroid is the average vector of sentences about anything (`STOCK_SENTENCES`, the same ones in
+A language centroid is the average vector of sentences about anything (`CALIBRATION_TEXTS`, the same ones in
 every language): the baseline of the language, with which the cosine of a question is compared.
 """
 

@@ -154,7 +154,7 @@ class AliasTable:
         """Recompute the groups of some entities.
 
         Returns:
-            Keys of all entities whose group changed, and of the canonical entities of these groups, old and new.
+            Keys of all entities whose group changed, and of their canonical entities, old and new.
         """
         if not entities:
             return set()

@@ -456,7 +456,7 @@ class GraphTable(EntityReader):
         """Add the findings in chunks; part of the transaction that writes the chunks.
 
         Returns:
-            Keys of the entities whose group changed, and of the canonical entities of these groups, old and new.
+            Keys of the entities whose group changed, and of their canonical entities, old and new.
             They may be in other chunks.
         """
         with self._database.write() as db:
@@ -582,7 +582,7 @@ class GraphTable(EntityReader):
 
         Args:
             limit: maximum number; below 0, all.
-            since: only those that came after `linked` was this, and maybe others.
+            since: only those that came after `link_watermark` was this, and maybe others.
         """
         rows = self._database.rows(
             "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "

@@ -52,7 +52,7 @@ class JobItem:
 
     Attributes:
         uri: of the document; a `file://` URI says where it is read from, if there is no payload.
-        payload: a document as `draft_payload` packs it, a page as `Fetched` does, or None for a file.
+        payload: a document as `draft_payload` packs it, a page as `FetchedPage` does, or None for a file.
         metadata: fields that are added to its own.
         known: hash of the document that the store has at this URI; the same again means nothing to do.
         size: about how many bytes it is.

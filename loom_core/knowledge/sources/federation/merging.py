@@ -80,7 +80,7 @@ async def merge(
             same where a source has none; where they contradict the order, the order counts.
         limit: maximum number.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
-        ask: asks a source once more, where `leads.lead` says what for; None never does.
+        ask: asks a source once more, where `plan_follow_up` says what for; None never does.
         confidence: relevance of the best passage, where several sources found something.
     """
     having = {name: list(items) for name, items in found.items() if items}

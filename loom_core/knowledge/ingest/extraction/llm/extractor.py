@@ -71,8 +71,8 @@ class ExtractionSpent:
 class LLMEntityExtractor:
     """Extracts entities and relations with a language model, and with rules.
 
-    Several passages go into one request. Whatever the model answers, only findings that occur in a passage are
-    kept, in the passage's own spelling. Passages that the reply lacks are requested again, one by one; if that
+    Several passages go into one request. Whatever the model answers, only findings that occur in a passage
+    are kept, in its own spelling. Passages that the reply lacks are requested again, one by one; if that
     fails too, only the rules extract from them, and `Extraction.problem` says why. The rules always run: they
     cost nothing, and find the subjects of a passage, on which retrieval rests.
 
@@ -148,7 +148,7 @@ class LLMEntityExtractor:
 
         Raises:
             LLMError: the model cannot be asked now: its key or its account is refused, it has no room or is
-                not there, or it failed `patience` times in a row.
+                not there, or it failed `max_failures` times in a row.
         """
         paid = {chunk: self._paid[chunk] for chunk in chunks if chunk in self._paid}
         new = [chunk for chunk in chunks if chunk not in paid]

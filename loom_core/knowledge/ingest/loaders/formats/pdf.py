@@ -47,7 +47,7 @@ _PLACEHOLDERS = frozenset({"anonymous", "unknown", "unspecified", "user", "admin
 def load_pdf(source: Source) -> Content:
     """Read a PDF's text layer: paragraphs and headings with the page they begin on.
 
-    Words hyphenated at a line's end are joined (see `Hyphens`), running heads and feet are dropped, a
+    Words hyphenated at a line's end are joined (see `Dehyphenator`), running heads and feet are dropped, a
     paragraph that runs over a page's end stays one. Headings come from the outline, else from the size of
     the type.
 
