@@ -426,7 +426,7 @@ def _document(line: bytes) -> tuple[str, bytes]:
     try:
         fields: object = json.loads(line)
         if not isinstance(fields, dict):
-            raise DocumentError("It is no JSON object.")
+            raise DocumentError("It is not a JSON object.")
         draft = unpacked_draft(cast("dict[str, Any]", fields))
     except (ValueError, RecursionError, DocumentError) as error:
         raise InvalidInputError(

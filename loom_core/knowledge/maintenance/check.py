@@ -282,7 +282,7 @@ def check_vectors(record: Record) -> Iterator[Finding]:
         text = f"{len(bad):,} vectors are not of length {dimension}, or no numbers"
         yield Finding("vectors", text, "vectors", tuple(bad))
     if _queue_is_wrong(record):
-        yield Finding("vectors", "the list of passages to embed is not what it should be", "queue")
+        yield Finding("vectors", "the queue of passages to embed is wrong", "queue")
 
 
 def _queue_is_wrong(record: Record) -> bool:
@@ -336,5 +336,5 @@ def check_jobs(record: Record) -> Iterator[Finding]:
         "(SELECT 1 FROM items WHERE job = jobs.key AND items.state = 'pending')"
     )
     if rows:
-        text = f"{len(rows):,} jobs count as done with documents that were not looked at"
+        text = f"{len(rows):,} jobs count as done, but have unprocessed documents"
         yield Finding("jobs", text, "jobs", tuple(row["key"] for row in rows))

@@ -127,7 +127,7 @@ def _checked(
         yield Finding("indexes", f"the index {name!r} cannot be read: {error.message}", "index", (name,))
         return
     if wrong:
-        text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages looked at"
+        text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages examined"
         yield Finding("indexes", text, "index", (name,))
 
 

@@ -204,7 +204,7 @@ class Upkeep(DocumentIntake):
         if self._folder is None:
             return report
         if any(finding.subject in {"references", "documents"} for finding in report.findings):
-            report.notes.append("the indexes were not looked at, as the record they follow is damaged")
+            report.notes.append("the indexes were not checked, as the record is damaged")
             return report
         ours = not self.worker.holds and await to_thread.run_sync(self.worker.acquire)
         try:
@@ -215,7 +215,7 @@ class Upkeep(DocumentIntake):
         owned = ", graph, chroma" if self.record.changes.state("chroma").built else ", graph"
         report.checked.append("indexes: words, vectors" + (owned if ours else ""))
         if not ours:
-            report.notes.append(f"not looked at, as {self._other()} works with it: {owned.lstrip(' ,')}")
+            report.notes.append(f"not checked, as {self._other()} works with it: {owned.lstrip(' ,')}")
         return report
 
     def _check_indexes(self, folder: Path, owned: bool) -> list[Finding]:

@@ -87,11 +87,11 @@ class RAGConfig(BaseModel):
     )
     links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
     walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
-    waits: WaitSettings = Field(default=WaitSettings(), description="How long to wait for what is needed.")
+    waits: WaitSettings = Field(default=WaitSettings(), description="Timeouts and intervals.")
     vector_index: VectorIndexChoice = Field(
         default="auto",
         description="How vectors are searched: exact compares all of them, chroma asks an approximate index "
-        "that takes memory of its own, auto does the latter from a million vectors on.",
+        "that needs additional memory, auto does the latter from a million vectors on.",
     )
     near_duplicates: NearDuplicates = Field(
         default="drop", description="Whether passages that say the same almost word for word are dropped."

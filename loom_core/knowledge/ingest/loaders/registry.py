@@ -173,7 +173,7 @@ _SHEBANG = re.compile(r"#![ \t]*/")
 _MARKUP = re.compile(
     r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.I | re.S
 )
-_UNPACK = "Unpack it and add what is in it."
+_UNPACK = "Unpack it and add its content."
 _ADVICE = {
     **dict.fromkeys((".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip", ".zst"), _UNPACK),
     ".doc": "Save it as .docx.",

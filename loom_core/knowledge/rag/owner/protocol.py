@@ -150,7 +150,7 @@ def decode(kind: type[_Message], body: bytes) -> _Message:
     try:
         return kind.model_validate(json.loads(body.decode("utf-8", "surrogatepass")))
     except (ValueError, RecursionError, ValidationError) as error:
-        raise PeerError(f"The other process said what is no {kind.__name__}.") from error
+        raise PeerError(f"The other process sent an invalid {kind.__name__}.") from error
 
 
 @cache

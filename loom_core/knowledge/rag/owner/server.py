@@ -129,7 +129,7 @@ class OwnerServer:
         try:
             write_card(self._folder, self._card)
         except OSError as error:
-            _log.warning("Other processes cannot be told of this one, and answer by themselves: %s", error)
+            _log.warning("Other processes cannot find this one, and answer by themselves: %s", error)
             await listener.aclose()
             return None
         return listener

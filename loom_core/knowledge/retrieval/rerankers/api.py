@@ -201,7 +201,7 @@ class APIReranker:
             where = ".".join(str(part) for part in first["loc"])
             raise self._unreadable(f"{where or 'the whole'}: {first['msg']}") from error
         except (ValueError, RecursionError) as error:
-            raise self._unreadable("it is no JSON") from error
+            raise self._unreadable("it is not valid JSON") from error
         scores: dict[int, float] = {}
         for hit in answer.results:
             if hit.index >= count:

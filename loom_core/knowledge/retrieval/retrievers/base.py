@@ -105,7 +105,7 @@ class BaseRetriever(ABC):
         if len(self._sources) < len(sources):
             raise ConfigError(
                 f"Two sources of the retriever {self.name!r} have the same name.",
-                advice="Give every knowledge base a name of its own.",
+                advice="Give every knowledge base a unique name.",
             )
         for source in sources:
             if self.by_channel and not hasattr(source, "channels"):

@@ -61,7 +61,7 @@ def _asking(source: PassageSource, strategy: Strategy | None) -> _Asking:
     """Return the function that searches a source as a whole."""
     if not isinstance(source, KnowledgeBaseProvider):
         raise ConfigError(
-            f"{source.name!r} is no knowledge base that can be asked as a whole.",
+            f"{source.name!r} is not a knowledge base that can be searched as a whole.",
             advice="Take a retriever of one of its channels, or hybrid or fusion.",
         )
     if strategy is None:

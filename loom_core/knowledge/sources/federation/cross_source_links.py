@@ -80,7 +80,7 @@ def cross_links(
         query: the question.
         candidates: source and passage.
         scores: of the candidates, 1 for the best.
-        led_to: more candidates, whose places come after those. They were found by a `plan_follow_up`: they are worth
+        led_to: candidates of a follow-up query, whose places come after those: they are worth
             something by a link only, and no link starts at them.
     """
     return list(_Linking(query, candidates, scores, led_to).best().values())

@@ -151,7 +151,7 @@ class Federation:
         """
         named = {source.name: source for source in sources}
         if len(named) < len(sources):
-            raise ConfigError("Two sources have the same name.", advice="Give each a name of its own.")
+            raise ConfigError("Two sources have the same name.", advice="Give each a unique name.")
         if deadlines is not None:
             self._deadlines = {name: _checked(seconds) for name, seconds in deadlines.items()}
         self._sources = named
@@ -232,7 +232,7 @@ class Federation:
             try:
                 found = await self._get(source, id_)
             except LoomError as error:
-                _log.info("the source %r could not be asked for an id: %s", source.name, error)
+                _log.info("the source %r could not look up an id: %s", source.name, error)
                 continue
             if found is not None:
                 return found
@@ -365,7 +365,7 @@ class Asking:
                     problem, self.error = str(error), error
                 else:
                     _log.exception("the source %r failed", self._source.name)
-                    problem = f"It failed by an error of its own ({type(error).__name__}). The log says more."
+                    problem = f"It failed with an unexpected error ({type(error).__name__}); see the log."
         if state == "late":
             problem = f"{late(self._seconds)} Ask again, or allow it more time."
         self.report = SourceReport(
@@ -393,7 +393,7 @@ class Asking:
                 return (await self._source.query(query, limit=limit, filters=dict(filters) or None))[:limit]
             except Exception as raised:  # noqa: BLE001 - as in `run`
                 _log.info(
-                    "the source %r could not be asked once more: %s", self._source.name, unwrapped(raised)
+                    "the follow-up query to the source %r failed: %s", self._source.name, unwrapped(raised)
                 )
         return []
 

@@ -54,7 +54,7 @@ class HTTPKnowledgeConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="Where the API is asked.")
+    url: str = Field(description="URL of the API.")
     method: Literal["GET", "POST"] = Field(
         default="GET", description="`GET`: fields become query parameters; `POST`: a JSON object."
     )
@@ -81,8 +81,7 @@ class HTTPKnowledgeConfig(BaseModel):
     mapping: ResultMapping = Field(default=ResultMapping(), description="Where things are in the answer.")
     allow: tuple[str, ...] = Field(
         default=(),
-        description="Hosts and networks, such as `10.1.0.0/16`, that may be asked though not on the open "
-        "internet.",
+        description="Private hosts and networks that may be requested, such as `10.1.0.0/16`.",
     )
     seconds: float = Field(default=10.0, gt=0, le=300, description="Limit of time for one request.")
 
@@ -238,7 +237,7 @@ class HTTPKnowledgeBase(NamedSource):
             return json.loads(response.body)
         except (ValueError, RecursionError):
             raise SourceError(
-                f"{redacted(response.url)} answered with what is no JSON.",
+                f"{redacted(response.url)} did not answer with JSON.",
                 advice="Check that the address is that of the API, not of a page.",
             ) from None
 

@@ -45,7 +45,7 @@ class MCPKnowledgeConfig(BaseModel):
         "read-only tool that takes a question.",
     )
     query_argument: str = Field(
-        default="", description="Its argument for the question; by default told by its schema."
+        default="", description="Its argument for the question; by default detected from its schema."
     )
     limit_argument: str = Field(
         default="", description="Its argument for how many passages are wanted; likewise."
@@ -156,7 +156,7 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
     query = config.query_argument or _first(properties, _QUERIES, {"string", "array"})
     if not query:
         raise SourceError(
-            f"It cannot be told which argument of {tool.name!r} takes the question.",
+            f"It is unclear which argument of {tool.name!r} takes the question.",
             advice=f"Set `query_argument` to one of: {', '.join(properties)}.",
         )
     limit = config.limit_argument or _first(properties, _LIMITS, {"integer", "number"})
@@ -216,10 +216,10 @@ def _searching(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> m
     if reading:
         names = ", ".join(tool.name for tool in named or reading)
         raise SourceError(
-            "It cannot be told which of the server's tools searches.",
+            "It is unclear which of the server's tools searches.",
             advice=f"Set `tool` to one of: {names}.",
         )
-    raise SourceError("The server has no tool that can be told to search.", advice=_there_are(tools))
+    raise SourceError("The server has no recognizable search tool.", advice=_there_are(tools))
 
 
 def _takes_a_question(tool: mcp_types.Tool, config: MCPKnowledgeConfig) -> bool:

@@ -467,7 +467,7 @@ async def test_where_nothing_can_be_written_down_everybody_answers_alone(
     owner, peer = open_kb(), open_kb()
     (owner._folder / "owner.json").mkdir()
     await fill(owner)
-    assert "cannot be told" in caplog.text
+    assert "cannot find this one" in caplog.text
     assert (await peer.search("Anna Berg")).items
 
 
