@@ -487,7 +487,7 @@ async def test_requests_that_are_none_are_refused(open_kb: Open):
             ).encode()
 
         for nonsense in (b"", b"\xff", b"[]", b"[" * 100_000, asked(method="delete"), asked(more=1)):
-            assert "no Request" in await refusal(nonsense or b" ")
+            assert "sent an invalid" in await refusal(nonsense or b" ")
         assert f"protocol {PROTOCOL}, not 1" in await refusal(asked(protocol=1))
         assert "other settings" in await refusal(asked())
         digest = owner._owner._digest
