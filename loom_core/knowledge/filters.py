@@ -90,7 +90,7 @@ class Condition:
     Attributes:
         operator: how to compare.
         values: what to compare with: one for a range; for `eq` and `contains` any of them will do, for
-            `ne` none of them may be there. A number or a date that is not to be compared as such is None.
+            `ne` none of them may be there. None for a number or date that is not compared as such.
     """
 
     operator: Operator
@@ -387,7 +387,7 @@ class FieldValue:
     Attributes:
         text: the value in Unicode's form C, `true` or `false` for a truth value, and the shortest digits
             for a number: 1 and 1.0 are both `1`.
-        number: the number, or None; text counts if it is nothing but digits, with a sign and a point.
+        number: the number, or None; a text counts if it has only digits, a sign and a point.
         period: the date, or None.
     """
 

@@ -79,7 +79,7 @@ class KnowledgeBaseProvider(ABC):
         A caller of several sources calls it first: its time does not count as time of the answer.
 
         Args:
-            seconds: how long to wait for it. It goes on after that.
+            seconds: how long to wait for it. It continues after that.
 
         Raises:
             SourceStartingError: it is not ready in that time.
@@ -226,7 +226,7 @@ class Extractor(Protocol):
         """Return one extraction for each chunk, in order.
 
         Raises:
-            LLMError: it cannot extract now, from whatever; work on the job stops, and goes on there later.
+            LLMError: it cannot extract anything now; work on the job pauses, and continues there later.
         """
         ...
 

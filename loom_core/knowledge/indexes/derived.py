@@ -50,10 +50,10 @@ class DerivedIndex(ABC):
         self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
-        """Take over up to `limit` changes of the store.
+        """Apply up to `limit` changes of the store.
 
         Returns:
-            Whether there may be more to take over.
+            Whether there may be more to apply.
         """
         with self._lock:
             if not self._swept:
@@ -65,7 +65,7 @@ class DerivedIndex(ABC):
                 return True
 
     def sync_all(self) -> None:
-        """Take over everything."""
+        """Apply everything."""
         while self.sync() or self.wait():
             pass
 
@@ -74,7 +74,7 @@ class DerivedIndex(ABC):
         return False
 
     def lag(self) -> int:
-        """Return how many changes are still to be taken over."""
+        """Return how many changes are still to be applied."""
         changes = self._record.changes
         return changes.head() - max(0, changes.state(self.name).watermark)
 
@@ -86,11 +86,11 @@ class DerivedIndex(ABC):
 
     @abstractmethod
     def _build(self, generation: int) -> None:
-        """Make a new, empty index and fill it with all that is in the store."""
+        """Create a new index and fill it from the store."""
 
     @abstractmethod
     def _apply(self, pending: Pending, generation: int) -> None:
-        """Take over changes; doing it twice is the same as once."""
+        """Apply changes; idempotent."""
 
     @abstractmethod
     def _close(self) -> None: ...
@@ -136,7 +136,7 @@ class DerivedIndex(ABC):
             open_: gives the index of a generation, which it opens where it is not.
         """
         if not self._lock.acquire(blocking=False):
-            return None  # changes are just being taken over
+            return None  # changes are being applied
         try:
             if not self._is_open() or self.lag() > 0:
                 self._wanted = open_

@@ -25,7 +25,7 @@ __all__ = ["GraphIndex", "neighbourhood"]
 
 _log = logging.getLogger(__name__)
 
-_CHANGES = 100  # taken over at a time: with the entities of new passages, at most one or two seconds' work
+_CHANGES = 100  # applied at a time: with the entities of new passages, at most one or two seconds' work
 _AHEAD = 5000  # changes that are looked at for whether there are many
 _LARGE = 500  # changed entities; above, copying a whole new graph into Kùzu is faster
 _COMPARED = 8  # entities that are compared with the store when a graph is opened
@@ -70,7 +70,7 @@ class GraphIndex(DerivedIndex):
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
-        """Take over up to `limit` changes of the store, or a graph that was built; see `DerivedIndex.sync`.
+        """Apply up to `limit` changes of the store, or a graph that was built; see `DerivedIndex.sync`.
 
         Raises:
             RecordError: the graph could not be built, three times in a row; the next call tries again.

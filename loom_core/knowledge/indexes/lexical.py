@@ -49,7 +49,7 @@ class WordIndex(DerivedIndex):
             self._offered |= tokens
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
-        """Take over up to `limit` changes of the store; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def searcher(self) -> LexicalIndex | None:
@@ -94,7 +94,7 @@ class WordIndex(DerivedIndex):
         index.commit()
 
     def _check(self, generation: int) -> None:
-        # Without this file the engine would begin an empty index; other damage it tells by itself.
+        # Without this file the engine would create an empty index; it reports other damage itself.
         if self._folder is not None and not (self._path(generation) / "meta.json").is_file():
             raise IndexDamagedError(f"There is no index of words at {self._path(generation)}.")
 

@@ -181,7 +181,7 @@ class FlatVectors(DerivedIndex):
             return frozenset() if self._written is None else self._written.language_groups()
 
     def sync(self, *, limit: int = _BATCH) -> bool:
-        """Take over up to `limit` changes of the store; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store; see `DerivedIndex.sync`."""
         return bool(self._dimension()) and super().sync(limit=limit)
 
     def lag(self) -> int:
@@ -328,7 +328,7 @@ class ChromaVectors(DerivedIndex):
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
-        """Take over up to `limit` changes of the store, or build on; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store, or build on; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def discard(self) -> None:

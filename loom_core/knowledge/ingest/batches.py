@@ -183,7 +183,7 @@ class BatchMaker:
         Args:
             job: the job.
             items: its next items.
-            changing: URIs of items that are under way, of which the store says nothing yet.
+            changing: URIs of items in progress, which the store does not show yet.
 
         Returns:
             The batch without its preparation, and those of the items that are to be prepared.

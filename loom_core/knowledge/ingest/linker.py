@@ -78,7 +78,7 @@ class Linker:
 
         Args:
             spare: how many new chunks, and how many new names, may be left for later. A name that is there
-                when a chunk is searched costs next to nothing; one that comes later is looked for by itself.
+                when a chunk is searched costs next to nothing; a later one needs a separate search.
 
         Returns:
             Whether there was anything to do.

@@ -61,9 +61,9 @@ class IngestLimits:
         items: documents of a batch.
         size: bytes of a batch.
         ahead: batches that are prepared while one is written.
-        words: seconds after which what was written is indexed by words, while a job goes on.
-        unlinked: new chunks, and new names, that are not linked yet while a job goes on: the more, the fewer
-            names come when the chunks that hold them have been searched already.
+        words: seconds after which written chunks are added to the lexical index, while a job runs.
+        unlinked: new chunks, and new names, that may wait for entity linking while a job runs: the more, the
+            fewer names arrive after the chunks that hold them were searched.
         patience: seconds after which the prepared part of a batch is written without the rest.
     """
 

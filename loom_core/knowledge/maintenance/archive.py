@@ -352,8 +352,8 @@ def receive_archive(
 ) -> str:
     """Check an archive and submit all of its content as one job. Blocks; memory does not grow.
 
-    When it returns, the archive is no longer needed, and all of it will be in the knowledge base whatever
-    happens; before, nothing of it is. Vectors are taken over if the embedder that made them is the store's.
+    When it returns, the archive is no longer needed, and all of it will be imported whatever
+    happens; before, nothing is. Vectors are imported if the embedder that made them is the store's.
 
     Args:
         record: of the knowledge base that takes it in.
@@ -480,7 +480,7 @@ def _decision(line: bytes) -> list[object] | None:
 
 
 def _check_room(folder: Path, manifest: Manifest) -> None:
-    # Everything is written down once, and once again as it is taken in.
+    # Everything is written twice: as a job, and when it is imported.
     needed = 2 * sum(part.bytes for part in manifest.parts.values()) + _SPARE
     free = shutil.disk_usage(folder).free
     if free < needed:

@@ -20,7 +20,7 @@ Repair = Literal[
     "fields",  # keys of documents: write their fields again
     "graph",  # recount the names, drop entities that nothing supports
     "links",  # search all chunks for names again
-    "vectors",  # hashes as hex: drop them, they are made again where they are needed
+    "vectors",  # hashes as hex: drop them, they are made again where needed
     "queue",  # find out again which chunks have to be embedded
     "jobs",  # keys: go on with them
     "index",  # names of indexes: rebuild them

@@ -68,7 +68,7 @@ def _compared(
 ) -> _Comparison | None:
     """Compare the keys of an index with those of the store, while both may change.
 
-    What the index had not yet taken over when it was read is left out of the comparison.
+    Changes that the index had not yet applied when it was read are left out of the comparison.
 
     Args:
         record: the store.
@@ -78,7 +78,7 @@ def _compared(
         kinds: the changes by which such keys come and go.
 
     Returns:
-        None if changes were taken over and forgotten meanwhile, again and again.
+        None if changes were applied and pruned meanwhile, again and again.
 
     Raises:
         IndexDamagedError: the index cannot be read.

@@ -33,7 +33,7 @@ __all__ = ["Salvaged", "check_file", "salvage"]
 
 _MESSAGES = 20
 _PAGE = 200
-_TABLES = ("meta", "alias_decisions")  # what people have decided, as far as it refers to nothing by key
+_TABLES = ("meta", "alias_decisions")  # users' decisions, which refer to nothing by key
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ __all__ = ["ExtractionPlan"]
 
 _PORTION = 64  # documents that are prepared at a time, only to be counted
 _ENOUGH = 64 << 10  # bytes that were read, and say how much there is in others
-# Of text of which nothing is known; Chinese has a token in three bytes, English one in four.
+# Of unknown text; Chinese has a token in three bytes, English one in four.
 _TOKEN, _PASSAGE, _REQUEST = 3, 1_500, 9_000
 
 

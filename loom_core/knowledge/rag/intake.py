@@ -173,7 +173,7 @@ class DocumentIntake:
         Raises:
             InvalidInputError: a document is too long, or it takes a confirmation; nothing is added.
             LLMError: the language model that extracts cannot be asked now. What is in stays, and the job
-                goes on there with the next work.
+                continues there with the next work.
         """
         return await self._add(DocumentsRequest(documents, confirm=confirm))
 
@@ -329,7 +329,7 @@ class DocumentIntake:
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.
 
-        What jobs have still to add at these addresses is not added any more.
+        Pending documents of jobs at these addresses are not added any more.
 
         Returns:
             The documents that were removed; ids that are not there are passed over.

@@ -83,7 +83,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     called while async methods of the same object are under way.
 
     Any number of processes may have one folder open. One of them works for it, and answers the questions of
-    the others, which load neither model nor vectors then; without it each answers by itself.
+    the others, which then load neither model nor vectors; without it each searches by itself.
 
     It is also a `PassageSource`, so that retrievers may ask its channels.
 

@@ -138,7 +138,7 @@ class Upkeep(DocumentIntake):
     ) -> None:
         """Let another embedder make the vectors, and wait until it has taken over.
 
-        Its vectors are made in the background, by whichever process works, and questions are answered with
+        Its vectors are made in the background, by the worker process, and questions are answered with
         the old ones until there are all of them. A process that ends meanwhile loses nothing. To call a
         change off, change to the embedder in charge.
 
@@ -148,7 +148,7 @@ class Upkeep(DocumentIntake):
 
         Raises:
             ConfigError: the knowledge base was opened without an embedder.
-            EmbeddingError: the new embedder fails; the change goes on when it works again, or is called off.
+            EmbeddingError: the new embedder fails; the change continues when it works again, or is cancelled.
         """
         await provider.prepare()
         await to_thread.run_sync(self.submit_embedder, provider)

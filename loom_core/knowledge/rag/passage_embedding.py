@@ -33,7 +33,7 @@ class Reembedding:
     """Continues a change of embedder, a batch at a time. For the holder of the lock.
 
     Args:
-        record: says which embedder is to take over, and keeps its vectors.
+        record: the store, which names the next embedder, and keeps its vectors.
         embedder: the one in charge.
         urgent: whether there is something more urgent to do.
         waits: how long to wait before a failed embedder is asked again, and before making way.

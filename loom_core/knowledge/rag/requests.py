@@ -255,7 +255,7 @@ class SourcesRequest(AddRequest):
         urls = [source for source in sources if isinstance(source, str) and _WEB.match(source)]
         paths = [Path(os.path.expanduser(source)) for source in sources if source not in urls]  # noqa: PTH111
         for path in paths:
-            if not os.path.exists(path):  # noqa: PTH110 - a text that was given by mistake is no valid path
+            if not os.path.exists(path):  # noqa: PTH110 - a text given by mistake is not a valid path
                 raise InvalidInputError(
                     f"There is no file or folder {_excerpt(str(path))}.",
                     advice="Check the path. A text is added with `add_texts`; "

@@ -459,7 +459,7 @@ class Worker:
         return settled and self._record.changes.prune()
 
     async def _is_work_left(self, *, woken: bool) -> bool:
-        """Whether the process that works has still to do what this one waits for.
+        """Whether the worker process has still to do what this one waits for.
 
         Args:
             woken: whether it was woken, and so has retried what failed before.

@@ -148,7 +148,7 @@ class Channels:
     def identified(self, question: Question, lexical: dict[int, float]) -> dict[int, float]:
         """Score passages by the question's identifiers that they hold, and how exactly: 1 for each exact one.
 
-        Identifiers that many passages hold tell none of them from the others, and are left out; so are names
+        Identifiers that many passages hold are not distinctive, and are left out; so are names
         that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
 
         Args:

@@ -40,7 +40,7 @@ _NONE = 0.05  # and below this it is none
 _LEAST = 0.01  # confidence in passages that were found; 0 is for none at all
 _WITHOUT_IDENTIFIER = 0.45  # highest confidence where no passage holds an identifier that is asked for
 _FEW = 20  # below about this many passages their average cosine is drawn to the baseline of the language
-_MANY = 100  # passages whose average tells by itself
+_MANY = 100  # passages whose average is reliable
 _UNKNOWN_SHARE = 0.6  # taken where a question has no content word: about the middle of the fitted questions
 
 
@@ -142,7 +142,7 @@ def assess_match(
     heading in the question's language, as in half-translated manuals, counts as one in that language: the
     heading brings it near to any question.
 
-    Identifiers that the question names decide before that: passages that hold all of them are no weak match,
+    Identifiers in the question take precedence: passages that hold all of them are no weak match,
     however like all others they are; if none holds one of them, the match is weak.
 
     Args:

@@ -123,7 +123,7 @@ class LanguageCentroids:
     """Language centroids of a knowledge base's embedder: the worker makes them, the store keeps them.
 
     The average of a few passages says little about the baseline of their language; this does, whatever the
-    passages are. A question only reads them, and does without until they are made: there are up to eighty
+    passages are. Questions only read them, and work without until they are made: there are up to eighty
     stock sentences, and while passages are being embedded they wait among those for ten seconds and more.
 
     Args:

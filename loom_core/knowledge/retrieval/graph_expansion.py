@@ -412,7 +412,7 @@ class WalkSettings:
     """Parameters of the walk, as measured (`benchmarks/RESULTS.md`)."""
 
     seeds: int = 6
-    damping: float = 0.5  # share of the walk that goes on rather than returns
+    damping: float = 0.5  # damping: share of the walk that continues rather than returns
     rounds: int = 12  # 0.5 ** 12: what is left is below anything that is ranked
     mentions_each: int = 8
     targets_each: int = 6

@@ -69,7 +69,7 @@ class QuestionReader:
             most: how many may be asked for.
 
         Raises:
-            InvalidInputError: it is empty, or the limit is no whole number from 1 to the most.
+            InvalidInputError: it is empty, or the limit is not a whole number from 1 to the maximum.
         """
         text = question_text(query)
         check_limit(limit, most=most)

@@ -34,7 +34,7 @@ class CatalogueEntry:
 
     Attributes:
         folder: where it is.
-        source: what it says of itself.
+        source: its self-description.
         documents: how many documents it holds.
         chunks: how many chunks.
         embedder: id of the model that makes its vectors, or empty.

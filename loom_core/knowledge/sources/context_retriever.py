@@ -81,7 +81,7 @@ def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int)
 class ContextRetriever:
     """Finds passages for a message before a model answers it.
 
-    It never fails and never takes longer than its limit: a turn goes on without passages then.
+    It never fails and never takes longer than its limit: a turn then continues without passages.
 
     Args:
         source: the source to query: a federation, a knowledge base, or a retriever.

@@ -100,7 +100,7 @@ class Library:
             NotFoundError: there is none, or it may not be opened.
             InvalidInputError: no knowledge base can have this name.
             EmbeddingError: a server is to embed of unknown dimension, and it does not answer,
-                or not yet: it may be loading its model, which goes on.
+                or not yet: it may be loading its model, which continues.
             ConfigError: the language model's configuration is wrong.
         """
         knowledge_base = self._open.get(name) if self._is_allowed(name) else None

@@ -30,7 +30,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
     Args:
         library: has the knowledge base; its creator closes it.
-        info: what the source says of itself, such as what the catalogue has of it.
+        info: self-description of the source, such as that of the catalogue.
         base: name of the knowledge base where it is not that of the source.
         retriever: gives what finds passages in the knowledge base once it is open; None asks it as a whole.
     """

@@ -36,7 +36,7 @@ _NOT_A_WORD = re.compile(r"[^\w]+|_+")
 def calls_for_knowledge(message: str) -> bool:
     """Whether the sources may help to answer a user's message.
 
-    It does not if there is no word in it, or nothing but greetings, thanks, assent and telling to go on, in
+    They do not if there is no word in it, or only greetings, thanks, assent and requests to continue, in
     English or Chinese. When in doubt it does: a search is cheap, and a missed passage is not.
     """
     if not words(message):

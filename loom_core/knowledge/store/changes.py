@@ -111,14 +111,14 @@ class ChangeLog:
             db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
 
     def forget(self, index: IndexName) -> None:
-        """Note that there is no such index any more."""
+        """Unregister an index that no longer exists."""
         with self._database.write() as db:
             db.execute("DELETE FROM indexes WHERE name = ?", (index,))
 
     def distrust(self, index: IndexName, *, generation: int) -> None:
         """Mark an index as damaged, so that the worker process rebuilds it.
 
-        Any process may say so of the generation that it saw; of an older one it is no news.
+        Any process may report the generation that it saw; a report of an older one is ignored.
         """
         with self._database.write() as db:
             db.execute(

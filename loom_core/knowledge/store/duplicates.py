@@ -126,7 +126,7 @@ class DuplicateReader:
 class DuplicateTable(DuplicateReader):
     """The texts of documents, and which texts are near-duplicates.
 
-    It follows the documents by itself: a document that is removed or changed takes what was known of its
+    It follows the documents: a document that is removed or changed takes the rows of its
     text with it, unless others have it.
     """
 

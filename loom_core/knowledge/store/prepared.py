@@ -279,7 +279,7 @@ def blocks_of_rows(rows: object, *, length: int) -> tuple[Block, ...]:
         length: of the text, in code points.
 
     Raises:
-        ValueError: they are no such rows, or do not lie one after the other in the text.
+        ValueError: they are not such rows, or not consecutive in the text.
     """
     blocks: list[Block] = []
     position = 0

@@ -95,7 +95,7 @@ class NextVectors:
     def begin(self, embedder: EmbeddingProvider) -> None:
         """Begin a migration to another embedder, which takes over once it has all vectors.
 
-        The one that is in charge calls the change off; the one that is on its way already goes on.
+        The current embedder cancels the change; the one that is the target already continues.
         """
         with self._database.write() as db:
             known = dict(db.execute("SELECT name, value FROM meta").fetchall())

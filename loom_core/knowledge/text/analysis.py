@@ -121,7 +121,7 @@ _NO_FORMS = Forms("", "", ())
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its tokens, and for its keywords
 def forms_of(text: str) -> Forms:
     """Return the search forms of a text without CJK characters."""
-    # Most pieces are words that were seen before; so all that is known of them is taken in one go.
+    # Most pieces are words that were seen before; so one look-up gets everything known of them.
     tokens, lookups, identifiers = zip(_NO_FORMS, *map(_forms, _pieces(text)), strict=True)
     return Forms("".join(tokens), "".join(lookups), tuple(chain.from_iterable(identifiers)))
 

@@ -10,7 +10,7 @@ ACTING = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters, which terminals interpret
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # those that turn the direction of writing
     "\u2028\u2029"  # line ends of Unicode
-    "\ud800-\udfff"  # bytes of a file name that are no UTF-8
+    "\ud800-\udfff"  # bytes of a file name that are not UTF-8
     "\U000e0000-\U000e007f]"  # tags: letters invisible to people that a model reads
 )
 """Characters that do something instead of being seen."""

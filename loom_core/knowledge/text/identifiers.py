@@ -72,7 +72,7 @@ _remembered_in = remembered(identifiers_in)
 
 
 def _is_prose(stretch: str) -> bool:
-    """Whether a stretch is no identifier, as most are: a number, or small letters but for the first.
+    """Whether a stretch is prose, as most are: a number, or lower case after the first letter.
 
     Marks may be around it, and single hyphens or apostrophes between letters.
     """

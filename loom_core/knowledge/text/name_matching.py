@@ -105,7 +105,7 @@ def bare(text: str) -> bytes:
 
 
 def _tokens(id_: str) -> list[str]:
-    """Return the `surface_keys` of an id, which is made of them."""
+    """Return the `surface_keys` that an id consists of."""
     return id_.split() if id_.isascii() else surface_keys(id_)
 
 

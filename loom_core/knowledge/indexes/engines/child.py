@@ -185,7 +185,7 @@ def answer(request: _Request) -> None:
 
 
 def _end_with_parent() -> None:
-    # Not by way of sys.stdin, whose lock the interpreter needs to end by itself.
+    # Not sys.stdin, whose lock the interpreter needs to exit.
     while os.read(0, 1):
         pass
     os._exit(1)

@@ -77,7 +77,7 @@ class MemoryGraphStore:
     ) -> tuple[list[EntityNode], list[EntityEdge]]:
         """Return entities around one and the edges among them and to it; an unknown key has none.
 
-        A hop takes in the `limit` entities not met before that have the most support in all from the
+        A hop adds the `limit` unvisited entities with the most total support from the
         entities of the hop before it; equals come in the order of their keys.
 
         Raises:

@@ -31,7 +31,7 @@ def create_chunker(name: ChunkerName = "structure", **options: int) -> Chunker:
         options: its sizes; see the attributes of its class.
 
     Raises:
-        ConfigError: there is no such chunker or option, or the sizes do not go together.
+        ConfigError: there is no such chunker or option, or the sizes do not fit together.
     """
     chunker = _CHUNKERS.get(name)
     if chunker is None:

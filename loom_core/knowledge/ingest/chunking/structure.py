@@ -334,7 +334,7 @@ def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = 
     """Split a piece at its best kind of boundary: two pieces or more, or none if it cannot be split.
 
     Prose is cut between paragraphs, then sentences; lists between items, then lines; tables between
-    lines; code at blank lines and the least indentation first. What has none of these is cut between
+    lines; code at blank lines and the least indentation first. A text without these is split between
     clauses or words about every `grain` tokens.
 
     Args:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["aliases_in"]
 
 _SAID = 0.9
-_TRANSLATION = 0.5  # 小明（Python） is no translation: only a person may say so
+_TRANSLATION = 0.5  # 小明（Python） is not a translation: only a user may decide so
 _MOST_WORDS = 12  # of the expansion of an acronym
 _MOST_CHARACTERS = 12  # of a Chinese name that was found nowhere else
 

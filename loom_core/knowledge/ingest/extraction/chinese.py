@@ -35,7 +35,7 @@ _TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
     "nt": organisation_type,
     "nz": thing_type,
 }
-"""Entity type by tag; None if the word is no name."""
+"""Entity type by tag; None if the word is not a name."""
 
 _DEFINITION = re.compile(
     r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"

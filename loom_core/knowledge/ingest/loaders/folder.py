@@ -131,7 +131,7 @@ class _Within:
     """The part of a folder that is walked.
 
     Attributes:
-        wanted: paths from the root, such as `a/b`, that are looked at with all below them; the empty one
+        wanted: paths from the root, such as `a/b`, that are scanned with all below them; the empty one
             is the root.
         above: the folders above them.
     """

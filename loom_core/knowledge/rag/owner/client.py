@@ -53,7 +53,7 @@ class OwnerClient:
     """Asks the owner of a folder over its socket.
 
     Every method gives None where the owner has no answer: there is none, it does not answer in time, it has
-    other settings, or JSON has no form for the question. The caller then does without it.
+    other settings, or the question is not JSON-serializable. The caller then searches by itself.
 
     Args:
         folder: the knowledge base's.

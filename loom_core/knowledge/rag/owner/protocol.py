@@ -145,7 +145,7 @@ def decode(kind: type[_Message], body: bytes) -> _Message:
     """Decode a message.
 
     Raises:
-        PeerError: it is no such message.
+        PeerError: it is not such a message.
     """
     try:
         return kind.model_validate(json.loads(body.decode("utf-8", "surrogatepass")))
@@ -181,7 +181,7 @@ class PeerSettings:
 
     Attributes:
         program: its name, such as `loom-kb`, for people who want to know who holds what.
-        transport: what its socket is made of, when it serves.
+        transport: the kind of its socket, when it serves.
         silence: seconds without a sign of life after which the owner is not waited for: it may be stopped,
             or the machine be short of memory. The question is then answered here.
         deadline: seconds for a whole answer of the owner's.

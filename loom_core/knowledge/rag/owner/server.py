@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 class OwnerServer:
     """Serves the owner's answers over a local socket, whose address is in `owner.json`.
 
-    Where no socket can be made a warning says so, and the other processes answer by themselves.
+    Without a socket a warning is logged, and the other processes search by themselves.
 
     Args:
         folder: the knowledge base's; this process holds its lock while it serves.

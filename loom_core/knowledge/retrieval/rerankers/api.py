@@ -89,7 +89,7 @@ class APIReranker:
         """Remember what to ask.
 
         Args:
-            base_url: what `/rerank` is put to, such as `https://api.jina.ai/v1`.
+            base_url: URL before `/rerank`, such as `https://api.jina.ai/v1`.
             model: the model's name at the endpoint.
             api_key: sent as a bearer token; None for an endpoint without one.
             api_key_env: name of the environment variable that holds it, instead of `api_key`.
@@ -155,7 +155,7 @@ class APIReranker:
     async def _attempts(self, client: httpx2.AsyncClient, body: dict[str, object]) -> httpx2.Response:
         import httpx2
 
-        # A lone surrogate is no character, and would stop the whole request.
+        # A lone surrogate is not a character, and would fail the whole request.
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key is not None:

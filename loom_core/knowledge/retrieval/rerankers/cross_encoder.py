@@ -156,7 +156,7 @@ class _Model:
 
     def batches(self, query: str, texts: Sequence[str]) -> list[_Batch]:
         """Tokenize question and passages, the longest pairs first."""
-        # A lone surrogate is no character; the tokenizer would refuse the whole text for it.
+        # A lone surrogate is not a character; the tokenizer would refuse the whole text.
         question, *passages = (text.encode("utf-8", "replace").decode() for text in (query, *texts))
         question = self._cut(question)
         pairs = self._tokenizer.encode_batch([(question, passage) for passage in passages])

@@ -86,7 +86,7 @@ class BaseRetriever(ABC):
         by_channel: whether sources are asked by channel: they have to be `PassageSource`s then.
 
     Raises:
-        ConfigError: there are no sources, two of the same name, or one that cannot be asked so.
+        ConfigError: there are no sources, two of the same name, or one that lacks the channel.
         InvalidInputError: `top_k` is not from 1 to 1000.
     """
 

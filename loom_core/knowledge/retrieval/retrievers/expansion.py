@@ -160,7 +160,7 @@ async def decompose(
     answers = await _answers(llm, query, [prompt], max_tokens=max_tokens, seconds=timeout)
     parts = parse_variants(answers[0], query=query, n=n) if answers else []
     if len(parts) == 1 and "[" not in answers[0] and not parts[0].endswith(("?", "？")):
-        return []  # what models say in words where there are no parts
+        return []  # replies of models when there are no parts
     return parts
 
 

@@ -1,6 +1,6 @@
 """Merging of several sources' hits: scores made comparable, duplicates merged.
 
-What a source says of its own passages holds within its answer only. So all candidates are read again, and
+A source's scores are comparable within its answer only. So all candidates are scored again, and
 judged by the question's words (their rarity counted among the candidates of all sources) and, where every
 source has cosines of the same vector space, by these: that is the common scale. A source's own scores are
 then stretched to it by least squares, as in L. Si and J. Callan, "A semisupervised learning method to merge

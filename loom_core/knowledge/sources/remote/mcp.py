@@ -37,7 +37,7 @@ _MAX_LIMIT = 100
 _LISTED_SECONDS = 60.0  # after which the server's tools are looked at again
 _MAX_READ = 10  # documents that are read where a search tells only their titles
 _MAX_TEXT = 400_000  # characters of one document
-_MAX_TOLD = 500  # characters of what a server says of its refusal
+_MAX_TOLD = 500  # characters of a server's error message
 
 
 @dataclass(frozen=True, slots=True)

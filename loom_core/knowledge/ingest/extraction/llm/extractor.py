@@ -87,7 +87,7 @@ class LLMEntityExtractor:
         request_passages: maximum number of passages in one request; reduced once that many took too long.
         max_tokens: limit of an answer; models that think first need room for it.
         concurrency: how many requests are made at once.
-        timeout: seconds for one answer, with all that the provider waits for and tries again.
+        timeout: seconds for one answer, including the provider's waits and retries.
         patience: consecutive failed requests after which extraction stops, even if passages are at fault.
 
     Raises:

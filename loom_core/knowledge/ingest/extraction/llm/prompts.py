@@ -19,7 +19,7 @@ PROMPT_VERSION = 1
 """Goes up where another prompt is to have everything extracted again."""
 
 OTHER = "other"
-"""The type of an entity that has none of the types that are looked for."""
+"""Type of an entity that has none of the configured types."""
 
 _INSTRUCTION_EN = """\
 You read passages and note what they say as a knowledge graph. For each numbered passage between <passage> \

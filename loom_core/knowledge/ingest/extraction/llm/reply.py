@@ -22,7 +22,7 @@ __all__ = ["MOST_SAID", "Said", "SaidEntity", "SaidRelation", "read_answer"]
 
 
 MOST_SAID = 5000
-"""More things than any answer holds that is no endless loop."""
+"""More findings than any sensible answer holds: beyond it, the model is in a loop."""
 
 _LONGEST = 300  # characters of a name, a type or a predicate: longer ones are sentences
 

@@ -43,7 +43,7 @@ def load_html(source: Source) -> Content:
     """Read a web page: headings, paragraphs, list items, table rows and preformatted code.
 
     Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
-    all that is not in it. A page that is nothing but boilerplate is read whole.
+    all that is not in it. A page that is only boilerplate is read whole.
     """
     writer = ContentWriter(source)
     title, metadata = write_page(source, writer, source.data)
@@ -70,7 +70,7 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
     metadata = _metadata(tree)
     shared_title = metadata.pop("title", "")
     invisible = _ids(tree.css(INVISIBLE))
-    # What lays out a page is no table of data.
+    # A layout table is not a table of data.
     tables = _ids(tree.css("table")) - _ids(tree.css("table:has(table, h1, h2, h3, pre)"))
     before = writer.count
     mains = tree.css("main, [role=main]")

@@ -52,7 +52,7 @@ def load_pdf(source: Source) -> Content:
     the type.
 
     Raises:
-        DocumentError: encrypted, broken, too many pages, or nothing but pictures (there is no OCR).
+        DocumentError: encrypted, broken, too many pages, or only pictures (there is no OCR).
     """
     with _PDFIUM:
         pages, bookmarks, metadata = _extract(source)

@@ -97,7 +97,7 @@ def write_drawing(
 
     Args:
         writer: where to.
-        relation: leads to the part; if that is no chart or diagram, nothing is written.
+        relation: leads to the part; if that is not a chart or diagram, nothing is written.
         kind: of the blocks for titles and texts.
         page: the slide it is on.
     """
