@@ -28,13 +28,13 @@ _Index = TypeVar("_Index")
 class DerivedIndex(ABC):
     """An index that can be rebuilt from the store at any time.
 
-    It lives in `<name>-<generation>` next to the store, or in memory. A rebuild makes the directory of
-    the next generation, and the store names the one that counts: a rebuild cut short leaves the old
-    one in force, and what it left behind is removed later. Only the process that holds the knowledge
+    It lives in `<name>-<generation>` next to the store, or in memory. A rebuild creates the directory of the
+    next generation, and the store names the current one: an interrupted rebuild leaves the old generation
+    current, and its remains are removed later. Only the process that holds the knowledge
     base's lock calls `sync`.
 
     Args:
-        record: what it is derived from.
+        record: the store that it is derived from.
         folder: where its directories are; None keeps it in memory.
     """
 

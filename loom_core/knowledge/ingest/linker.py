@@ -46,7 +46,7 @@ class Linker:
     """Keeps entity linking complete: every known name in every chunk.
 
     New chunks are searched for all names, and what they bring of new names is looked for in the chunks
-    that were searched before: few names in those that the index of words finds, many in all of them. The
+    that were searched before: few names in those that the lexical index finds, many in all of them. The
     record knows what is still to be done of both, so that it does not matter when it is, or by which process.
     The more chunks come between two times, the fewer are searched twice, for the names that came after them.
 
@@ -65,7 +65,7 @@ class Linker:
         self._names: NameIndex | None = None
         self._newest = 0  # the chunk that was the last one when the names were read
         self._linked = 0  # the last one that had been searched then
-        self._indexed = 0  # the index of words has the chunks up to this one
+        self._indexed = 0  # the lexical index has the chunks up to this one
         self._reading: _Reading | None = None
 
     def forget(self) -> None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtractionStep", "Ingest", "IngestLimits"]
 
-_FIRST_BYTES = 96 << 10  # of a batch before it is known how fast this goes, and of any afterwards
+_FIRST_BYTES = 96 << 10  # of the first batch, before the throughput is known
 _REMOVE_SECONDS = 0.3
 
 
@@ -79,18 +79,18 @@ class IngestLimits:
 class Ingest:
     """Carries out the jobs of a knowledge base, oldest first, a batch of documents at a time.
 
-    Whatever happens between two steps, the next step (of this process or another) goes on where the
-    record says. Only the holder of the knowledge base's lock calls `step`.
+    Whatever happens between two steps, the next step (of this process or another) continues from the state
+    in the store. Only the holder of the knowledge base's lock calls `step`.
 
     Args:
-        record: where jobs are read and documents written.
+        record: the store of jobs and documents.
         pipeline: prepares documents.
         words: lexical index, kept in sync.
         extraction: how much a language model may read without a confirmation.
         files: limits of a file.
-        limits: how much is done at a time.
-        children: how many processes prepare documents in addition to this one, see `Preparer`.
-        child_limits: what they may take.
+        limits: limits of the work done at a time.
+        children: number of child processes that prepare documents, see `Preparer`.
+        child_limits: limits of each.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class Ingest:
         self._maker = BatchMaker(record, self._files)
         self._writer = BatchWriter(record, self._files, words)
         self._under_way: deque[Batch] = deque()
-        self._job = 0  # the one whose batches are under way
-        self._last = -1  # ordinal of the last item that is
+        self._job = 0  # the job of the current batches
+        self._last = -1  # ordinal of the last item in these
         self._bytes = _FIRST_BYTES
         self._written_at = time.monotonic()
         self._index_at = self._written_at + self._limits.words
-        self._spent = 0.0  # seconds of a job's work that are not noted yet
+        self._spent = 0.0  # seconds of a job's work that are not recorded yet
 
     async def step(self) -> bool:
         """Do the next piece of work.

@@ -73,14 +73,14 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         kb.add_sync("~/notes")
         print(kb.query_sync("Who approved the budget?")[0].content)
 
-    By its name alone it is on disk, in the folder in which loom-kb keeps a knowledge base of that name, and
-    both may have it open at the same time. Documents that are added become jobs of the store: they are
-    searchable by words and graph as soon as they are written, vectors follow. In a program, the
-    methods that add wait for that; a server runs `work` in the background instead and uses `submit`.
+    Given only a name, it is in the folder of the loom-kb knowledge base of that name; both may have it open
+    at the same time. Added documents become jobs of the store: lexical index and graph find them as soon as
+    they are written, vectors follow. In a program, the methods that add wait for that; a server runs `work`
+    in the background instead and uses `submit`.
 
     The methods whose names end in `_sync` are for scripts and notebooks: they need no `await`, and work where
-    an event loop is running, too. They share an event loop in a thread of their own, so they must not be
-    called while async methods of the same object are under way.
+    an event loop is running, too. They share an event loop in a separate thread, so do not call them while
+    async methods of the same object are running.
 
     Any number of processes may have one folder open. One of them works for it, and answers the questions of
     the others, which then load neither model nor vectors; without it each searches by itself.
@@ -89,21 +89,21 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     Args:
         name: its name among other sources.
-        embedder: makes vectors. `auto` is the one that made the vectors there are, or else the best one that
-            is installed; an embedder, or any choice of `create_embedder` such as `hashing`; `stored` is the
-            one that made the vectors there are, or None. None answers by words and graph alone.
+        embedder: makes vectors. `auto` is the one that made the stored vectors, or else the best installed;
+            an embedder, or any choice of `create_embedder` such as `hashing`; `stored` is the one that made
+            the stored vectors, or None. None searches by words and graph alone.
         llm: a language model that finds entities and relations, in addition to rules, or its configuration
             (see `create_model`); None uses rules alone. Retrievers that need a model take it, too.
         extractor: finds entities and relations instead of both.
-        reranker: orders the best passages of every answer again; None leaves them as they are.
+        reranker: reranks the best passages of every answer; None leaves their order.
         config: settings.
         description: of its content, in one sentence; stored.
-        search_hints: what to search in it for; remembered.
-        path: a folder of one's own for it, made if absent, in place of that of its name.
+        search_hints: what to search in it for; stored.
+        path: another folder for it, created if absent.
         memory: whether to keep everything in memory instead.
         tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
-        metrics: where searches are counted; None for the numbers of this process.
-        peers: what this process is called among those that share the folder, and how it speaks with them.
+        metrics: where searches are counted; None for the metrics of this process.
+        peers: name of this process for the others that share the folder, and how it talks to them.
 
     Raises:
         InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.

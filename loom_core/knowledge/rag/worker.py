@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 _EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
 _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
-_POLL_SECONDS = 0.05  # between two looks at a job for which another process works
+_POLL_SECONDS = 0.05  # polling interval of a job on which another process works
 _PAIRS = 32  # pairs of names that are compared at a time
 
 
@@ -49,20 +49,20 @@ class Worker:
     """Does the pending work of the store, while this process holds the lock.
 
     One process works for a knowledge base, its owner; the others write their jobs into the store, wake the
-    owner, and see the results there. While it works the owner also answers the others' questions. When it
-    ends, however it ends, the next that looks takes over.
+    owner, and see the results there. The owner also answers the others' questions. When it ends, in any way,
+    the next process that tries the lock takes over.
 
     Args:
         record: the store, which holds the pending work.
         ingest: carries out jobs.
-        words: index of words.
+        words: lexical index.
         graph: graph store.
         vectors: indexes of vectors.
         embedder: makes vectors, or None for a knowledge base without.
         lock: of the knowledge base's folder, or None in memory.
         server: answers other processes, or None in memory.
-        owner: speaks with the process that holds the lock, where it is another; or None in memory.
-        waits: how long to wait before looking for work, and before trying again.
+        owner: client of the process that holds the lock, if it is another one; or None in memory.
+        waits: polling and retry intervals.
     """
 
     def __init__(

@@ -92,7 +92,7 @@ class ChannelSearch:
         search = partial(self._scores, channel, question, limit)
         began = time.perf_counter()
         scores = await to_thread.run_sync(search)
-        if scores is None and not self._context.worker.runs:  # the index of words has to be built first
+        if scores is None and not self._context.worker.runs:  # the lexical index has to be built first
             with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
                 await self._context.worker.drain()
             scores = await to_thread.run_sync(search)

@@ -100,7 +100,7 @@ class Channels:
     The two may be set and asked in different threads; everything else comes after both.
 
     Args:
-        words: index of words, or None while there is none.
+        words: lexical index, or None while there is none.
         dense: the vectors, or None where they are not asked.
         covered: language groups that the embedder covers; None for all. Vectors of passages in another
             one are left out, as they say nothing.

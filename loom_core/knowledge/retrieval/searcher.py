@@ -127,9 +127,9 @@ class SearchContext:
         store: the store to search.
         words: its lexical index.
         vectors: its vectors.
-        reader: reads the questions.
+        reader: prepares the questions.
         worker: rebuilds the indexes where they are missing.
-        owner: the process that works for the knowledge base, where it is another; None in memory.
+        owner: client of the owner process, if it is another one; None in memory.
         metrics: where searches are counted and timed.
     """
 
@@ -178,7 +178,7 @@ class Searcher:
         """See `GraphRAGKnowledgeBase.search`.
 
         Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
-        never what was asked, unless the operator wants that.
+        never the question, unless the operator enables that.
         """
         strategy = request.strategy
         if strategy not in (known := get_args(Strategy)):
@@ -269,7 +269,7 @@ class Searcher:
         Args:
             text: the question.
             retrieval: what was found for it.
-            chosen: whether filters chose the passages: then they are given however little speaks for them.
+            chosen: whether filters selected the passages: then they are returned even if they match poorly.
         """
         found = items(self._context.store, retrieval.found if retrieval else ())
         nearness = retrieval.nearness if retrieval and self._context.reader.is_semantic else None
@@ -384,10 +384,10 @@ class _Asked:
     Attributes:
         question: with its vector, once it is embedded.
         channels: the channels to search.
-        hits: what they found, where they are asked before everything else; None where they are not.
+        hits: their hits, if they are searched first; else None.
         notes: why it is not embedded.
         embed_ms: how long embedding took.
-        damage: what was wrong with the index of words.
+        damage: the damage of the lexical index.
     """
 
     question: Question
@@ -476,7 +476,7 @@ def channel_items(
     Args:
         record: the store; deleted chunks are left out.
         scores: keys and the channel's raw scores, in the order that the items are to have.
-        channel: which it was, or None.
+        channel: the channel, or None.
     """
     rows = record.documents.chunks([key for key, _ in scores])
     documents = record.documents.by_key(sorted({row.document for row in rows.values()}))

@@ -38,8 +38,8 @@ class ChunkHit:
     Attributes:
         key: the chunk's key in the store.
         score: what it is ranked by, 0 to 1.
-        scores: what each channel said: `bm25` (raw), `vector` (cosine), `links`, `graph`.
-        links: the way that led to it, from the seed on; empty where it was found directly.
+        scores: score of each channel: `bm25` (raw), `vector` (cosine), `links`, `graph`.
+        links: the path that led to it, from the seed on; empty if it was found directly.
         named: the entity that the question names and the chunk is about, or 0.
     """
 
@@ -88,7 +88,7 @@ def retrieve(
         channels: words and vectors.
         graph: entities, mentions, subjects and relations.
         config: weights.
-        hits: what words and vectors found, where they have been asked; only for `hybrid`.
+        hits: hits of words and vectors, if these were searched already; only for `hybrid`.
     """
     draft = _Draft(question, channels, graph, config, hits)
     if strategy == "graph_first":

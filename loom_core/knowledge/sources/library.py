@@ -37,9 +37,9 @@ class Library:
         llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
-        may_use: asked, in the thread or task that wants it, whether a knowledge base may be used now; all may
-            if not given. One that may not is as if it were not there.
-        program: what this process is called among those that share the home.
+        may_use: called, in the requesting thread or task, to check whether a knowledge base may be used now; a
+            forbidden one seems not to exist. By default all may.
+        program: name of this process for the others that share the home.
         patience: seconds for which a call waits for an embedder that has to be loaded, while this works in
             the background; the next call waits on.
     """
@@ -92,8 +92,8 @@ class Library:
         Args:
             name: its name.
             create: whether to make it if there is none.
-            description: remembered, if given.
-            search_hints: remembered, if given.
+            description: stored, if given.
+            search_hints: stored, if given.
             embedder: id of the embedder that a new one is to have unless one was chosen for all.
 
         Raises:

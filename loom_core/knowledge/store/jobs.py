@@ -49,7 +49,7 @@ class Job:
         kind: `add`; or `sync`, which also removes what is gone.
         state: `queued` until it is begun, `listing` until its folders are listed, `running` until every
             document is in the store.
-        request: what was asked for, as JSON.
+        request: the request as JSON.
         counts: number of documents by state.
         chunks: chunks written so far.
         error: why it failed as a whole, or empty.
@@ -114,7 +114,7 @@ class Pace:
     Attributes:
         documents: a second.
         chunks: a second.
-        seconds_left: until it is done at this pace; None where that is not known.
+        seconds_left: until it is done at this rate; None if unknown.
     """
 
     documents: float
@@ -170,7 +170,7 @@ class JobReader:
 
         Args:
             job: the job.
-            limit: the highest number.
+            limit: maximum number.
             size: bytes that they may have together.
             state: those to be added, or those to be removed.
             after: ordinal of the last document that is being worked on already.
@@ -284,7 +284,7 @@ class JobTable(JobReader):
 
     Args:
         database: the store.
-        keep: how many finished jobs are remembered.
+        keep: how many finished jobs are kept.
     """
 
     def __init__(self, database: Database, *, keep: int = 1000) -> None:
@@ -351,7 +351,7 @@ class JobTable(JobReader):
         Args:
             job: the job.
             found: documents, each of which becomes an item.
-            unchanged: how many more there are about which nothing is to be done or said.
+            unchanged: number of further documents that need no work.
         """
         with self._database.write() as db:
             if not self.is_open(job):

@@ -50,7 +50,7 @@ class DenseRetriever(SourceRetriever):
 class BM25Retriever(SourceRetriever):
     """BM25, stretched to 0 to 1 over the candidates of each knowledge base.
 
-    A knowledge base without an index of words is read, and indexed in memory for a while.
+    A knowledge base without a lexical index is read, and indexed in memory for a while.
 
     Args:
         sources: the sources to search.

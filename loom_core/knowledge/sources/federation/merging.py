@@ -1,13 +1,12 @@
 """Merging of several sources' hits: scores made comparable, duplicates merged.
 
-A source's scores are comparable within its answer only. So all candidates are scored again, and
-judged by the question's words (their rarity counted among the candidates of all sources) and, where every
-source has cosines of the same vector space, by these: that is the common scale. A source's own scores are
-then stretched to it by least squares, as in L. Si and J. Callan, "A semisupervised learning method to merge
-search engine results", TOIS 2003: so its own order, which knows more (links, a better model), is kept, while
-a source that has nothing to say is not heard louder than its passages deserve. At last links between the
-sources are followed, see `cross_links`; where they lead to what no source has found, it is asked for, see
-`leads`.
+A source's scores are comparable within its answer only. So all candidates are scored again on a common
+scale: by the question's words (with their rarity among the candidates of all sources) and, if all sources
+have cosines of the same vector space, by these. A source's own scores are then fitted to that scale by least
+squares, as in L. Si and J. Callan, "A semisupervised learning method to merge search engine results", TOIS
+2003. So its own order, which knows more (links, a better model), is kept, while the passages of a source
+without an answer do not rank too high. Finally links between the sources are followed, see `cross_links`; if
+they lead to passages that no source has found, follow-up queries search for them, see `plan_follow_up`.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ _MAX_CANDIDATES = 100
 
 # As measured (benchmarks/RESULTS.md).
 _OWN = 0.9  # how much a source's own order counts next to the common scale
-_RANK_HALF = 4.0  # ranks after which a passage of a source without scores counts half of its first
+_RANK_HALF = 4.0  # rank at which a passage of a source without scores counts half as much as its first
 _FEW = 4  # passages by which a source's scores are stretched through the origin alone
 
 
 AskAgain = Callable[[str, str, int], Awaitable[Sequence[KnowledgeItem]]]
 """Sends a source, by its name, another query with a limit of passages.
 
-It gives what the source finds, best first; nothing where it cannot be asked, or not in time.
+It returns the hits, best first; none if the source fails or times out.
 """
 
 
@@ -76,11 +75,11 @@ async def merge(
 
     Args:
         query: the question.
-        found: what each source found, best first, by its name. Relevances may be on any scale, or all the
-            same where a source has none; where they contradict the order, the order counts.
+        found: the hits of each source, best first, by its name. Relevances may be on any scale, or all the
+            same if a source has none; where they contradict the order, the order counts.
         limit: maximum number.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
-        ask: asks a source once more, where `plan_follow_up` says what for; None never does.
+        ask: sends the follow-up queries of `plan_follow_up`; None sends none.
         confidence: relevance of the best passage, where several sources found something.
     """
     having = {name: list(items) for name, items in found.items() if items}
