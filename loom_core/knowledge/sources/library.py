@@ -37,8 +37,8 @@ class Library:
         llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
-        may_use: called, in the requesting thread or task, to check whether a knowledge base may be used now; a
-            forbidden one seems not to exist. By default all may.
+        may_use: called, in the requesting thread or task, to check whether a knowledge base may be used now;
+            a forbidden one seems not to exist. By default all may.
         program: name of this process for the others that share the home.
         patience: seconds for which a call waits for an embedder that has to be loaded, while this works in
             the background; the next call waits on.
