@@ -83,7 +83,7 @@ class KnowledgeBaseProvider(ABC):
 
         Raises:
             SourceStartingError: it is not ready in that time.
-            LoomError: it cannot be asked.
+            LoomError: it cannot be queried.
         """
 
     @abstractmethod
@@ -109,7 +109,7 @@ class KnowledgeBaseProvider(ABC):
 class PassageSource(Protocol):
     """A store of passages as retrievers ask it: one channel at a time.
 
-    Loom's own knowledge bases are such; so may be any other store that can do at least one of it.
+    Loom's own knowledge bases implement it; any other store with at least one channel can.
     """
 
     @property
@@ -195,10 +195,10 @@ class Reranker(Protocol):
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
         """Return the best `limit` of some passages, best first, `relevance` set from 0 to 1.
 
-        `metadata["scores"]` gains `rerank`, the reranker's own score. No passage is made up or changed.
+        `metadata["scores"]` gains `rerank`, the reranker's own score. No passage is invented or changed.
 
         Raises:
-            LoomError: it cannot be done (no model, no answer in time); callers keep the order they had.
+            LoomError: it failed (no model, no answer in time); callers keep their order.
         """
         ...
 
@@ -254,7 +254,7 @@ class VectorIndex(Protocol):
         Args:
             vector: the query, of length 1.
             limit: maximum number.
-            among: only these keys, where given.
+            among: only these keys, if given.
         """
         ...
 
@@ -273,7 +273,7 @@ class LexicalIndex(Protocol):
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys (new keys only), visible after `commit`.
 
-        A string is a list whose tokens are joined by single spaces, and taken as it is.
+        A string is a token list joined by single spaces.
         """
         ...
 
@@ -293,7 +293,7 @@ class LexicalIndex(Protocol):
         Args:
             tokens: the question's tokens, made by the same analyser; repeats count.
             limit: maximum number.
-            among: only these keys, where given.
+            among: only these keys, if given.
         """
         ...
 

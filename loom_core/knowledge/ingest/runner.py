@@ -383,7 +383,7 @@ class ExtractionStep:
     Args:
         record: the store; its chunks need no reading.
         pipeline: whose extractor it is.
-        config: above what a job needs a confirmation.
+        config: limits above which a job needs a confirmation.
         look_seconds: between two looks whether the job was cancelled.
     """
 

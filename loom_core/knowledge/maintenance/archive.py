@@ -361,7 +361,7 @@ def receive_archive(
         folder: of the knowledge base; None in memory.
         progress: called with the numbers of submitted and of all documents.
         limits: limits of a document.
-        confirm: whether a language model may read much for it; else the job fails where it would.
+        confirm: whether a large extraction by a language model is confirmed; else such a job fails.
 
     Returns:
         Id of the job.

@@ -38,8 +38,8 @@ class ExtractionPlan:
     Args:
         record: the store; its documents cost nothing.
         pipeline: prepares.
-        config: above what a job needs a confirmation.
-        listing_seconds: for finding the sizes of documents that there is no time to read.
+        config: limits above which a job needs a confirmation.
+        listing_seconds: for listing the sizes of unread documents.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class ExtractionPlan:
     async def estimate(self, items: Iterable[JobItem], *, seconds: float | None = None) -> ExtractionEstimate:
         """Estimate the extraction from some documents; zero if no model is used.
 
-        It takes as long as reading the documents. What cannot be read is left out, as a job leaves it out.
+        It takes as long as reading the documents. Unreadable documents are left out, as in a job.
 
         Args:
             items: of the documents.
-            seconds: so long documents are read; what takes longer is judged by the sizes of the others.
+            seconds: for reading documents; the rest is estimated by size.
         """
         total = ExtractionEstimate()
         if self._extractor is None:

@@ -33,18 +33,18 @@ _TIMEOUT = 500  # milliseconds without a change after which the folder itself is
 class FolderWatch:
     """Watches folders and syncs changes below them; another task has to run `work` meanwhile.
 
-    The file system tells of changes, gathered for a moment; where it does not (network drives) the
-    environment variable WATCHFILES_FORCE_POLLING has the folders looked through instead, as is done where
+    The file system reports changes, which are gathered for a moment; where it does not (network drives) the
+    environment variable WATCHFILES_FORCE_POLLING makes this poll the folders instead, as it does where
     watching fails. As a file system may lose events, all is synced at the start, after very many changes at
-    once, when a folder comes back that was gone, and every so often.
+    once, when a missing folder comes back, and at intervals.
 
-    A sync for which a language model would read more than is done without a confirmation, or cannot be asked,
-    is left out, which the log tells; the next change, or the next look at everything, tries again.
+    A sync that needs a confirmation for a language model, or whose model cannot be asked, is skipped and
+    logged; the next change, or the next full sync, retries.
 
     Args:
         knowledge_base: the knowledge base to sync.
         folders: the folders.
-        include: patterns as in .gitignore; only what matches is taken, where given.
+        include: patterns as in .gitignore; if given, only matching files are added.
         exclude: patterns of files to leave out.
         metadata: fields for all the documents.
         told: called with every finished job.

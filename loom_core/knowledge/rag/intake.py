@@ -64,9 +64,9 @@ class DocumentIntake:
 
         Args:
             sources: paths, in which `~` is the user's home, and http and https addresses.
-            include: patterns as in .gitignore; only files that match are taken, where given.
-            exclude: patterns of files that are left out.
-            allow_net: hosts and networks that may be asked besides the open internet.
+            include: patterns as in .gitignore; if given, only matching files are added.
+            exclude: patterns of files to leave out.
+            allow_net: private hosts and networks that may be requested besides the public internet.
             metadata: fields for all the documents.
             progress: called after every step of the work.
             confirm: see `add_documents`.
@@ -165,14 +165,14 @@ class DocumentIntake:
 
         Args:
             documents: the documents.
-            confirm: whether a language model may read much for it; see `estimate_extraction`.
+            confirm: whether a large extraction by a language model is confirmed; see `estimate_extraction`.
 
         Returns:
             The finished job; `jobs.report` says what failed.
 
         Raises:
             InvalidInputError: a document is too long, or it takes a confirmation; nothing is added.
-            LLMError: the language model that extracts cannot be asked now. What is in stays, and the job
+            LLMError: the language model for extraction is unavailable. Stored documents stay, and the job
                 continues there with the next work.
         """
         return await self._add(DocumentsRequest(documents, confirm=confirm))
@@ -244,7 +244,7 @@ class DocumentIntake:
     ) -> ExtractionEstimate:
         """Estimate what a language model will take to extract from documents, if they were added now.
 
-        Nothing is added, and no model is asked. What is in the store already, just as it is, costs nothing;
+        Nothing is added, and no model is asked. Unchanged documents of the store cost nothing;
         without a language model nothing does. It takes as long as reading the documents. Arguments and
         errors as for `FilesRequest` and `DocumentsRequest`.
         """
@@ -256,7 +256,7 @@ class DocumentIntake:
 
         Args:
             request: the documents to add; if it is confirmed, only the model is checked.
-            seconds: so long documents are read; what takes longer is judged by the sizes of the others.
+            seconds: for reading documents; the rest is estimated by size.
 
         Raises:
             ConfigError: the model's package or key is missing.
@@ -272,7 +272,7 @@ class DocumentIntake:
             Id of the job.
 
         Raises:
-            InvalidInputError: it cannot be done, see the class of the request; nothing is added.
+            InvalidInputError: the request is impossible, see its class; nothing is added.
         """
         job = self._marked(request.job(), confirm=request.confirm)
         items = list(request.items()) if request.is_listed else []
@@ -332,7 +332,7 @@ class DocumentIntake:
         Pending documents of jobs at these addresses are not added any more.
 
         Returns:
-            The documents that were removed; ids that are not there are passed over.
+            The removed documents; unknown ids are ignored.
         """
         removed = await to_thread.run_sync(self._remove, ids)
         if self.worker.runs:

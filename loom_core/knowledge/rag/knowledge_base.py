@@ -476,7 +476,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         return self.record.jobs
 
     def export(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> Manifest:
-        """Write all of it, as it is at one moment, into an archive; see `maintenance.archive.export`. Blocks."""
+        """Export all of it, as it is at one moment, to an archive; see `maintenance.archive`. Blocks."""
         from loom_core.knowledge.maintenance.archive import export
 
         return export(self.record, path, name=self.name, progress=progress)

@@ -56,13 +56,13 @@ class Upkeep(DocumentIntake):
     async def check(self, *, repair: bool = False) -> CheckReport:
         """Check the store in itself, and the indexes against it; optionally repair both.
 
-        Other processes may be working meanwhile. It takes as long as reading everything.
+        Other processes may work meanwhile. It takes as long as reading everything.
 
         Args:
-            repair: repair what can be; then this process works until that is done.
+            repair: repair what can be repaired; then this process works until that is done.
 
         Returns:
-            What was looked at and what is wrong; after a repair, what still is.
+            What was checked, and the defects; after a repair, the remaining ones.
 
         Raises:
             StoreBusyError: there is something to repair, and another process works for the knowledge base.
@@ -95,7 +95,7 @@ class Upkeep(DocumentIntake):
 
         Args:
             indexes: which.
-            progress: called now and then.
+            progress: called from time to time.
         """
         before = await to_thread.run_sync(self._distrust, indexes)
         while True:
@@ -110,11 +110,11 @@ class Upkeep(DocumentIntake):
     ) -> Job:
         """Chunk all documents and extract from them again, from their texts in the store.
 
-        Documents that today's rules made are left as they are, and so are vectors of texts that stay.
+        Documents made by the current rules are left as they are, and so are vectors of unchanged texts.
 
         Args:
             progress: called after every step of the work.
-            confirm: whether a language model may read much for it; see `estimate_extraction`.
+            confirm: whether a large extraction by a language model is confirmed; see `estimate_extraction`.
 
         Returns:
             The finished job.
@@ -139,12 +139,12 @@ class Upkeep(DocumentIntake):
         """Let another embedder make the vectors, and wait until it has taken over.
 
         Its vectors are made in the background, by the worker process, and questions are answered with
-        the old ones until there are all of them. A process that ends meanwhile loses nothing. To call a
-        change off, change to the embedder in charge.
+        the old ones until all are made. A process that ends meanwhile loses nothing. To cancel a
+        change, change to the current embedder.
 
         Args:
             provider: the embedder that is to take over.
-            progress: called now and then.
+            progress: called from time to time.
 
         Raises:
             ConfigError: the knowledge base was opened without an embedder.

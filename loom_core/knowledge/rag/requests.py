@@ -45,7 +45,7 @@ class AddRequest(ABC):
     """Documents to add to a knowledge base.
 
     Attributes:
-        confirm: whether a language model may read much for it; else the job fails where it would.
+        confirm: whether a large extraction by a language model is confirmed; else such a job fails.
     """
 
     kind: ClassVar[JobKind] = "add"
@@ -59,7 +59,7 @@ class AddRequest(ABC):
         """Return the request as JSON for its job. Blocks.
 
         Raises:
-            InvalidInputError: it cannot be done.
+            InvalidInputError: the request is impossible.
         """
 
     @abstractmethod
@@ -107,10 +107,10 @@ class FilesRequest(AddRequest):
 
     Attributes:
         paths: files and folders.
-        include: patterns as in .gitignore; only what matches is taken, where given.
+        include: patterns as in .gitignore; if given, only matching files are added.
         exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        roots: where given, nothing outside these folders is read, wherever links lead by then.
+        roots: if given, nothing outside these folders is read, wherever links lead.
     """
 
     paths: Sequence[Path]
@@ -133,17 +133,17 @@ class SyncRequest(AddRequest):
     """Folders to sync a knowledge base with.
 
     New files are added, changed ones updated, and the documents below the folders whose files are gone or
-    left out now are removed; a file that moved between the folders keeps all that was made of it. A folder
-    that is gone, or empty where there were many documents, is refused, as its drive may just not be
-    connected; the documents of what cannot be read are kept.
+    excluded now are removed; a file that moved between the folders keeps its document. A folder
+    that is missing, or empty where there were many documents, is refused, as its drive may just not be
+    connected; documents of unreadable files are kept.
 
     Attributes:
         paths: the folders.
-        include: patterns as in .gitignore; only what matches is taken, where given.
+        include: patterns as in .gitignore; if given, only matching files are added.
         exclude: patterns of files to leave out.
         metadata: fields for all the documents.
         allow_empty: whether a missing or empty folder means that its documents are removed.
-        within: where given, only these paths below the folders' real paths are looked at.
+        within: if given, only these paths below the folders' real paths are scanned.
     """
 
     kind: ClassVar[JobKind] = "sync"
@@ -187,15 +187,14 @@ class SyncRequest(AddRequest):
 class PagesRequest(AddRequest):
     """Web pages, or documents on the web in any format that files can have.
 
-    None of them is fetched before the job is worked on: a job that is not confirmed fails where a language
-    model would have to read too much. A page's document has the canonical form of the address that was given,
-    whatever it redirects to, so that the same address replaces it later. A page that cannot be had fails
-    alone.
+    None of them is fetched before the job runs: an unconfirmed job fails if a language model would have to
+    read too much. A page's document has the canonical form of the given address, whatever it redirects to, so
+    that the same address replaces it later. A page that cannot be fetched fails alone.
 
     Attributes:
         urls: http and https addresses.
-        allow_net: hosts and networks that may be asked besides the open internet (`wiki.example`,
-            `10.1.0.0/16`). The job remembers them.
+        allow_net: private hosts and networks that may be requested besides the public internet
+            (`wiki.example`, `10.1.0.0/16`). The job stores them.
         metadata: fields for all the documents.
     """
 
@@ -208,7 +207,7 @@ class PagesRequest(AddRequest):
 
         Raises:
             InvalidInputError: no address is given.
-            NetError: one of them is no web address, or of a private place that is not allowed.
+            NetError: one of them is not a web address, or the SSRF guard forbids it.
             ConfigError: a rule of `allow_net` is neither a host nor a network.
         """
         client = client_for(self.allow_net)
@@ -277,10 +276,10 @@ class SourcesRequest(AddRequest):
 class RebuildRequest(AddRequest):
     """All documents of the store, to be chunked and extracted from again as far as the rules have changed.
 
-    Documents that today's rules made are left as they are, and so are vectors of texts that stay.
+    Documents made by the current rules are left as they are, and so are vectors of unchanged texts.
 
     Attributes:
-        database: holds the documents.
+        database: the store's database.
     """
 
     database: Database
@@ -322,7 +321,7 @@ def text_drafts(
     """Make documents of texts; arguments as in `add_texts`.
 
     Raises:
-        InvalidInputError: there is not one title, one URI and so on for each text.
+        InvalidInputError: the numbers of texts, titles, URIs and so on differ.
     """
     for name, values in (("titles", titles), ("metadatas", metadatas), ("uris", uris)):
         if values is not None and len(values) != len(texts):

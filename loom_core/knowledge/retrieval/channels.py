@@ -56,10 +56,10 @@ class Question:
     """A question, prepared for retrieval.
 
     Attributes:
-        text: as it was given.
+        text: the original text.
         vector: its embedding, or None without an embedder that covers its language.
         among: chunks that filters allow, or None for all.
-        tokens: what the lexical index is asked.
+        tokens: the query of the lexical index.
         identifiers: those it names, see `extract_identifiers`.
         language: its language group, see `language_group`.
         space: id of the embedder that made the vector.
@@ -101,9 +101,9 @@ class Channels:
 
     Args:
         words: lexical index, or None while there is none.
-        dense: the vectors, or None where they are not asked.
+        dense: the vectors, or None if they are not searched.
         covered: language groups that the embedder covers; None for all. Vectors of passages in another
-            one are left out, as they say nothing.
+            one are left out, as they are not comparable.
         centroids: baseline of each language, see `LanguageCentroids`; empty where it is not known.
         read: returns the texts of passages with title and headings; needed for identifiers.
     """
@@ -316,9 +316,9 @@ def first_stage(
         channels: words and vectors.
         lexical_weight: weight of BM25.
         vector_weight: weight of the cosine.
-        by_words: whether words are asked at all.
+        by_words: whether the lexical index is searched.
         settings: the numbers.
-        hits: what the channels found, where they have been asked with the same settings.
+        hits: the channels' hits, if they were searched with the same settings.
     """
     settings = settings or FirstStageSettings()
     if hits is None:

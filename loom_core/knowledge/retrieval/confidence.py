@@ -53,7 +53,7 @@ class Nearness:
         best: cosine of the nearest passage.
         mean: cosine of the average passage of that language.
         size: how many passages there are in it.
-        usual: cosine of a text about anything in that language; None where that is not known.
+        usual: baseline cosine of a generic text in that language; None if unknown.
     """
 
     language: str
@@ -137,16 +137,16 @@ def assess_match(
 
     The best passage's language decides. In the question's own language, words and cosine tell; in another
     one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
-    language, words alone. Only the first can say that nothing fits, where the cosine alone says so, too:
+    language, words alone. Only the first can tell that nothing fits, and only if the cosine alone agrees:
     else a passage in other words than the question would be hidden. An untranslated passage that has a
     heading in the question's language, as in half-translated manuals, counts as one in that language: the
     heading brings it near to any question.
 
     Identifiers in the question take precedence: passages that hold all of them are no weak match,
-    however like all others they are; if none holds one of them, the match is weak.
+    however similar to all others they are; if none holds one of them, the match is weak.
 
     Args:
-        question: as it was asked.
+        question: the question.
         items: passages, best first.
         nearness: how near the question is to the passages of each language; None where only words tell.
     """
@@ -193,7 +193,7 @@ def combine_matches(question: str, matches: Sequence[Match], items: Sequence[Kno
     """Combine the matches of several sources: the best of them, and the words that no passage holds.
 
     Args:
-        question: as it was asked.
+        question: the question.
         matches: one for each source.
         items: the passages of all, best first.
     """
@@ -224,8 +224,8 @@ def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bo
     """Return the probability; its coefficients were fitted (`benchmarks/answerable.py`).
 
     Args:
-        share: of the question's words, those that the passages hold; None where that tells nothing.
-        near: how near the question is; None where that is not known.
+        share: of the question's words, those that the passages hold; None if that is meaningless.
+        near: the similarity; None if unknown.
         cross_lingual: whether most passages are in another language than the question. Where only the best
             one is, it often holds both, and the baseline of its language says little.
     """

@@ -1,6 +1,6 @@
 """Graph expansion: from the passages found, and the question's entities, to linked passages.
 
-Three ways use one `Neighbourhood` of entities and passages, which reads each thing once:
+Three methods share one `Neighbourhood` of entities and passages, which reads each row once:
 
 - *Links.* A question such as "Who directed the film that X starred in?" is answered by a passage that holds
   few of its words: the passage about X names the film, and the film's own passage names the director. So the
@@ -313,9 +313,9 @@ class Neighbourhood:
     """Cache of names by passage and passages by name, for one question.
 
     Args:
-        graph: where they are.
-        mentions_each: chunks that mention an entity that are read of each.
-        abouts_each: chunks that are about an entity that are read of each.
+        graph: the graph.
+        mentions_each: maximum number of chunks that mention an entity.
+        abouts_each: maximum number of chunks that are about an entity.
     """
 
     def __init__(self, graph: GraphTable, *, mentions_each: int = 9, abouts_each: int = 6) -> None:
@@ -515,7 +515,7 @@ def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
     """Link the entities that a question names, in order, each once.
 
     Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
-    not in capitals and single characters of Chinese are no names.
+    not in capitals and single Chinese characters do not count.
     """
     tokens = list(surface_tokens(question))[:_MAX_TOKENS]
     spans: dict[tuple[int, int], str] = {}
@@ -549,7 +549,7 @@ def graph_channel(
     """Return passages connected with the entities that a question names, with their weight, the highest 1.
 
     A random walk starts at those entities and goes over the passages about them and naming them, and the
-    entities of those passages, to further ones. Nothing is found where the question names nothing.
+    entities of those passages, to further ones. A question without an entity finds nothing.
     """
     named = [entity.key for entity in named_entities(question.text, graph)]
     found = walk(Neighbourhood(graph), {}, entities=named, settings=settings)

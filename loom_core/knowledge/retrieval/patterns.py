@@ -70,11 +70,11 @@ class RAGPattern:
     Args:
         llm: the model that answers; None leaves `retrieve` only.
         retriever: finds the passages.
-        reranker: puts them in order; None keeps the retriever's order, as does a reranker that fails.
+        reranker: reranks them; None keeps the retriever's order, as does a reranker that fails.
         top_k: how many passages are retrieved.
         rerank_top_k: how many of them are kept after reranking; None keeps all.
         rerank_timeout: seconds for the reranker.
-        passage_tokens: how many tokens of passages the model is shown.
+        passage_tokens: token budget of the passages in the prompt.
         max_tokens: limit of the answer.
         timeout: seconds for the answer.
 
@@ -177,7 +177,7 @@ class RAGPattern:
 class MultiQueryRAG(RAGPattern):
     """Retrieve by several variants of the question, rerank, answer.
 
-    The model that answers also writes the wordings; see `MultiQueryRetriever`.
+    The answering model also writes the variants; see `MultiQueryRetriever`.
 
     Args:
         llm: the model; None leaves `retrieve` only, with the model of a source or the default

@@ -39,9 +39,9 @@ class Refinement:
     """Refinement options of one answer.
 
     Attributes:
-        drop_duplicates: whether near duplicates go.
-        diversity: how much variety counts against relevance, 0 to 1.
-        sections: whether passages are shown with the section around them.
+        drop_duplicates: whether near duplicates are dropped.
+        diversity: weight of variety against relevance, 0 to 1.
+        sections: whether passages are expanded to their section.
         reranker: reorders them, or None.
     """
 
@@ -55,7 +55,7 @@ class Refinement:
         """Return the options of a search; those it leaves out come from the knowledge base's configuration.
 
         Raises:
-            InvalidInputError: reranking is asked for, and there is no reranker.
+            InvalidInputError: reranking is requested, but there is no reranker.
         """
         if options is None:
             return cls(
@@ -87,8 +87,8 @@ class Refiner:
     """Refines the passages of one knowledge base.
 
     Args:
-        record: has the documents they are from.
-        vectors: tell how alike two of them are.
+        record: the store with their documents.
+        vectors: for the similarity of two passages.
         patience: seconds that a reranker may take.
     """
 
@@ -105,10 +105,10 @@ class Refiner:
         With `diversity` the order is no longer that of relevance.
 
         Args:
-            query: what was asked.
+            query: the question.
             found: passages by key, best first.
             limit: how many to show.
-            wanted: what to do.
+            wanted: the options.
         """
         items, notes = list(found.values()), list[str]()
         keys = {item.id: key for key, item in found.items()}
@@ -193,10 +193,10 @@ def without_near_duplicates(
     Args:
         items: passages, best first.
         threshold: from 0 to 1; 1 drops only passages with the same shingles.
-        question: what the passages were found for.
+        question: the question of the search.
 
     Returns:
-        The passages that are kept, in their order. One for whose sake others were dropped has their ids
+        The kept passages, in their order. One in favour of which others were dropped has their ids
         in `metadata["duplicates"]`, best first.
     """
     kept: list[_Candidate] = []

@@ -37,7 +37,7 @@ class MemoryLexicalIndex:
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
-        A string is a list whose tokens are joined by single spaces, and taken as it is.
+        A string is a token list joined by single spaces.
 
         Raises:
             InvalidInputError: a token is empty or holds white space.

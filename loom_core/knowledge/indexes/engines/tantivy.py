@@ -72,7 +72,7 @@ class TantivyIndex:
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
-        A string is a list whose tokens are joined by single spaces, and taken as it is. Replacing makes it
+        A string is a token list joined by single spaces. Replacing makes it
         safe to repeat additions whose commit was not noted before a crash.
 
         Raises:

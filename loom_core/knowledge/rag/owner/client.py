@@ -52,12 +52,12 @@ _NOTHING: TypeAdapter[None] = TypeAdapter(None)
 class OwnerClient:
     """Asks the owner of a folder over its socket.
 
-    Every method gives None where the owner has no answer: there is none, it does not answer in time, it has
+    Every method returns None if the owner has no answer: there is none, it does not answer in time, it has
     other settings, or the question is not JSON-serializable. The caller then searches by itself.
 
     Args:
         folder: the knowledge base's.
-        settings: how long is waited.
+        settings: timeouts.
         digest: what must be equal on both sides, see `settings_digest`.
     """
 
