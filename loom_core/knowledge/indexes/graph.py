@@ -37,11 +37,11 @@ class GraphIndex(DerivedIndex):
     """Entities and relations; on disk only for the holder of the lock, see `DerivedIndex`.
 
     A large graph is built by a child process, see `GraphBuild`. Meanwhile there is none, or the one before
-    stays in force, and the store can be asked instead; `sync` takes over what the child has made. A child
-    that is killed, crashes or is overdue costs a new attempt, the third in a row an error.
+    stays in use, and the store can be queried instead; `sync` adopts the graph that the child built. A child
+    that is killed, crashes or exceeds the deadline is retried; the third failure in a row is an error.
 
     Args:
-        record: what it is derived from.
+        record: the store that it is derived from.
         folder: where the store is, and its directories; None keeps it in memory.
         small: a graph of up to this many entities is built in this process: it takes half a second, and a
             child as long to start.

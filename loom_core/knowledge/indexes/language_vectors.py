@@ -90,8 +90,8 @@ class _State(TypedDict):
 class LanguageVectors:
     """Exact search by language, in memory or in files that any process may read.
 
-    A multilingual model puts passages of one language near each other whatever they say, so that a
-    question in Chinese is nearer to every Chinese passage than to the English one that answers it. What
+    A multilingual model places passages of one language near each other whatever their meaning, so that a
+    question in Chinese is nearer to every Chinese passage than to the English one that answers it. How much
     a passage is nearer than the average of its own language is comparable between languages. (Centring each
     language: Libovický et al., "On the Language Neutrality of Pre-trained Multilingual Representations",
     Findings of EMNLP 2020.)
@@ -103,10 +103,10 @@ class LanguageVectors:
     Args:
         dimension: length of the vectors.
         folder: where the files are; None keeps all in memory.
-        writable: whether vectors are stored here; else it only searches what another one stores.
+        writable: whether vectors are stored here; else it only reads those of another writer.
 
     Raises:
-        IndexDamagedError: files are missing, cut off, or of another dimension.
+        IndexDamagedError: files are missing, truncated, or of another dimension.
     """
 
     def __init__(self, dimension: int, folder: Path | None = None, *, writable: bool = True) -> None:
@@ -151,7 +151,7 @@ class LanguageVectors:
         """Store unit vectors, one row a key; an existing key is overwritten.
 
         Args:
-            keys: whose they are; of a repeated one the last row stays.
+            keys: of the chunks; of a repeated one the last row stays.
             vectors: a row for each.
             languages: language group by key; keys that are not in it are left out.
         """

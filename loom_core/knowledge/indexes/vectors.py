@@ -51,10 +51,10 @@ class Vectors:
     """The flat index of all vectors, plus a Chroma index if they are many or it is configured.
 
     Args:
-        record: holds them.
+        record: the store.
         folder: where the indexes go; None keeps them in memory, without Chroma.
         lock: of the knowledge base's folder: only its holder may open Chroma.
-        choice: how they are searched.
+        choice: the kind of search.
         exact_up_to: up to this many are compared one by one, if the choice is automatic.
     """
 
@@ -139,11 +139,11 @@ class FlatVectors(DerivedIndex):
     """Brute-force search over all vectors of the store; any process may search. See `DerivedIndex`.
 
     On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
-    nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
-    something else than the store are found when they are opened, and rebuilt by the process that works.
+    only a sample, and all processes share the pages. Files that are missing, truncated, or hold
+    other data than the store are detected when opened, and rebuilt by the worker process.
 
     Args:
-        record: what it is derived from.
+        record: the store that it is derived from.
         folder: where its directories are; None keeps it in memory.
         waste: up to this many rows of deleted vectors are not worth a rebuild.
     """

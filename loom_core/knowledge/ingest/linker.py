@@ -30,8 +30,8 @@ class _Reading:
     Attributes:
         names: the names to find.
         entities: theirs.
-        last: the last chunk there was at the beginning.
-        until: the last chunk that may hold one of them unseen.
+        last: the last chunk at the beginning.
+        until: the last chunk to search.
         at: the last chunk that was read.
     """
 
@@ -45,16 +45,16 @@ class _Reading:
 class Linker:
     """Keeps entity linking complete: every known name in every chunk.
 
-    New chunks are searched for all names, and what they bring of new names is looked for in the chunks
+    New chunks are searched for all names, and their new names are searched for in the chunks
     that were searched before: few names in those that the lexical index finds, many in all of them. The
-    record knows what is still to be done of both, so that it does not matter when it is, or by which process.
-    The more chunks come between two times, the fewer are searched twice, for the names that came after them.
+    store keeps the progress of both, so that the work can be done at any time, and by any process.
+    The more chunks come between two steps, the fewer are searched twice.
 
     Args:
-        record: where names, chunks and links are.
+        record: the store of names, chunks and links.
         words: finds the chunks that may hold a name.
-        chunks: how many are searched in a step.
-        names: how many new ones are looked for in earlier chunks in a step.
+        chunks: how many to search in a step.
+        names: how many new names to search for in earlier chunks in a step.
     """
 
     def __init__(self, record: Record, words: WordIndex, *, chunks: int = 500, names: int = 1000) -> None:
@@ -156,7 +156,7 @@ class Linker:
     def _known_names(self, newest: int) -> NameIndex:
         """Return all names that came with the chunks up to one.
 
-        The first time they are read, which takes seconds where there are many.
+        The first call reads them, which takes seconds if there are many.
         """
         if self._names is not None and newest == self._newest:
             return self._names

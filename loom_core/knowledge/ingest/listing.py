@@ -31,13 +31,13 @@ _COUNTED = 10_000
 class Listing:
     """Listing of a job's files. In memory only: after a kill, the next process starts over.
 
-    Files that are surely what they were when they were read become no items; they are counted. For a `sync`
+    Files that are surely unchanged become no items; they are only counted. For a `sync`
     the documents below its folders whose files are gone follow at the end, as `leaving`.
 
     Args:
-        record: where the items are written.
+        record: the store, which receives the items.
         job: the job, which has been started.
-        settings: what its files are read by, see `FileTable`.
+        settings: of the loading of its files, see `FileTable`.
     """
 
     def __init__(self, record: Record, job: Job, *, settings: bytes) -> None:

@@ -51,8 +51,8 @@ class Recipe:
     Attributes:
         chunker: name of the chunker.
         options: its settings.
-        rules: settings of the rules that find entities, or None where there is nothing to find or where
-            an extractor of the program's own does it.
+        rules: settings of the rules that find entities, or None without extraction or if
+            the program's own extractor does it.
     """
 
     chunker: ChunkerName
@@ -64,12 +64,12 @@ class Pipeline:
     """Chunks documents and extracts from their chunks.
 
     Args:
-        chunker: cuts documents.
-        chunker_id: name and settings of the chunker; with the extractor's it tells documents that were
+        chunker: chunks documents.
+        chunker_id: name and settings of the chunker; with the extractor's id it detects documents that were
             prepared in another way.
         extractor: finds entities and relations; None leaves the graph empty.
-        recipe: how another process makes the same; None where it cannot.
-        id_: in another process, the id of the one that it is to be the same as.
+        recipe: configuration to create the same in another process; None if that is impossible.
+        id_: in another process, the id of the original.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Pipeline:
         """Create the pipeline of a configuration.
 
         Args:
-            recipe: of what it is made.
-            extractor: one of the program's own, in place of the recipe's rules.
+            recipe: the configuration.
+            extractor: the program's own, in place of the rules.
             id_: see the class.
         """
         rules = RuleExtractor(recipe.rules) if recipe.rules is not None else None
@@ -123,7 +123,7 @@ class Pipeline:
 
         Args:
             draft: the document.
-            hash_: what `hash` gives for it, if that is known.
+            hash_: its `hash`, if known.
 
         Returns:
             The document, or None if there is no text in it.
@@ -161,7 +161,7 @@ class Pipeline:
 
         Args:
             documents: the documents.
-            known: ids of chunks that are in the store and stay as they are: nothing is looked for in them.
+            known: ids of unchanged chunks in the store, which are skipped.
 
         Raises:
             LLMError: see `Extractor.extract`.

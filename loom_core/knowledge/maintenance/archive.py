@@ -5,7 +5,7 @@ It is a zip of these members:
 - `manifest.json`: see `Manifest`;
 - `documents.jsonl`: a document a line, as `pack_draft` gives it, oldest first;
 - `vectors.bin`: 16 bytes of hash and the vector in float16, little endian, for every embedded text;
-- a `.jsonl` for each table of what people have decided, a row a line.
+- a `.jsonl` for each table of users' decisions, a row a line.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Manifest(BaseModel):
         search_hints: of the knowledge base.
         embedder: id of the model that made the vectors, or empty.
         dimension: length of the vectors.
-        embedding_config: what makes that model again.
+        embedding_config: configuration that recreates that model.
         parts: the members.
     """
 
@@ -152,7 +152,7 @@ class ArchiveReader:
 
         Args:
             name: the member.
-            most: bytes of the longest line that is taken.
+            most: maximum length of a line in bytes.
 
         Raises:
             InvalidInputError: a line is longer, or the member cannot be read.
@@ -239,12 +239,12 @@ def export(
 
     Args:
         record: its store.
-        path: the archive to make; there is none until it is whole.
+        path: the archive to write; it appears only once it is complete.
         name: of the knowledge base.
         progress: called with the numbers of written and of all documents.
 
     Returns:
-        What the archive holds.
+        The manifest of the archive.
 
     Raises:
         InvalidInputError: there is a file already.
@@ -356,7 +356,7 @@ def receive_archive(
     happens; before, nothing is. Vectors are imported if the embedder that made them is the store's.
 
     Args:
-        record: of the knowledge base that takes it in.
+        record: the store of the importing knowledge base.
         archive: the archive.
         folder: of the knowledge base; None in memory.
         progress: called with the numbers of submitted and of all documents.
@@ -368,8 +368,8 @@ def receive_archive(
 
     Raises:
         InvalidInputError: the archive is damaged.
-        RecordError: there is no room for it.
-        StoreBusyError: another process is just taking one in.
+        RecordError: the disk is too full.
+        StoreBusyError: another process is importing one.
     """
     archive.verify()
     lock = None

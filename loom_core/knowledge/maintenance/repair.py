@@ -42,11 +42,11 @@ _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "gra
 def repair(record: Record, findings: Iterable[Finding]) -> None:
     """Repair findings in the store, as one transaction. Blocks.
 
-    What takes longer becomes a job, or an index that is to be rebuilt: both are done by the worker.
+    Longer repairs become a job, or an index to rebuild: the worker does both.
 
     Args:
         record: what was checked.
-        findings: what was found; a damaged file is not for here, see `salvage`.
+        findings: the defects; for a damaged file see `salvage`.
     """
     todo: defaultdict[Repair, list[int | str]] = defaultdict(list)
     for finding in findings:

@@ -44,10 +44,10 @@ class Salvaged:
         documents: how many documents.
         vectors: how many vectors.
         jobs: how many documents of unfinished jobs.
-        lost: URIs of the documents that could not be read and are nowhere else either, as far as known.
+        lost: URIs of the documents that could not be read and exist nowhere else, as far as known.
         reloaded: URIs of those that could not be read, and are loaded again from their files.
-        incomplete: whether more may be lost, of which not even the names can be read.
-        kept: where the damaged file is now; None where mending its indexes was enough.
+        incomplete: whether more may be lost, whose URIs cannot be read either.
+        kept: where the damaged file is now; None if rebuilding its indexes was enough.
     """
 
     documents: int = 0
@@ -318,7 +318,7 @@ class DamagedRecord:
         path: the damaged file.
 
     Attributes:
-        incomplete: whether something that was asked for could not even be counted.
+        incomplete: whether some requested rows could not even be counted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -416,7 +416,7 @@ def mend_header(path: Path, *, like: Path) -> None:
 
     Args:
         path: the database, which is changed.
-        like: a sound one of the same format, with nothing in its log.
+        like: a sound one of the same format, with an empty log.
     """
     with like.open("rb") as sound:
         header = bytearray(sound.read(_HEADER))

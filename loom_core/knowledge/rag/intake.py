@@ -40,9 +40,9 @@ _T = TypeVar("_T")
 class DocumentIntake:
     """Adds and removes documents: the writing half of a knowledge base.
 
-    What is added becomes a job of the store. The methods that `add` wait until it is done; `submit` returns
-    as soon as it is safe, for a worker in the background. What may be asked for is said once, by the classes
-    of requests (`FilesRequest` and others), whose attributes are the arguments here.
+    Added documents become a job of the store. The methods that `add` wait until it is done; `submit` returns
+    as soon as the job is durable, for a worker in the background. The arguments are documented once, in the
+    classes of requests (`FilesRequest` and others), whose attributes they are.
     """
 
     def __init__(self, record: Record, worker: Worker, *, plan: ExtractionPlan) -> None:
@@ -128,7 +128,7 @@ class DocumentIntake:
 
         Args:
             texts: Markdown or plain text, one document each.
-            titles: a title for each, or an empty one where the text's own first heading is to serve.
+            titles: a title for each, or an empty one to use the text's first heading.
             metadatas: fields for each, which filters may use.
             uris: an address for each; a text with a known address replaces the one that was there.
             mime: media type of all the texts.
@@ -171,7 +171,7 @@ class DocumentIntake:
             The finished job; `jobs.report` says what failed.
 
         Raises:
-            InvalidInputError: a document is too long, or it takes a confirmation; nothing is added.
+            InvalidInputError: a document is too long, or a confirmation is needed; nothing is added.
             LLMError: the language model for extraction is unavailable. Stored documents stay, and the job
                 continues there with the next work.
         """

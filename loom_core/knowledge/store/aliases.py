@@ -1,8 +1,8 @@
 """Entity aliases in the store: which entities are the same under different names.
 
-Entities stay as their names made them; a group of them is read as one. Groups follow from what passages say
+Entities stay separate rows; a group of them is read as one. Groups follow from statements in passages
 ("World Health Organization (WHO)"), from names that differ by a space or a plural and are alike to the
-embedder, and from what people decided. They are a function of those alone, so that adding and removing
+embedder, and from users' decisions. They are a function of those alone, so that adding and removing
 documents in any order ends in the same groups, and every merge can be listed, explained and undone.
 """
 
@@ -56,9 +56,9 @@ class AliasPair(NamedTuple):
     Attributes:
         entity: key of the one.
         other: key of the other.
-        kind: what speaks for it.
+        kind: the kind of evidence.
         confidence: 0 to 1; the cosine of two spellings.
-        chunk: passage that says so, or None.
+        chunk: passage that states it, or None.
     """
 
     entity: int
@@ -80,8 +80,8 @@ class AliasTable:
         """Add what passages state.
 
         Returns:
-            The entities that something sure is said of for the first time, to be given to `regroup`. What has
-            been said before of names that are everywhere would take ever longer to look through again.
+            The entities with the first sure statement about them, for `regroup`. Statements that
+            were known before are left out: ubiquitous names would make this ever slower.
         """
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
@@ -103,7 +103,7 @@ class AliasTable:
         """Note which new entities have names that differ from known ones by a space or a plural only.
 
         Returns:
-            Those of the entities that people decided about before, to be given to `regroup`.
+            Those of the entities with earlier decisions of users, for `regroup`.
         """
         with self._database.write() as db:
             rows = self._database.rows_in(

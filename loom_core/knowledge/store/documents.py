@@ -215,7 +215,7 @@ class DocumentTable(DocumentReader):
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
 
         Returns:
-            What became of each, in order.
+            The outcome of each, in order.
         """
         return self._writer.put(documents)
 
@@ -254,7 +254,7 @@ _Placed = tuple[int, int, "PreparedChunk"]  # key of the document, place in it, 
 class DocumentWriter:
     """Writes and removes documents with all that depends on them.
 
-    Keys are given here rather than by SQLite, in the order of the documents, so that all rows of a table
+    Keys are assigned here rather than by SQLite, in the order of the documents, so that all rows of a table
     go in at once.
     """
 
@@ -269,7 +269,7 @@ class DocumentWriter:
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
 
         Returns:
-            What became of each, in order.
+            The outcome of each, in order.
         """
         with self._database.write() as db:
             return [outcome for part in _apart(documents) for outcome in self._put(db, part)]
@@ -326,7 +326,7 @@ class DocumentWriter:
         """Write what is new of documents that are there, and take out what is gone.
 
         Returns:
-            The chunks still to be written, and the hashes of the vectors that may have to go.
+            The chunks still to be written, and the hashes of vectors that may be unused now.
         """
         if not documents:
             return [], set()

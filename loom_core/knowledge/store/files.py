@@ -66,10 +66,10 @@ class FileTable:
     def move(self, source: KnownFile, uri: str, *, id_: str) -> bool:
         """Give a document another address, with the id that goes with it; part of a transaction.
 
-        Its text, chunks, vectors and all that was found in them stay as they are.
+        Its text, chunks, vectors and findings stay as they are.
 
         Args:
-            source: the document, which is to be at the address that it was known at.
+            source: the document, which must still be at its known address.
             uri: the new address. A document that is there has to be removed first.
             id_: the document's id at this address.
 
@@ -158,18 +158,18 @@ def read_state(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) -> Fil
     """Read a file and say what it is like. Blocks.
 
     A file that changed within the last two seconds may change again with the same time, as clocks of file
-    systems are coarse; its time counts for nothing (Git calls such a file racily clean).
+    systems are coarse; its time is ignored (Git calls such a file racily clean).
 
     Args:
         path: a regular file.
         max_bytes: a larger file is not read.
-        roots: where given, a file outside them is not read, see `open_regular`.
+        roots: if given, a file outside them is not read, see `open_regular`.
 
     Returns:
         Its state, or None if it is too large, or changed while it was read.
 
     Raises:
-        OSError: it is gone, no regular file, or cannot be read.
+        OSError: it is missing, not a regular file, or unreadable.
         ValueError: no file can have this path.
     """
     began = time.time_ns()

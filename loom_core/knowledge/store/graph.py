@@ -184,7 +184,7 @@ class Incidence:
     def asides_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
         """Return the first mentions of each entity in chunks that are not about it.
 
-        Of an entity that is mentioned throughout only the first 50 mentions are looked at.
+        Of a ubiquitous entity only the first 50 mentions are read.
         """
         found = self._of_each(_ASIDES_OF, entities, limit)
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
@@ -527,7 +527,7 @@ class GraphTable(EntityReader):
         """Remove the findings in chunks; part of the transaction that removes them.
 
         Returns:
-            Keys of the entities it touches, those that are gone with it included.
+            Keys of the affected entities, including deleted ones.
         """
         with self._database.write() as db:
             uses: Counter[tuple[int, str, str]] = Counter()
@@ -667,7 +667,7 @@ class GraphTable(EntityReader):
         """Return keys of the entities that are found in chunks; new ones are written.
 
         Returns:
-            The keys by id, and those of new entities that people decided about before.
+            The keys by id, and those of new entities with earlier decisions of users.
         """
         ids = set(chain.from_iterable(found.mentions.entity for _, found in chunks))
         ids.update(chain.from_iterable(found.abouts.entity for _, found in chunks))

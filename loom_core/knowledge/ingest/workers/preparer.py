@@ -35,7 +35,7 @@ class Preparation:
     """Some items in preparation.
 
     Attributes:
-        made: what became of each, in order; None while that is not known.
+        made: the outcome of each, in order; None while it is not known.
     """
 
     def __init__(self, count: int) -> None:
@@ -71,16 +71,16 @@ class Preparation:
 class Preparer:
     """Prepares documents, in this process or in child processes.
 
-    Children are used where there is much to do or a foreign library parses a file: they use the other
-    processors, leave this process' interpreter to questions, and may crash, hang or run out of memory
-    without harm. A note is prepared here, so that it need not wait for a process to start.
+    Child processes are used if there is much to do or a third-party library parses a file: they use the other
+    processors, keep this process free for questions, and may crash, hang or run out of memory
+    without harm. A note is prepared in this process, without waiting for a child to start.
 
     Args:
-        pipeline: prepares; without a recipe everything is prepared here.
+        pipeline: prepares; without a configuration everything is prepared in this process.
         limits: limits of a file.
         children: maximum number of processes; None for one to four, as there are processors. With 0
             everything is prepared here.
-        child_limits: what a child may take.
+        child_limits: limits of a child.
     """
 
     def __init__(
@@ -153,13 +153,13 @@ class Children:
     """Pool of up to `count` child processes that prepare documents, started on demand.
 
     Args:
-        pipeline: what the children are to do the same as; it must have a recipe.
+        pipeline: the pipeline that the children recreate; it must have a configuration.
         files: limits of a file.
-        limits: what a child may take.
+        limits: limits of a child.
         count: maximum number of children.
 
     Raises:
-        ConfigError: the pipeline has no recipe.
+        ConfigError: the pipeline has no configuration.
     """
 
     def __init__(self, pipeline: Pipeline, *, files: LoadLimits, limits: ChildLimits, count: int) -> None:

@@ -55,8 +55,8 @@ class Order:
     """An item to prepare, with the callback for its result.
 
     Attributes:
-        deliver: called once with what became of it, from a keeper's thread.
-        tried: a child ended while it was at this.
+        deliver: called once with the outcome, from a worker's thread.
+        tried: a child ended while preparing it.
         dropped: no caller wants it any more.
     """
 
@@ -69,15 +69,15 @@ class Order:
 class Keeper:
     """A thread with a child process, which it feeds with items and reads results from.
 
-    A child that ends while it is at a document, whatever the reason, takes only that one with it: the
-    others go to the next child. So does the document itself, once, if the child had done others before,
+    A child that ends while preparing a document, for any reason, fails only that one: the
+    others go to the next child. So does the document itself, once, if the child had prepared others before,
     as these may have been the cause.
 
     Args:
         settings: sent to the child first.
-        limits: what the child may take.
+        limits: limits of the child.
         orders: queue of items; None wakes a waiting worker.
-        retire: asked when there has been nothing to do for a while, whether this keeper may go.
+        retire: called after a while without work: whether this worker may end.
         substitute: prepares in this process where no child can be started.
     """
 

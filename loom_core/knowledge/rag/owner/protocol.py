@@ -1,7 +1,7 @@
 """Protocol of processes that share a knowledge base: JSON, one request and one reply.
 
 A request names the protocol; its `settings` is a digest that must be equal on both sides, so that the answer
-is the same. The reply is a result, an error of Loom's as it was raised, or a refusal: then the requesting process
+is the same. The reply is a result, an error of Loom's as it was raised, or a refusal: then the requester
 searches by itself.
 """
 

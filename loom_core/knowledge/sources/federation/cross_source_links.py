@@ -54,7 +54,7 @@ class CrossLink:
 
     Attributes:
         target: its place among the candidates.
-        score: what it is worth by the link; never more than 0.9 of what leads there.
+        score: its score by the link; at most 0.9 of the score of the passage that leads there.
         why: the link, as a sentence.
     """
 
@@ -72,8 +72,8 @@ def cross_links(
 ) -> list[CrossLink]:
     """Return the best link to each candidate that gains by one.
 
-    The best six candidates are looked through for the titles of documents of other sources, and for names
-    that passages of other sources mention, too. What is found so is judged by what the question still asks
+    The best six candidates are searched for the titles of documents of other sources, and for names
+    that passages of other sources mention, too. The targets are scored by what the question still asks
     once the mentioning passage is read, and by its own score.
 
     Args:
@@ -205,7 +205,7 @@ class PassageName(NamedTuple):
     Attributes:
         name: as written.
         key: see `name_key`.
-        confidence: how sure it is to be one, 0.5 to 1.
+        confidence: that it is a name, 0.5 to 1.
     """
 
     name: str
@@ -274,7 +274,7 @@ class Lead:
     def question_for(self, source: str) -> str:
         """Return the query for a source, in words for any kind of search; empty for none.
 
-        Names that its own passages mention are left out: it knows where they lead to inside itself.
+        Names that its own passages mention are left out: it follows its own links.
         """
         names = [name for name, place in self.names if place != source]
         return " ".join([*names, *self.left]) if names else ""
@@ -283,8 +283,8 @@ class Lead:
 def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]) -> Lead | None:
     """Return the follow-up query, or None if it promises nothing.
 
-    It does where the best passage leaves a quarter of the question's words open, and the best six mention
-    names that no candidate is about. The surest names of the best passages are taken.
+    There is one if the best passage leaves a quarter of the question's words open, and the best six mention
+    names that no candidate is about. It takes the surest names of the best passages.
 
     Args:
         query: the question.

@@ -58,11 +58,11 @@ class SourceReport:
 
     Attributes:
         source: its name.
-        state: how it ended.
+        state: the outcome.
         seconds: how long it took.
         count: how many passages it found.
-        problem: what went wrong and what to do, in sentences; empty where it answered.
-        is_refusal: whether it failed by the question itself, such as a filter that it does not have.
+        problem: the error and the advice, in sentences; empty if it answered.
+        is_refusal: whether the question itself is at fault, such as an unsupported filter.
     """
 
     source: str
@@ -107,13 +107,13 @@ class FederatedAnswer:
 class Federation:
     """Queries any number of sources at once and merges their hits.
 
-    A source that fails or is late costs the answer its passages and nothing else. It is safe to ask from
-    several tasks, and to exchange the sources meanwhile: a question that has begun ends with those it began
+    A source that fails or is late costs the answer only its passages. It is safe to query from
+    several tasks, and to replace the sources meanwhile: a running query ends with the sources it began
     with.
 
     Args:
         sources: the sources to query; their names must differ.
-        deadline: seconds that a source has for an answer.
+        deadline: seconds for a source's answer.
         deadlines: other seconds, by name of the source.
 
     Raises:
@@ -144,7 +144,7 @@ class Federation:
 
         Args:
             sources: as for the class.
-            deadlines: as for the class; None keeps those there are.
+            deadlines: as for the class; None keeps the current ones.
 
         Raises:
             ConfigError: as for the class; then nothing has changed.
@@ -176,10 +176,10 @@ class Federation:
             told: called with the report of each source as soon as it is known.
 
         Raises:
-            InvalidInputError: an empty question, or a limit out of range; no source can be asked so.
+            InvalidInputError: an empty question, or a limit out of range.
             NotFoundError: there is no such source, or none at all.
-            LoomError: the only source that was asked failed, and why.
-            SourceError: not one of several sources gave an answer.
+            LoomError: the only queried source failed; the error is its own.
+            SourceError: none of several sources gave an answer.
         """
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
@@ -218,10 +218,10 @@ class Federation:
     async def get_by_id(self, id_: str) -> KnowledgeItem | None:
         """Return the item with an id of an answer, or None.
 
-        An id without the name of a source before it is looked for in all of them, one after the other.
+        An id without the prefix of a source is looked up in all of them, one after the other.
 
         Raises:
-            LoomError: the source that the id names cannot be asked, or not in time.
+            LoomError: the source that the id names failed or timed out.
         """
         sources = self._sources
         names = [name for name in sources if id_.startswith(f"{name}:")]
@@ -320,9 +320,9 @@ class Asking:
             but not longer than `START_SECONDS`.
 
     Attributes:
-        items: what it found, best first.
-        report: what became of it; of a failure until `run` has ended.
-        error: why it failed, where it said so.
+        items: its hits, best first.
+        report: the outcome; a failure until `run` has ended.
+        error: the error of a failed source, if it raised one.
     """
 
     def __init__(self, source: KnowledgeBaseProvider, seconds: float) -> None:
@@ -383,8 +383,8 @@ class Asking:
         """Send another query in the remaining time.
 
         Returns:
-            What the source finds, best first; nothing where it did not answer the first question, or fails
-            now: what it gave before counts all the same, so `report` stays as it is.
+            The source's hits, best first; none if it did not answer the first query, or fails
+            now: its earlier answer still counts, so `report` is unchanged.
         """
         if self.report.state != "answered":
             return []
