@@ -117,7 +117,7 @@ class AboutColumns(NamedTuple):
 class RelationColumns(NamedTuple):
     """The relations in a chunk as columns; the chunk mentions or is about both ends of each.
 
-    By those the relations of an entity are found.
+    They are used to find the relations of an entity.
     """
 
     subject: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class AliasColumns(NamedTuple):
 class FoundColumns(NamedTuple):
     """Findings in a chunk as columns of the graph's tables, with entities by id.
 
-    Rows are many, and are only made where they are written: zipping columns takes a fraction of the time.
+    Rows are only made when written: zipping columns takes a fraction of the time.
     """
 
     mentions: MentionColumns = MentionColumns()

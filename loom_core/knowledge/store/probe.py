@@ -24,7 +24,7 @@ def unusable(path: Path) -> str:
 def is_emptied(path: Path) -> bool:
     """Whether a store has lost all its content.
 
-    A file of no length is a store that is only being made, unless there are indexes next to it: these are
+    An empty file is a store that is being created, unless there are indexes next to it: these are
     made from a store.
     """
     if not path.is_file() or path.stat().st_size:

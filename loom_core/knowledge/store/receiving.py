@@ -18,7 +18,7 @@ __all__ = ["Receiving", "abandon_received"]
 class Receiving:
     """A job whose documents are uploaded in parts; invisible to others until it is acknowledged.
 
-    What a process leaves behind that is killed meanwhile is cleared away by `discard_unacknowledged`.
+    `discard_unacknowledged` removes what a killed process left behind.
 
     Args:
         database: the store.

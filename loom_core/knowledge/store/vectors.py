@@ -37,7 +37,7 @@ class VectorTable:
     def store(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         """Store unit vectors and note every chunk that has one of them now.
 
-        Those of texts that have gone while they were embedded are left out.
+        Vectors of texts that were deleted meanwhile are left out.
         """
         import numpy as np
 

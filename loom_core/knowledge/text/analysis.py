@@ -1,6 +1,6 @@
 """Text analysis: word segmentation, and tokens for search.
 
-Chinese is cut by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when cutting
+Chinese is segmented by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when segmenting
 and 90 times when tagging, on the same text) into words and, in addition, character bigrams, so that a
 name the dictionary does not know is still found. English words are stemmed (Snowball). Everything is
 compared in NFKC, case-folded and in simplified characters, so that full-width and half-width text, and
@@ -228,7 +228,7 @@ def _gap_tokens(gap: str) -> _Words:
 def lookup_tokens(text: str) -> list[str]:
     """Return the tokens to look up passages that may hold a name: words, and pairs of CJK characters.
 
-    They are read off the surface tokens one by one, so that those of a name are always among those of a
+    They derive from single surface tokens, so that those of a name are always among those of a
     passage that holds it, whatever is around the name and whatever punctuation is inside it.
     """
     keys = surface_keys(text)

@@ -1,8 +1,8 @@
 """Identifiers in a question, such as `CVE-2023-1234`, and how exactly a passage holds them.
 
 The shape decides: a *code* looks arbitrary (digits between letters, long numbers,
-addresses, versions of three parts), a *name* does not (`os.path`, `snake_case`, `SHA256`) and is only worth
-something where hardly a passage holds it. Words, years, dates, decimals, quantities and short numbers are
+addresses, versions of three parts), a *name* does not (`os.path`, `snake_case`, `SHA256`) and only counts
+if few passages hold it. Words, years, dates, decimals, quantities and short numbers are
 neither.
 """
 

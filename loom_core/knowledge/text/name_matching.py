@@ -1,8 +1,8 @@
 """Name matching: find the names of known subjects in passages, for entity linking.
 
 A passage that names the title, heading or defined term of another one is linked to it, and following
-such links is what answers questions that no single passage answers. Which names a passage holds
-depends on its text and on the names alone, never on the order in which they came.
+such links answers multi-hop questions, which no single passage answers. Which names a passage holds
+depends only on its text and the names, never on the order in which they came.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NameIndex:
 
     A name of one Latin word counts only where it is written with a capital letter or a digit, so that
     a section called "Example" is not linked from every "example"; a name of stop words, of one CJK
-    character or of digits only is not looked for at all.
+    character or of digits only is never matched.
     """
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
 def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
     """Return the tokens of a chunk for the lexical index: of the same text as is embedded.
 
-    In addition to the tokens that questions are made of there are those by which names are looked up, as far
+    In addition to the tokens of `analyse` there are lookup tokens of names, as far
     as they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
     return joined_index_tokens(title, heading_path, text).split()
@@ -49,7 +49,7 @@ def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> s
 def unhyphenated(text: str) -> str:
     """Remove the hyphens that a formatter put at line ends, as `man` does: `imme‐` + `diately`.
 
-    Only hyphens with a character of their own count; a minus sign may belong to the word.
+    Only real hyphen characters count; a minus sign may belong to the word.
     """
     return _SURE.sub("", text) if "\u2010\n" in text or "\u00ad\n" in text else text
 

@@ -13,8 +13,8 @@ __all__ = ["normalise", "simplified"]
 def simplified(text: str) -> str:
     """Convert traditional Chinese characters to simplified ones; the length stays.
 
-    For comparing only: single characters are mapped whatever their word (`乾` becomes `干` in `乾隆`,
-    too), so that both sides of a comparison have to be folded. Text without Chinese comes back as it is.
+    For comparison only: single characters are mapped whatever their word (`乾` becomes `干` in `乾隆`,
+    too), so that both sides of a comparison have to be folded. Text without Chinese is returned unchanged.
     """
     if text.isascii():
         return text

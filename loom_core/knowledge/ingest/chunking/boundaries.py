@@ -1,7 +1,7 @@
 """Boundaries to split a text at: paragraphs, sentences, clauses, words, never inside a character.
 
 What a reader takes for one character may be several code points: a letter with combining marks, an
-emoji with modifiers, a flag. A cut never falls inside such a sequence. Only runs longer than any real
+emoji with modifiers, a flag. A split is never inside such a sequence. Only runs longer than any real
 text has are split anyway, so that hostile input cannot make a passage without end.
 """
 

@@ -1,6 +1,6 @@
 """Structural chunking: passages that follow sections, paragraphs, rows and units of code.
 
-Its blocks become pieces; a piece that is too large is cut, and neighbouring ones are packed into passages.
+Its blocks become pieces; a piece that is too large is split, and adjacent ones are packed into passages.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class StructureChunker:
     """Makes a passage of each section, or several of a long one; sizes are in tokens of an embedder.
 
     A passage never holds text of two sections, except tiny ones (below the minimum) that are neighbours
-    under one parent: they are put together up to the target, with the headings they share. A short
-    document with at most one heading is one passage. Slides are never put together; pages of running
+    under one parent: they are merged up to the target, with the headings they share. A short
+    document with at most one heading is one passage. Slides are never merged; pages of running
     text are. Where the text has no structure, blank lines make its paragraphs.
 
     Attributes:
@@ -213,7 +213,7 @@ class _Passage:
 def pack(text: str, pieces: Iterable[Piece], budget: Budget) -> list[tuple[int, int]]:
     """Return offsets (start, end) of passages made of pieces in order.
 
-    A heading stays with what follows it. A piece is cut if it is larger than the maximum, or if a
+    A heading stays with what follows it. A piece is split if it is larger than the maximum, or if a
     passage would otherwise stay below the minimum. A definition of code is a separate passage.
     No passage is below the minimum if it can join a neighbour within the maximum, definitions apart.
     """
@@ -333,7 +333,7 @@ def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> Pie
 def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = False) -> list[Piece]:
     """Split a piece at its best kind of boundary: two pieces or more, or none if it cannot be split.
 
-    Prose is cut between paragraphs, then sentences; lists between items, then lines; tables between
+    Prose is split between paragraphs, then sentences; lists between items, then lines; tables between
     lines; code at blank lines and the least indentation first. A text without these is split between
     clauses or words about every `grain` tokens.
 

@@ -60,7 +60,7 @@ class SimpleChunker:
     """Splits a text about every `chunk_size` characters, at the best boundary near by.
 
     Preferred is the end of a paragraph, then of a sentence, line, clause or word, in the second half
-    of the size. Structure is not looked at, except to tell headings and page of each passage.
+    of the size. Structure is ignored, except for the headings and the page of each passage.
 
     Attributes:
         chunk_size: maximum characters of a passage.

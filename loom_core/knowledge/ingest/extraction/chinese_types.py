@@ -1,6 +1,6 @@
 """Entity types of Chinese names: validate jieba's tags, and derive a type from the noun.
 
-Its dictionary tags as persons much that is none (`卫星`, `天后庙`), and places that are written like foreign
+Its dictionary tags many other words as persons (`卫星`, `天后庙`), and places that are written like foreign
 persons (`里昂`). A Chinese person's name begins with a surname; a foreign one is made of the characters that
 foreign names are written with, and occurs where no place would.
 """

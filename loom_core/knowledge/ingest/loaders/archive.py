@@ -21,7 +21,7 @@ _HARMLESS = 32 * 1024 * 1024
 def open_archive(source: Source, kind: str) -> zipfile.ZipFile:
     """Open an Office file, after checking the unpacked size.
 
-    Reading a member later never gives more than the size announced here: `zipfile` stops there and fails on
+    Reading a member later never exceeds the size declared here: `zipfile` stops there and fails on
     the checksum if there was more.
 
     Args:

@@ -77,7 +77,7 @@ def scan(
 ) -> Iterator[ScanEntry]:
     """Walk a folder, sorted by name, and report for every file whether it will be loaded.
 
-    Files that someone has already said not to mean are left out without a word: hidden ones, version
+    Files that are excluded already are left out silently: hidden ones, version
     control, virtual environments, `node_modules`, `__pycache__`, whatever `.gitignore` or `.loomignore` files
     name (at every level, with Git's rules; `.loomignore` decides first), and whatever `include` and `exclude`
     leave out. Any other file that will not be loaded comes with the reason: no loader for its type, a link

@@ -67,11 +67,11 @@ class _Answer(BaseModel):
 class APIReranker:
     """Reorders passages by a rerank endpoint: `POST {base_url}/rerank`.
 
-    It sends `model`, `query`, `documents` and `top_n`, and reads `results` (or `data`, or a list alone)
-    of `index` and `relevance_score` (or `score`). Scores beyond 0 to 1 are taken for logits. Passages
+    The request has `model`, `query`, `documents` and `top_n`; it reads `results` (or `data`, or a list alone)
+    of `index` and `relevance_score` (or `score`). Scores outside 0 to 1 are read as logits. Passages
     that do not come back, and those beyond `max_passages`, follow in the order they had.
 
-    The API key is sent to this endpoint only, and is in no error and no log.
+    The API key is sent only to this endpoint, and never appears in errors or logs.
     """
 
     def __init__(

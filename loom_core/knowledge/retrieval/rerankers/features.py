@@ -46,11 +46,11 @@ _WORD = re.compile(r"[^\W_]+(?:['’._-][^\W_]+)*")
 class FeatureReranker:
     """Reorders passages by lexical features of the question's words, combined with the former order.
 
-    Looked at are the question's content words (weighted by how rare they are among the passages), also
+    Features are the question's content words (weighted by their rarity among the passages), also
     in title and headings; how many of them are close together; the longest phrase of the question;
     and identifiers, numbers and quoted phrases, which a good passage holds as they are.
 
-    It helps most after a ranking by words alone and hurts none of the sets it was measured on: see
+    It helps most after a ranking by words alone and did not hurt any measured set: see
     `weight`.
     """
 

@@ -159,10 +159,10 @@ _OPENINGS = 500  # brackets at which a list is tried
 def read_ranking(answer: str, count: int) -> dict[int, float]:
     """Parse a ranking: relevance by place of the named passages, best first; empty if it names none.
 
-    Understood are a JSON list of numbers, best first; an object of numbers and scores; a list of objects
-    with a number and a score; `[2] > [1]`; and bare numbers. What stands around (thoughts, prose, code
-    fences, an enclosing object) does not matter: of several readings, the one that names most passages
-    counts, and among those the last. A number out of range or named before is passed over.
+    It understands a JSON list of numbers, best first; an object of numbers and scores; a list of objects
+    with a number and a score; `[2] > [1]`; and bare numbers. The surroundings (thoughts, prose, code
+    fences, an enclosing object) do not matter: of several readings, the one that names most passages
+    counts, and among those the last. A number that is out of range or repeated is ignored.
 
     Args:
         answer: what the model said.

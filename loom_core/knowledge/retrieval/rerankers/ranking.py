@@ -23,7 +23,7 @@ def ranked(
 ) -> list[KnowledgeItem]:
     """Order the best passages by a reranker's scores.
 
-    Equals keep their order. Passages that were not judged come after all others, in their order, with 0.
+    The sort is stable. Passages without a score come after all others, in their order, with 0.
 
     Args:
         items: passages in the order they had.

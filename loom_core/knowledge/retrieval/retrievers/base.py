@@ -163,7 +163,7 @@ class BaseRetriever(ABC):
 class SourceRetriever(BaseRetriever):
     """A retriever that searches each source separately; subclasses implement `_search`.
 
-    All sources are asked at once. One that fails is left out, unless all fail.
+    All sources are searched at once. One that fails is left out, unless all fail.
     """
 
     by_channel = True
@@ -221,7 +221,7 @@ def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> 
 async def gathered(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) -> dict[_K, _T]:
     """Run several searches concurrently.
 
-    One that raises a `LoomError` is left out, with a warning in the log.
+    One that raises a `LoomError` is left out, and a warning is logged.
 
     Args:
         parts: the searches by name, in the order that the results are to have.

@@ -90,7 +90,7 @@ class DenseChannel:
     async def ask(self, source: PassageSource, request: Request, *, limit: int) -> list[KnowledgeItem]:
         """Return the passages nearest to the question; `relevance` is the cosine.
 
-        Nothing for a question in a language that the given model does not cover.
+        Empty for a question in a language that the given model does not cover.
         """
         if self._embedder is None:
             return await ask_channel("dense", source, request, limit=limit)
@@ -158,7 +158,7 @@ class PassageWords:
 class PassageWordsCache:
     """Cache of the lexical index of each source and filters, built on demand.
 
-    Callers at the same time share one index: the first makes it and the others wait.
+    Concurrent callers share one index: the first builds it and the others wait.
 
     Args:
         max_chunks: maximum number of passages to read from a source.

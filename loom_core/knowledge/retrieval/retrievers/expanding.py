@@ -94,7 +94,7 @@ class Expansion:
 class ExpandingRetriever(BaseRetriever):
     """Expands the question with a language model, and searches with a base retriever.
 
-    Where the model fails, it finds what the base finds for the question.
+    If the model fails, it returns the base's hits for the question.
 
     Args:
         sources: the sources to search.
@@ -230,8 +230,8 @@ class DecompositionRetriever(ExpandingRetriever):
     """Searches for the question and its sub-questions, found by a language model; fused by reciprocal rank.
 
     It is for questions that no single passage answers: "Which of the two is older?" is answered by a passage
-    about the one and a passage about the other. The parts are searched for at once, and the question itself
-    while the model is at work. Every passage tells the parts (`generated_queries`, `queries_count`) and what
+    about the one and a passage about the other. The sub-questions are searched for at once, and the question
+    itself while the model works. Every passage has the sub-questions (`generated_queries`, `queries_count`) and what
     each of them found (`retrieval_details`).
     """
 
@@ -246,8 +246,8 @@ class DecompositionRetriever(ExpandingRetriever):
 class MultiQueryRetriever(ExpandingRetriever):
     """Searches for the question and for generated variants, fused by reciprocal rank.
 
-    It finds what other words for the same thing lead to. The search for the question runs while the model
-    is at work, so that a model that fails costs no more than its time limit. Every passage tells the
+    It finds passages in other words. The search for the question runs while the model
+    works, so that a failing model costs no more than its timeout. Every passage has the
     variants (`generated_queries`, `queries_count`) and what each of them found (`retrieval_details`).
     """
 
@@ -262,9 +262,9 @@ class MultiQueryRetriever(ExpandingRetriever):
 class HyDERetriever(ExpandingRetriever):
     """Hypothetical document embeddings: a language model writes answers, and the search is for these.
 
-    Over `dense` it does what the paper does: the mean of the vectors of the hypothetical documents, and of
-    the question's own, is the one vector that is searched for; the score is the cosine to it. Any other base
-    searches for each text, and the rankings are fused by reciprocal rank. Every passage tells the
+    Over `dense` it works as in the paper: the mean of the vectors of the hypothetical documents, and of
+    the question's own, is the query vector; the score is the cosine to it. Any other base
+    searches for each text, and the rankings are fused by reciprocal rank. Every passage has the
     documents (`hyde_queries`, `hyde_queries_count`). Without any, the base's own result is returned.
 
     Source: Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2022

@@ -1,8 +1,8 @@
 """Query expansion by a language model: variants of a question, sub-questions, hypothetical documents.
 
-All are asked for in the question's language. The question is data that others wrote: it is between
+All are generated in the question's language. The question is untrusted data: it is between
 tags, and the model is instructed to follow nothing in it. A model that is slow or wrong costs the
-expansion and never the search: the functions return what there is, if need be nothing.
+expansion and never the search: the functions then return fewer texts, or none.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ __all__ = ["FusionMode", "FusionRetriever", "HybridRetriever"]
 class HybridRetriever(SourceRetriever):
     """Weighted sum of dense and BM25 scores: the cosine, and BM25 scaled to 0 to 1.
 
-    A passage that one of them did not find counts 0 there. A channel that fails, or that the knowledge
+    A passage that one of them did not find scores 0 there. A channel that fails, or that the knowledge
     base does not have, contributes nothing.
 
     Args:

@@ -75,7 +75,7 @@ async def reranked(
 ) -> list[RetrievedPassage]:
     """Rerank passages, and return the best.
 
-    A reranker that fails leaves the order as it was, and a warning in the log.
+    If the reranker fails, the order stays and a warning is logged.
 
     Args:
         query: the question.

@@ -101,8 +101,8 @@ class HTTPKnowledgeConfig(BaseModel):
 class HTTPKnowledgeBase(NamedSource):
     """A remote knowledge API as a source.
 
-    It is asked through the guarded client: the open internet, and besides only what `allow` names. An item
-    whose id the API cannot be asked for is remembered for a while, so that `get_by_id` still has it.
+    Requests go through the SSRF guard: the public internet, plus the hosts and networks in `allow`. An item
+    whose id the API cannot look up is cached for a while, for `get_by_id`.
 
     Args:
         config: how it is asked.

@@ -52,10 +52,10 @@ class _Calls:
 class MCPKnowledgeBase(NamedSource):
     """An MCP server as a source: another knowledge base of Loom, or any server with a tool that searches.
 
-    The tool is recognised or configured, see `MCPKnowledgeConfig`; the server's filter of tools holds here,
-    too. What it answers is read from structured content, from JSON in text, or from plain text, where each
-    block is a passage. A server that only tells titles (ChatGPT's contract) is asked for the documents, and
-    the stretch of each that fits the question best is the passage.
+    The tool is detected or configured, see `MCPKnowledgeConfig`; the server's tool filter applies here,
+    too. Its result is read from structured content, from JSON in text, or from plain text, where each
+    block is a passage. If a server returns only titles (ChatGPT's contract), the documents are fetched, and
+    the best window of each is the passage.
 
     Args:
         connection: the server; its creator runs and closes it.

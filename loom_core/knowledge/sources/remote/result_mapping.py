@@ -42,7 +42,7 @@ _MAX_FIELDS = 50
 class ResultMapping(BaseModel):
     """Places of the fields in an answer: paths such as `data.items` or `/data/items`; see `JsonPath`.
 
-    What is left empty is found by the usual names: the list under `results`, `items`, `data`, `documents`,
+    Empty settings are found by the usual names: the list under `results`, `items`, `data`, `documents`,
     `hits`…, the text of a passage under `content`, `text`, `passage`…, also inside `_source`, `payload` and
     the like. All paths but `results` begin at a passage.
     """
@@ -69,7 +69,7 @@ def read_items(
     """Return the passages of an answer, in its order; without any there is nothing to be found.
 
     Relevances are 0 to 1 where the answer's scores are, else stretched so that the best is 1; all are 0
-    where it has none. What has no text is left out. A passage without an id gets one by its text.
+    where it has none. Entries without text are left out. A passage without an id gets one from its text.
 
     Args:
         answer: as JSON.

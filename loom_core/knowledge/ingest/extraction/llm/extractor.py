@@ -134,8 +134,8 @@ class LLMEntityExtractor:
     def id(self) -> str:
         """The prompt's and the rules' version and the settings.
 
-        The model is not part of it: who changes to another in the middle of a corpus, as the first is out of
-        money, does not pay twice for what is done.
+        The model is not part of it: a user who changes the model in the middle of a corpus does not pay twice
+        for finished passages.
         """
         config = self._config
         asked = json.dumps([config.entity_types, config.relation_types, config.hints], ensure_ascii=False)
@@ -144,7 +144,7 @@ class LLMEntityExtractor:
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
         """Return one extraction for each chunk, in order.
 
-        After an error it may be called again, and asks only for what the model did not read.
+        After an error it may be called again, and requests only the remaining passages.
 
         Raises:
             LLMError: the model cannot be asked now: its key or its account is refused, it has no room or is

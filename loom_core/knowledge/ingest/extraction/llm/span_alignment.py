@@ -53,7 +53,7 @@ def place(
     """Align a model's findings with a passage.
 
     Names are kept as the passage writes them, at every place where they occur; one that does not occur
-    is dropped, and so is a relation one of whose ends is not among the entities that were found.
+    is dropped, and so is a relation one of whose ends is not among the aligned entities.
 
     Args:
         text: the passage.
@@ -86,7 +86,7 @@ def place(
 def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) -> Extraction:
     """Merge a model's aligned findings with those of the rules.
 
-    Where both see a name, the model's is kept; so is what the model says of two entities. The rules alone say
+    If both find a name, the model's is kept; so are its relations. Only the rules say
     what a passage is about, and which names are the same.
     """
     taken = [False] * max((mention.end for mention in placed.mentions), default=0)

@@ -60,7 +60,7 @@ def load_code(source: Source) -> Content:
 
     Every block is one unit: a definition with the comments and decorators right above it, or the statements
     between two definitions. `name` is the dotted name (`Record.open`), `path` the names of the enclosing
-    classes. A class longer than about 40 lines is cut into its head and its members. Names come from how
+    classes. A class longer than about 40 lines is split into its head and its members. Names come from how
     lines begin and what belongs together from indentation, so any common language works (`definitions`).
     """
     text = clean_text(decode(source.data, hint=source.charset)[0])

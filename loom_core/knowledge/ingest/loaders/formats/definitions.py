@@ -1,7 +1,7 @@
 """Patterns of definitions at the beginning of a line, in common programming languages.
 
-No parser and no grammar: a line is matched on its own, and indentation says what belongs to it. That is
-right for code as formatters write it, and harmless elsewhere: a definition that is not recognised stays
+No parser and no grammar: each line is matched separately, and indentation says what belongs to it. That is
+correct for formatted code, and harmless elsewhere: an unrecognised definition stays
 with what is before it.
 """
 

@@ -1,6 +1,6 @@
 """PDF: text by pdfium; paragraphs and headings by layout and type size.
 
-A PDF knows glyphs at positions, nothing more. The rules for paragraphs are about the lines' geometry, all of
+A PDF has only glyphs at positions. The rules for paragraphs use the lines' geometry, all of
 them relative to the type size, so that they hold for any page size and scale.
 """
 
@@ -129,7 +129,7 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
 def _upright(page: PdfPage) -> PdfTextPage:
     """Return the text of a page, turned upright: else pdfium may read it from its end.
 
-    Scanners store pages on their side, with the text that was recognised turned alike.
+    Scanners store pages sideways, with the recognised text rotated likewise.
     """
     from pypdfium2.raw import FPDFText_CountChars, FPDFText_GetCharAngle
 
