@@ -1,8 +1,8 @@
 """Parser of the extraction replies of a language model, in JSON, tables or lists.
 
 The prompt requires JSON of one form (`prompts`). Models also write fences and prose around it, stop in the
-middle of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and lists. All
-that can be parsed is parsed, but not trusted: `span_alignment` verifies it against the passages.
+middle of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and
+lists. All that can be parsed is parsed, but not trusted: `span_alignment` verifies it against the passages.
 """
 
 from __future__ import annotations
