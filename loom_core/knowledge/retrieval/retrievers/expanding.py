@@ -231,8 +231,8 @@ class DecompositionRetriever(ExpandingRetriever):
 
     It is for questions that no single passage answers: "Which of the two is older?" is answered by a passage
     about the one and a passage about the other. The sub-questions are searched for at once, and the question
-    itself while the model works. Every passage has the sub-questions (`generated_queries`, `queries_count`) and
-    what each of them found (`retrieval_details`).
+    itself while the model works. Every passage has the sub-questions (`generated_queries`, `queries_count`)
+    and what each of them found (`retrieval_details`).
     """
 
     name = "decomposition"
