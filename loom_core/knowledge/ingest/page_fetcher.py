@@ -1,4 +1,4 @@
-"""Fetching the pages of a job from the web, in the process that works for the knowledge base."""
+"""Page fetcher: fetch the web pages of a job, in the worker process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PageFetcher", "client_for"]
 
-_SECONDS = 1.0  # after which what there is goes on, so that progress is told
+_SECONDS = 1.0  # after which the fetched pages are passed on, so that progress is reported
 _BYTES = 8 << 20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/markdown,text/plain;q=0.9,*/*;q=0.5"
 
 
 class PageFetcher:
-    """Fetches what jobs name by web addresses, one page after the other.
+    """Fetches the web pages of jobs, one after the other.
 
     Args:
         max_bytes: a larger page is refused.
@@ -73,7 +73,7 @@ class PageFetcher:
 
 
 def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> GuardedClient:
-    """The client that may also ask what rules allow.
+    """Return a client that may also request what rules allow.
 
     Args:
         rules: hosts and networks, see `NetPolicy.allowing`.

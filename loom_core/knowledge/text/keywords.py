@@ -41,9 +41,9 @@ _GENERIC = frozenset(
 
 
 def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
-    """The identifiers and significant Chinese words of a passage, the most significant first.
+    """Return the identifiers and significant Chinese words of a passage, the most significant first.
 
-    Identifiers are told by their form: `HTTPServer`, `iPhone`, `snake_case`, `SHA256`, `UTF-8`,
+    Identifiers are recognized by their form: `HTTPServer`, `iPhone`, `snake_case`, `SHA256`, `UTF-8`,
     `dotted.path`, `settings.toml`, `v2.3.1`, `--flag-name`. Chinese words have two characters or more
     and are not common ones. Significance is how often a form occurs times the weight of its kind;
     among equals, what comes first. Forms that differ only in case are one, written as at first.

@@ -1,4 +1,4 @@
-"""In which language a text is, told by its script."""
+"""Language detection by script."""
 
 from __future__ import annotations
 

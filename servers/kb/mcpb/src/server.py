@@ -1,4 +1,4 @@
-"""Starts loom-kb for a host that runs this bundle; its arguments are the folders that the user has chosen."""
+"""Entry point of the MCP bundle; its arguments are the folders that the user has chosen."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_every_kind_of_source_is_read_with_comments_and_trailing_commas(written)
         ('{"kind": "loca"}', "3:11: kind should be 'local'", "local, http, mcp or documents"),
         ("{}", "3:5: kind is missing", "local, http, mcp or documents"),
         ("[]", "3:5: 'x' is no object", '{"kind": "local"}'),
-        ('{"kind": "http"}', "3:5: url is missing", "Where the API is asked."),
+        ('{"kind": "http"}', "3:5: url is missing", "URL of the API."),
         (
             '{"kind": "http", "url": "https://a.example", "limit": 3}',
             "3:55: limit is not known here",
