@@ -1,4 +1,4 @@
-"""Chinese pages show the same blocks as their English originals, whose commands and programs the tests run."""
+"""Chinese pages have the blocks of their English originals, which other tests run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _SECTIONS_LEFT_OUT = {"docs/zh/howto/clients.md": 1}  # the list of frameworks, 
 
 def _commands(page: str) -> list[str]:
     """Blocks that are run, without their comments, which are translated."""
-    return [
-        re.sub(r"[ \t]{2,}#.*", "", block.text) for block in snippets.snippets(page, "sh", "console", "python")
-    ]
+    blocks = snippets.snippets(page, "sh", "console", "python")
+    return [re.sub(r"[ \t]{2,}#.*", "", block.text) for block in blocks]
 
 
 def _headings(page: str) -> list[str]:
