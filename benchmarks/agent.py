@@ -141,7 +141,7 @@ async def at_once(folder: Path, *, count: int, steps: int, seconds: float) -> No
         began = time.perf_counter()
         run = await host.start(agent.request("Add the numbers. 把这些数加起来。"))
         while run.status != "completed":
-            run = await journal.changed(run.id, after=run.last_seq, seconds=45)
+            run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=45)
             assert run.status in {"working", "completed"}, run.problem
         return time.perf_counter() - began
 

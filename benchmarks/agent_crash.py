@@ -237,7 +237,7 @@ async def _conversations(journal: Journal, run_id: str) -> tuple[list[list[Messa
 
     Of requests that each go on with the one before only the last is there: it holds the others.
     """
-    from loom_core.agent.record import RunState
+    from loom_core.agent.recorder import RunState
 
     log = await journal.claim(run_id)
     assert log is not None
@@ -245,11 +245,11 @@ async def _conversations(journal: Journal, run_id: str) -> tuple[list[list[Messa
     async with log:
         for number, step in enumerate(log.steps):
             if step.event.type == "model_start":
-                history = RunState.restored(log.steps[: number + 1]).history
+                history = RunState.restore(log.steps[: number + 1]).history
                 if asked and history[: len(asked[-1])] == asked[-1]:
                     asked.pop()
                 asked.append(history)
-        return asked, RunState.restored(log.steps).conversation()
+        return asked, RunState.restore(log.steps).conversation()
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Decided, Reply
+from loom_core.runs.commands import ApprovalDecision, Reply
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
@@ -141,7 +141,7 @@ async def drive(path: Path, address: str) -> None:
         journal=journal,
         memory=memory,
         permissions=Permissions(rules),
-        wait_for_orders=True,
+        wait_for_commands=True,
         compaction=Compaction(llm=MockProvider(summary, delay=0.02), window=_WINDOW),
     )
     async with agent, RunHost(journal, {agent.name: agent}, look_seconds=_LOOK_SECONDS):
@@ -174,13 +174,13 @@ class Client(Person):
         if dice < 0.014:
             await self._order(run, Reply(text="请快一点。", by=BY))
 
-    def _said(self, pending: Pending) -> Decided:
+    def _said(self, pending: Pending) -> ApprovalDecision:
         if self._dice.random() < (0.5 if pending.kind == "unknown" else 0.2):
-            return Decided(id=pending.id, action="deny", reason="不用了", by=BY)
+            return ApprovalDecision(id=pending.id, action="deny", reason="不用了", by=BY)
         if pending.kind == "approval" and self._dice.random() < 0.3:
             changed = {"what": f"{pending.arguments['what']}（改）"}
-            return Decided(id=pending.id, action="edit", arguments=changed, by=BY)
-        return Decided(id=pending.id, action="approve", by=BY)
+            return ApprovalDecision(id=pending.id, action="edit", arguments=changed, by=BY)
+        return ApprovalDecision(id=pending.id, action="approve", by=BY)
 
 
 if __name__ == "__main__":

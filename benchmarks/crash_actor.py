@@ -130,7 +130,9 @@ class Actor:
         changes = self._knowledge_base.record.changes
         names: list[IndexName] = ["words", "vectors", "graph"]
         name = self._dice.choice(names)
-        await to_thread.run_sync(lambda: changes.distrust(name, generation=changes.state(name).generation))
+        await to_thread.run_sync(
+            lambda: changes.mark_damaged(name, generation=changes.state(name).generation)
+        )
 
     async def _checkpoint(self) -> None:
         def checkpoint() -> None:

@@ -21,7 +21,7 @@ from person import BY, Person, act
 from loom_core.flow.config import LoadedFlows, parse_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
-from loom_core.runs.commands import Answered, Decided, Order, Retry
+from loom_core.runs.commands import ApprovalDecision, Command, InputResponse, Retry
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending, RunRequest
@@ -118,16 +118,16 @@ class Customer(Person):
         )
         await self._journal.create(request)
 
-    def _said(self, pending: Pending) -> Order:
+    def _said(self, pending: Pending) -> Command:
         if pending.kind == "question":
             fits = (
                 {"goods": "茶叶", "answer": 3} if self._dice.random() < 0.9 else {"goods": 1, "answer": "大"}
             )
             content = {name: fits[name] for name in pending.schema["properties"]}
-            return Answered(id=pending.id, action="accept", content=content, by=BY)
+            return InputResponse(id=pending.id, action="accept", content=content, by=BY)
         if self._dice.random() < (0.5 if pending.kind == "unknown" else 0.05):
-            return Decided(id=pending.id, action="deny", reason="不用了", by=BY)
-        return Decided(id=pending.id, action="approve", by=BY)
+            return ApprovalDecision(id=pending.id, action="deny", reason="不用了", by=BY)
+        return ApprovalDecision(id=pending.id, action="approve", by=BY)
 
 
 if __name__ == "__main__":

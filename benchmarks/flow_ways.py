@@ -101,7 +101,7 @@ async def _ways(address: str, method: str, folder: Path) -> AsyncGenerator[dict[
     import httpx2
 
     from loom_core.flow.executor import FlowExecutor
-    from loom_core.flow.expressions import Values
+    from loom_core.flow.expressions import ExpressionValues
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.policy.router import FlowRouter
@@ -129,7 +129,7 @@ async def _ways(address: str, method: str, folder: Path) -> AsyncGenerator[dict[
             assert response.json()["text"]
 
         async def called(message: str) -> None:
-            result = await caller.call(endpoint, Values(inputs={"number": message.split()[-1]}))
+            result = await caller.call(endpoint, ExpressionValues(inputs={"number": message.split()[-1]}))
             assert result.body["text"]
 
         async def executed(message: str) -> None:

@@ -116,7 +116,7 @@ def _is_searchable(knowledge_base: GraphRAGKnowledgeBase, job: str) -> bool:
     if state.processed < state.total or state.state in {"queued", "listing"}:
         return False
     graph, documents = knowledge_base.record.graph, knowledge_base.record.documents
-    is_linked = graph.linked() == documents.last_chunk() and not graph.new_names(limit=1)
+    is_linked = graph.link_watermark() == documents.last_chunk() and not graph.new_names(limit=1)
     return is_linked and not knowledge_base.index_lag()["words"]
 
 

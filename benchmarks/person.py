@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 
 from loom_core.errors import InvalidInputError
-from loom_core.runs.commands import Abort, Order, Pause, Resume
+from loom_core.runs.commands import Abort, Command, Pause, Resume
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending, Run
 
@@ -58,7 +58,7 @@ class Person(ABC):
         """Begin a run."""
 
     @abstractmethod
-    def _said(self, pending: Pending) -> Order:
+    def _said(self, pending: Pending) -> Command:
         """What is said to something that a run waits for."""
 
     async def _look_back(self, *, stopping: bool) -> None:  # noqa: B027 - who does nothing says nothing
@@ -87,9 +87,9 @@ class Person(ABC):
             else:
                 await self._interfere(run, shown)
 
-    async def _order(self, run: Run, order: Order) -> None:
+    async def _order(self, run: Run, order: Command) -> None:
         try:
-            await self._journal.order(run.id, order)
+            await self._journal.send_commands(run.id, order)
         except InvalidInputError:  # it stands differently by now
             return
 

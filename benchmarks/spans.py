@@ -13,7 +13,7 @@ from timeit import repeat
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 from loom_core.observability.spans import CHAT
 from loom_core.observability.tracing import LoomTracer, span
 
@@ -48,7 +48,7 @@ def main() -> None:
     told: dict[str, Callable[[], object]] = {
         "a span without an SDK": without,
         "a span with the SDK": within,
-        "asking what to carry": carried,
+        "asking what to carry": inject_context,
     }
     for name, run in told.items():
         best = min(repeat(run, number=_NUMBER, repeat=_ROUNDS)) / _NUMBER

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 from loom_core.errors import LoomError
 from loom_core.mcp_client import Callbacks, MCPToolRegistry
 from loom_core.paths import loom_home
-from loom_core.tools import Answer, CallContext
+from loom_core.tools import CallContext, QuestionAnswer
 
 if TYPE_CHECKING:
     from loom_core.tools import Question, ToolOutput
 
 
-async def ask(question: Question) -> Answer:
+async def ask(question: Question) -> QuestionAnswer:
     """Show what a server asks; only who can read it may answer, so this program makes no choice."""
     print(f"{question.origin} asks: {question.text}", file=sys.stderr)
-    return Answer("cancel")
+    return QuestionAnswer("cancel")
 
 
 async def progress(done: float, total: float | None, message: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from loom_core.errors import LoomError, capitalised
 from loom_core.observability.families import BREAKER_STATE
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.weak_registry import Living
+from loom_core.observability.weak_registry import WeakRegistry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -22,7 +22,7 @@ __all__ = ["Breaker"]
 
 _log = logging.getLogger(__name__)
 _STATES = {"closed": 0.0, "trial": 1.0, "open": 2.0}
-_breakers: Living[Breaker] = Living()
+_breakers: WeakRegistry[Breaker] = WeakRegistry()
 
 
 class Breaker(ABC):

@@ -69,7 +69,7 @@ def set_default_llm(llm: LLMProvider | str | None) -> None:
         ConfigError: it is no model, or there is no such vendor.
     """
     from loom_core.llm.config import ProviderConfig
-    from loom_core.llm.factory import checked_provider
+    from loom_core.llm.factory import check_provider
     from loom_core.llm.interface import LLMProvider
 
     if llm is not None and not isinstance(cast("object", llm), LLMProvider | str):
@@ -77,7 +77,7 @@ def set_default_llm(llm: LLMProvider | str | None) -> None:
             f"{llm!r} is no model.", advice='Give a provider, or the name of a vendor such as "deepseek".'
         )
     if isinstance(llm, str):
-        checked_provider(ProviderConfig.of(llm))
+        check_provider(ProviderConfig.of(llm))
     set_default(llm)
     _set(llm=llm)
 

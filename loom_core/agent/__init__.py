@@ -20,33 +20,33 @@ if TYPE_CHECKING:
     from loom_core.agent.teams.router import Choice, Route, Router
     from loom_core.agent.teams.step import CompositionResult, StepError, StepEvent, StepResult
     from loom_core.agent.teams.workflow import Results, Workflow, WorkflowStep
-    from loom_core.runs.commands import Abort, Answered, Decided, Order, Pause, Reply, Resume
+    from loom_core.runs.commands import Abort, ApprovalDecision, Command, InputResponse, Pause, Reply, Resume
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal
     from loom_core.runs.memory import InMemoryMemory, Memory, SQLiteMemory
-    from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, Spent
+    from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunUsage
 
 __all__ = [
     "Abort",
     "Agent",
     "AgentTool",
-    "Answered",
+    "ApprovalDecision",
     "Budget",
     "Chain",
     "Choice",
+    "Command",
     "Compaction",
     "Composition",
     "CompositionResult",
-    "Decided",
     "EventType",
     "Hooks",
     "InMemoryMemory",
+    "InputResponse",
     "Journal",
     "LoopGuard",
     "Memory",
     "MultiAgentSystem",
-    "Order",
     "Pause",
     "Pending",
     "Reply",
@@ -61,9 +61,9 @@ __all__ = [
     "RunRequest",
     "RunResult",
     "RunStatus",
+    "RunUsage",
     "Runnable",
     "SQLiteMemory",
-    "Spent",
     "StepError",
     "StepEvent",
     "StepResult",

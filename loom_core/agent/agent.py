@@ -13,19 +13,19 @@ import anyio
 from pydantic import BaseModel
 
 from loom_core.agent.argument_validation import (
-    checked_parts,
-    given_callbacks,
-    given_hooks,
-    given_instructions,
-    given_knowledge_base,
-    given_model,
-    given_permissions,
-    given_tools,
+    resolve_instructions,
+    resolve_knowledge_base,
+    resolve_model,
+    resolve_permissions,
+    resolve_tools,
+    validate_callbacks,
+    validate_hooks,
+    validate_parts,
 )
 from loom_core.agent.compaction_settings import Compaction, Compactors
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
-from loom_core.agent.parts import Parts
+from loom_core.agent.parts import AgentParts
 from loom_core.agent.request import RunOptions, run_request
 from loom_core.agent.result import RunResult
 from loom_core.blocking import run_blocking
@@ -34,7 +34,7 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatOptions, LLMProvider
 from loom_core.runs.commands import Resume
 from loom_core.runs.events import StreamEvent
-from loom_core.runs.human_broker import Asking
+from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.memory import InMemoryMemory
@@ -57,13 +57,13 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.knowledge.sources.federation.federation import Federation
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.human_broker import ApproveFunction
     from loom_core.runs.journal import RunLog
     from loom_core.runs.memory import Memory
     from loom_core.tools.auditing.audit import AuditLog
 
-__all__ = ["Agent", "streamed"]
+__all__ = ["Agent", "stream_events"]
 
 _WAIT_SECONDS = 45.0
 
@@ -141,7 +141,7 @@ class Agent:
         journal: Journal | None = None,
         permissions: Permissions | Literal["allow", "ask", "deny"] = "ask",
         approve: ApproveFunction | None = None,
-        wait_for_orders: bool = False,
+        wait_for_commands: bool = False,
         approval_seconds: float | None = 600.0,
         budget: Budget | None = None,
         compaction: Compaction | None = Compaction(),  # noqa: B008 - frozen
@@ -162,7 +162,7 @@ class Agent:
             raise InvalidInputError(
                 "An agent has either tools or a toolbox.", advice="Put the tools into the toolbox."
             )
-        checked_parts(
+        validate_parts(
             name=name,
             budget=budget,
             journal=journal,
@@ -184,23 +184,23 @@ class Agent:
         self.description = description
         self.journal = journal or Journal()
         self.budget = budget or Budget(iterations=standing.max_iterations)
-        self._permissions = given_permissions(permissions)
+        self._permissions = resolve_permissions(permissions)
         self.scheduler = scheduler or Scheduler()
         self._priority = priority
         self._audit = audit
         self._output_tokens = output_tokens
-        self._callbacks = given_callbacks(callbacks)
-        own = given_tools(tools)
+        self._callbacks = validate_callbacks(callbacks)
+        own = resolve_tools(tools)
         if knowledge_base is not None:
-            search, passages = given_knowledge_base(knowledge_base)
+            search, passages = resolve_knowledge_base(knowledge_base)
             own.append(search)
             knowledge = knowledge or passages
         if toolbox is None:
             toolbox = Toolbox(own)
         elif own:
             toolbox = Toolbox(own, live=(toolbox.tools,))
-        provider, options = given_model(llm if llm is not None else standing.llm), options or ChatOptions()
-        self.parts = Parts(
+        provider, options = resolve_model(llm if llm is not None else standing.llm), options or ChatOptions()
+        self.parts = AgentParts(
             llm=provider,
             toolbox=toolbox,
             pipeline=self._pipeline,
@@ -210,9 +210,11 @@ class Agent:
             if compaction is None
             else Compactors(compaction, provider, reserve=options.get("max_tokens")).make,
             guard=loop_guard,
-            hooks=given_hooks(hooks),
-            system_prompt=(given_instructions(system_prompt),),
-            asking=Asking(approve=approve, orders=wait_for_orders, seconds=approval_seconds),
+            hooks=validate_hooks(hooks),
+            system_prompt=(resolve_instructions(system_prompt),),
+            asking=HumanInputPolicy(
+                approve=approve, accepts_commands=wait_for_commands, seconds=approval_seconds
+            ),
             options=options,
         )
 
@@ -252,8 +254,8 @@ class Agent:
             RecordError: the journal cannot be written.
             Exception: what a part, such as `approve`, raises that is no `LoomError`; the run has failed.
         """
-        run = await self._created(self.request(goal, output_schema=output_schema, **options))
-        return RunResult[Any].of(await self._driven(run), model=_model(output_schema))
+        run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
+        return RunResult[Any].of(await self._execute_run(run), model=_model(output_schema))
 
     @overload
     def run_sync(
@@ -300,8 +302,8 @@ class Agent:
         Raises:
             LoomError: as for `run`.
         """
-        run = await self._created(self.request(goal, output_schema=output_schema, **options))
-        async with aclosing(streamed(run.id, self.journal, self._driven(run))) as events:
+        run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
+        async with aclosing(stream_events(run.id, self.journal, self._execute_run(run))) as events:
             async for event in events:
                 yield event
 
@@ -322,21 +324,21 @@ class Agent:
                 advice="Resume it with that one.",
             )
         if run.status in {"paused", "failed", "aborted"}:
-            await self.journal.order(run_id, Resume())
-        return RunResult[dict[str, Any]].of(await self._driven(run))
+            await self.journal.send_commands(run_id, Resume())
+        return RunResult[dict[str, Any]].of(await self._execute_run(run))
 
-    async def order(self, run_id: str, order: Order) -> Run:
+    async def send_command(self, run_id: str, order: Command) -> Run:
         """Tell a run something while it is under way; see `Journal.order`."""
-        return await self.journal.order(run_id, order)
+        return await self.journal.send_commands(run_id, order)
 
-    def extended(
+    def extend(
         self,
         *,
         tools: Sequence[Tool] = (),
         system_prompt: str = "",
         journal: Journal | None = None,
         memory: Memory | None = None,
-        asking: Asking | None = None,
+        asking: HumanInputPolicy | None = None,
     ) -> Agent:
         """The same agent with more: with the same name, so that each goes on with the runs of the other.
 
@@ -385,9 +387,9 @@ class Agent:
             log.observe(each)
         return RunLoop(self.parts, log)
 
-    async def drive(self, log: RunLog) -> Run:
+    async def execute(self, log: RunLog) -> Run:
         """Drive a claimed run to its end; see `RunLoop.drive`."""
-        return await self.loop(log).drive()
+        return await self.loop(log).execute()
 
     async def aclose(self) -> None:
         """Close the model's connections and the journal."""
@@ -405,7 +407,7 @@ class Agent:
     ) -> None:
         await self.aclose()
 
-    async def _created(self, request: RunRequest) -> Run:
+    async def _create_run(self, request: RunRequest) -> Run:
         """The run in the journal. A session that the memory alone knows begins there under its own id.
 
         Whose a session is, the journal alone knows: so this is for the user of this machine only.
@@ -417,14 +419,14 @@ class Agent:
                 raise
             return await self.journal.create(request, begins_session=True)
 
-    async def _driven(self, run: Run) -> Run:
+    async def _execute_run(self, run: Run) -> Run:
         """The run at its end: driven here, or waited for where another drives it."""
         while True:
             log = await self.journal.claim(run.id)
             if log is not None:
                 async with log:
-                    return await self.drive(log)
-            run = await self.journal.changed(run.id, after=run.last_seq, seconds=_WAIT_SECONDS)
+                    return await self.execute(log)
+            run = await self.journal.wait_until_idle(run.id, after=run.last_seq, seconds=_WAIT_SECONDS)
             if run.status in FINAL_STATUSES:
                 return run
 
@@ -446,10 +448,10 @@ def _model(given: type[BaseModel] | Mapping[str, Any] | None) -> type[BaseModel]
     return None if given is None or isinstance(given, Mapping) else given
 
 
-_AHEAD = 256  # events that nobody has taken yet
+_STREAM_BUFFER = 256  # events that nobody has taken yet
 
 
-async def streamed(
+async def stream_events(
     run_id: str, journal: Journal, drive: Coroutine[Any, Any, object]
 ) -> AsyncGenerator[StreamEvent]:
     """The events of a run, to its end; where the iterator is closed before, so is what drives the run.
@@ -463,9 +465,9 @@ async def streamed(
         Exception: what `drive` raises.
     """
     # Tasks and no task group: what a generator holds must not be open while it hands something on.
-    giving, taking = anyio.create_memory_object_stream["StreamEvent"](_AHEAD)
+    giving, taking = anyio.create_memory_object_stream["StreamEvent"](_STREAM_BUFFER)
     driving = asyncio.ensure_future(drive)
-    following = asyncio.ensure_future(_hand_on(run_id, journal, giving))
+    following = asyncio.ensure_future(_forward_events(run_id, journal, giving))
 
     def stop_if_failed(driven: asyncio.Future[object]) -> None:
         if not driven.cancelled() and driven.exception() is not None:
@@ -496,7 +498,7 @@ async def streamed(
             await asyncio.wait(left)
 
 
-async def _hand_on(run_id: str, journal: Journal, giving: MemoryObjectSendStream[StreamEvent]) -> None:
+async def _forward_events(run_id: str, journal: Journal, giving: MemoryObjectSendStream[StreamEvent]) -> None:
     """Give the events of a run to whoever takes them, as fast as they do."""
     async with giving, aclosing(journal.follow(run_id)) as events:
         async for event in events:

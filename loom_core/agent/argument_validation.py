@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from loom_core.runs.human_broker import ApproveFunction
 
 __all__ = [
-    "checked_parts",
-    "given_callbacks",
-    "given_hooks",
-    "given_instructions",
-    "given_knowledge_base",
-    "given_model",
-    "given_permissions",
-    "given_tools",
+    "resolve_instructions",
+    "resolve_knowledge_base",
+    "resolve_model",
+    "resolve_permissions",
+    "resolve_tools",
+    "validate_callbacks",
+    "validate_hooks",
+    "validate_parts",
 ]
 
 _MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"model", "output", "tools"}
@@ -44,7 +44,7 @@ _MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"model", "output", "t
 # What is looked at is `object` here: type checkers see these mistakes before, and most programs have none.
 
 
-def given_model(llm: object, *, configurations: bool = True) -> LLMProvider:
+def resolve_model(llm: object, *, configurations: bool = True) -> LLMProvider:
     """A model, of itself or of a configuration.
 
     Args:
@@ -64,17 +64,17 @@ def given_model(llm: object, *, configurations: bool = True) -> LLMProvider:
     raise ConfigError(f"{llm!r} is no model.", advice=f"Give a provider{also}.")
 
 
-def given_tools(tools: object) -> list[Tool]:
+def resolve_tools(tools: object) -> list[Tool]:
     """Tools, of themselves or of functions.
 
     Raises:
         ConfigError: something else is among them.
         ValueError: no tool can be made of a function.
     """
-    return [_tool(each) for each in _list("tools", tools, of="tools and functions")]
+    return [_resolve_tool(each) for each in _list("tools", tools, of="tools and functions")]
 
 
-def _tool(given: object) -> Tool:
+def _resolve_tool(given: object) -> Tool:
     if isinstance(given, Tool):
         return given
     if callable(given) and not isinstance(given, type):
@@ -88,7 +88,7 @@ def _tool(given: object) -> Tool:
     raise ConfigError(f"{given!r} is no tool.", advice=advice)
 
 
-def given_knowledge_base(
+def resolve_knowledge_base(
     given: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider],
 ) -> tuple[Tool, ContextRetriever]:
     """Return the tool that searches knowledge bases, and what finds passages before the model answers.
@@ -114,7 +114,7 @@ def given_knowledge_base(
     return DocumentSearchTool(sources), ContextRetriever(sources)
 
 
-def given_hooks(hooks: object) -> tuple[Hooks, ...]:
+def validate_hooks(hooks: object) -> tuple[Hooks, ...]:
     """Hooks.
 
     Raises:
@@ -129,7 +129,7 @@ def given_hooks(hooks: object) -> tuple[Hooks, ...]:
     return cast("tuple[Hooks, ...]", tuple(listed))
 
 
-def given_callbacks(callbacks: object) -> tuple[Callback, ...]:
+def validate_callbacks(callbacks: object) -> tuple[Callback, ...]:
     """Callbacks.
 
     Raises:
@@ -145,7 +145,7 @@ def given_callbacks(callbacks: object) -> tuple[Callback, ...]:
     return cast("tuple[Callback, ...]", tuple(listed))
 
 
-def given_instructions(given: Instructions | Callable[[], str | Awaitable[str]]) -> Instructions:
+def resolve_instructions(given: Instructions | Callable[[], str | Awaitable[str]]) -> Instructions:
     """Return a system prompt: a text, or a function of the run.
 
     Raises:
@@ -155,9 +155,9 @@ def given_instructions(given: Instructions | Callable[[], str | Awaitable[str]])
     if isinstance(asked, str):
         return asked
     if callable(asked):
-        if _takes(asked, object()):
+        if _accepts(asked, object()):
             return cast("Instructions", asked)
-        if _takes(asked):
+        if _accepts(asked):
             plain = cast("Callable[[], str | Awaitable[str]]", asked)
             return lambda _: plain()
     raise ConfigError(
@@ -166,7 +166,7 @@ def given_instructions(given: Instructions | Callable[[], str | Awaitable[str]])
     )
 
 
-def given_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:
+def resolve_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:
     """Permissions, of themselves or of what becomes of what no rule is about.
 
     Raises:
@@ -183,7 +183,7 @@ def given_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]
     return Permissions(otherwise=given)
 
 
-def checked_parts(
+def validate_parts(
     *,
     name: str,
     budget: object,
@@ -227,7 +227,7 @@ def checked_parts(
     _expect("options", cast("object", options), fit, f"a mapping with some of: {', '.join(known)}")
 
 
-def _takes(function: Callable[..., object], *arguments: object) -> bool:
+def _accepts(function: Callable[..., object], *arguments: object) -> bool:
     """Whether it can be called with these arguments, as far as can be seen."""
     try:
         signature(function).bind(*arguments)

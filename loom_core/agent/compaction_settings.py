@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from loom_core.agent.argument_validation import given_model
+from loom_core.agent.argument_validation import resolve_model
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import LLMProvider
 
@@ -48,7 +48,7 @@ class Compaction:
                 advice="Use numbers that grow in this order, above 0 and up to 1, and a window above 0.",
             )
         if self.llm is not None:
-            given_model(self.llm, configurations=False)
+            resolve_model(self.llm, configurations=False)
 
 
 class Compactors:

@@ -12,7 +12,7 @@ from loom_core.errors import LoomError
 from loom_core.llm.interface import ChatRequest
 
 if TYPE_CHECKING:
-    from loom_core.agent.compaction.compaction import Compacted
+    from loom_core.agent.compaction.compaction import CompactionResult
     from loom_core.llm.interface import LLMResponse
     from loom_core.llm.messages import Message
     from loom_core.runs.run import Run
@@ -71,7 +71,7 @@ class Hooks:
         """The conversation is about to be shortened; a veto leaves it as it is."""
         return None
 
-    async def after_compaction(self, run: Run, compacted: Compacted) -> None:
+    async def after_compaction(self, run: Run, compacted: CompactionResult) -> None:
         """It has been shortened."""
 
 

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.agent.calling_run import CallingRun, calling_run, calls_of
+from loom_core.agent.calling_run import CallingRun, calling_from, calling_run
 from loom_core.agent.hooks import HookError
-from loom_core.agent.model_turns import Final, ModelTurns, Nudge, conclusion
+from loom_core.agent.model_turns import FinalAnswer, ModelTurns, Reprompt, conclude
 from loom_core.agent.notices import Notices
-from loom_core.agent.record import RunRecord
-from loom_core.agent.spending import BudgetError, used_up
+from loom_core.agent.recorder import AgentRunRecorder
+from loom_core.agent.spending import BudgetError, find_exhausted_limit
 from loom_core.agent.tool_round import LoopStoppedError, ToolRound
 from loom_core.errors import LLMError, LoomError
 from loom_core.llm.interface import OutputSchema
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
 from loom_core.observability.spans import INVOKE_AGENT
-from loom_core.runs.executor import Driving
+from loom_core.runs.executor import RunExecutor
 from loom_core.tools.calls import UNKNOWN_TOOL, CallResult
 from loom_core.tools.interface import CallContext, ToolOutput
 from loom_core.tools.permission.permissions import UnapprovedToolError
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
     from anyio.abc import TaskGroup
 
-    from loom_core.agent.parts import Parts
-    from loom_core.agent.record import OpenCall
+    from loom_core.agent.parts import AgentParts
+    from loom_core.agent.recorder import OpenCall
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
     from loom_core.llm.messages import Message
-    from loom_core.runs.commands import Abort, Order
-    from loom_core.runs.human_broker import People
+    from loom_core.runs.commands import Abort, Command
+    from loom_core.runs.human_broker import HumanBroker
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
 
-__all__ = ["Ending", "PreQuery", "RunLoop"]
+__all__ = ["Prefetch", "RunFinalizer", "RunLoop"]
 
 
-class RunLoop(Driving[RunRecord]):
+class RunLoop(RunExecutor[AgentRunRecorder]):
     """One run, driven by who holds its log.
 
     It is a state machine: what comes next follows from the state, which follows from the journalled events;
@@ -54,56 +54,56 @@ class RunLoop(Driving[RunRecord]):
 
     span_form = INVOKE_AGENT
 
-    def __init__(self, parts: Parts, log: RunLog) -> None:
+    def __init__(self, parts: AgentParts, log: RunLog) -> None:
         """Take a run up.
 
         Args:
             parts: what drives it.
             log: the run, claimed.
         """
-        super().__init__(log, RunRecord(log), asking=parts.asking)
+        super().__init__(log, AgentRunRecorder(log), asking=parts.asking)
         request = log.run.request
         schema = request.output_schema
         self._parts = parts
         self._notices = Notices.for_goal(request.goal)
         self._schema = None if schema is None else OutputSchema("answer", schema)
         self._model = ModelTurns(parts, self._record, schema=self._schema)
-        self._ending = Ending(parts, self._record, self._model, self._notices)
+        self._ending = RunFinalizer(parts, self._record, self._model, self._notices)
         self._calling = CallingRun(self._record, parts.asking)
-        self._prequery: PreQuery | None = None
+        self._prequery: Prefetch | None = None
         self._tools: ToolRound | None = None
 
-    async def drive(self) -> Run:
+    async def execute(self) -> Run:
         """See `Driving.drive`."""
         outer = calling_run()
-        with calls_of(self._calling), nullcontext() if outer is None else outer.drives(self.leave):
-            return await super().drive()
+        with calling_from(self._calling), nullcontext() if outer is None else outer.attach_child(self.detach):
+            return await super().execute()
 
-    async def _left(self) -> None:
+    async def _wait_for_calls(self) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._calling.leave)
+            group.start_soon(self._calling.detach)
             if self._tools is not None:
-                group.start_soon(self._tools.leave)
+                group.start_soon(self._tools.detach)
 
     async def _begin(self) -> None:
         request = self._record.run.request
         history = await self._parts.memory.messages(request.session_id)
         goal = UserMessage((TextPart(request.goal),))
-        self._record.begun([*history, goal], model=self._parts.llm.model)
+        self._record.record_start([*history, goal], model=self._parts.llm.model)
 
-    def _revive(self, order: Order) -> None:
+    def _revive(self, order: Command) -> None:
         state = self._record.state
         answered = state.answer is not None and not state.calls
         replied = self._record.run.status == "completed"
-        self._record.resumed_by(order.by, text=self._notices.resumed if answered and not replied else "")
+        self._record.record_resume(order.by, text=self._notices.resumed if answered and not replied else "")
 
-    def _look_for_passages(self, group: TaskGroup) -> None:
+    def _start_prefetch(self, group: TaskGroup) -> None:
         state, retriever, self._prequery = self._record.state, self._parts.knowledge, None
         if retriever is not None and not state.turns and not state.looked:
-            self._prequery = PreQuery(retriever, self._record, late=self._notices.late)
+            self._prequery = Prefetch(retriever, self._record, late=self._notices.late)
             self._prequery.start(group, self._record.run.request.goal, state.history[:-1])
 
-    def _tool_round(self, people: People) -> ToolRound:
+    def _tool_round(self, people: HumanBroker) -> ToolRound:
         """What makes the calls; it knows what was done and approved before."""
         state = self._record.state
         guard = None if self._parts.guard is None else self._parts.guard()
@@ -119,73 +119,73 @@ class RunLoop(Driving[RunRecord]):
             guard=guard,
             hooks=self._parts.hooks,
             notices=self._notices,
-            gate=self._gate,
+            gate=self._wait_while_paused,
         )
 
-    async def _advance(self, people: People, group: TaskGroup) -> None:
-        self._look_for_passages(group)
+    async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
+        self._start_prefetch(group)
         record = self._record
         state = record.state
         tools = self._tools = self._tool_round(people)
         while True:
-            await self._gate()
+            await self._wait_while_paused()
             if state.closing and state.answer is not None:
                 raise BudgetError(state.closing)
             if state.open_calls:
                 await tools.run()
                 continue
             if state.final is not None and not state.inbox:
-                if await self._finished(Final(**state.final)):
+                if await self._finish(FinalAnswer(**state.final)):
                     return
                 continue
-            nudge = Nudge()
+            nudge = Reprompt()
             if state.answer is not None and not state.calls:
-                following = conclusion(state, schema=self._schema, notices=self._notices)
-                if isinstance(following, Final):
-                    if await self._finished(following):
+                following = conclude(state, schema=self._schema, notices=self._notices)
+                if isinstance(following, FinalAnswer):
+                    if await self._finish(following):
                         return
                     continue
                 nudge = following
             elif state.nudge != "none" and not state.inbox:  # a turn that was broken off is taken again
-                nudge = Nudge(state.nudge)
+                nudge = Reprompt(state.nudge)
             elif self._prequery is not None and not state.turns:
-                await self._prequery.patiently()
+                await self._prequery.wait_briefly()
             await self._turn(nudge)
 
-    async def _turn(self, nudge: Nudge) -> None:
+    async def _turn(self, nudge: Reprompt) -> None:
         state, budget = self._record.state, self._record.run.request.budget
         closing = state.closing
-        spent = used_up(budget, self._record.spent, granted_from=state.granted_from)
+        spent = find_exhausted_limit(budget, self._record.spent, granted_from=state.granted_from)
         if spent is not None and not closing:
             answered = state.answer is not None and not state.calls
             if answered or not (spent.closing and state.turns):
                 raise BudgetError(spent.problem)
             closing = spent.problem
-            nudge = Nudge("closing", self._notices.closing.format(problem=spent.problem))
-        await self._model.take(nudge, closing=closing)
+            nudge = Reprompt("closing", self._notices.closing.format(problem=spent.problem))
+        await self._model.run_turn(nudge, closing=closing)
 
-    async def _finished(self, final: Final) -> bool:
+    async def _finish(self, final: FinalAnswer) -> bool:
         """End with an answer, unless something came meanwhile; returns whether the run has ended."""
         if self._prequery is not None:
             self._prequery.stop()
         record = self._record
-        await self._ending.remember()
+        await self._ending.save_conversation()
         await record.commit()
-        self._obey_all()  # nothing that was said before the end is left unread
+        self._apply_commands()  # nothing that was said before the end is left unread
         if record.paused or record.state.inbox or self._abort is not None:
             await record.commit()
             return False
-        record.finished(final.output, final.structured)
+        record.record_finish(final.output, final.structured)
         return True
 
     async def _end_aborted(self, abort: Abort) -> None:
-        await self._ending.aborted(abort)
+        await self._ending.finish_aborted(abort)
 
     async def _fail(self, error: LoomError) -> None:
-        await self._ending.failed(error)
+        await self._ending.finish_failed(error)
 
-    def _over_time(self) -> BudgetError:
-        spent = used_up(
+    def _timeout_error(self) -> BudgetError:
+        spent = find_exhausted_limit(
             self._record.run.request.budget,
             self._record.spent,
             granted_from=self._record.state.granted_from,
@@ -193,10 +193,10 @@ class RunLoop(Driving[RunRecord]):
         return BudgetError(spent.problem if spent else "The run has taken all of its time.")
 
 
-_PATIENCE = 0.3
+_PREFETCH_SECONDS = 0.3
 
 
-class PreQuery:
+class Prefetch:
     """Looks for passages for the goal, beside everything else.
 
     The first turn waits 0.3 s for it. Passages that come later are put before the next turn. Where the first
@@ -204,7 +204,7 @@ class PreQuery:
     then the model is asked once more.
     """
 
-    def __init__(self, retriever: ContextRetriever, record: RunRecord, *, late: str) -> None:
+    def __init__(self, retriever: ContextRetriever, record: AgentRunRecorder, *, late: str) -> None:
         """Say whom to ask.
 
         Args:
@@ -220,22 +220,22 @@ class PreQuery:
 
     def start(self, group: TaskGroup, goal: str, conversation: Sequence[Message]) -> None:
         """Begin to look."""
-        group.start_soon(self._look, goal, [message.text for message in conversation])
+        group.start_soon(self._retrieve, goal, [message.text for message in conversation])
 
-    async def patiently(self) -> None:
+    async def wait_briefly(self) -> None:
         """Wait for the passages, but not for long."""
-        with anyio.move_on_after(_PATIENCE):
+        with anyio.move_on_after(_PREFETCH_SECONDS):
             await self._done.wait()
 
     def stop(self) -> None:
         """Nobody needs them any more."""
         self._scope.cancel()
 
-    async def _look(self, goal: str, conversation: Sequence[str]) -> None:
+    async def _retrieve(self, goal: str, conversation: Sequence[str]) -> None:
         try:
             with self._scope:
                 found = await self._retriever.context_for(goal, conversation=conversation)
-                self._record.knowledge(found, late=self._late)
+                self._record.record_passages(found, late=self._late)
         finally:
             self._done.set()
 
@@ -245,7 +245,7 @@ _log = logging.getLogger(__name__)
 _ABANDON_SECONDS = 10.0
 
 
-class Ending:
+class RunFinalizer:
     """Ends one run that was aborted or has failed, so that its session can go on.
 
     Every call has a result then, and the memory has the conversation.
@@ -257,34 +257,36 @@ class Ending:
         notices: what is said of an abort, and of calls that were not made, or broken off.
     """
 
-    def __init__(self, parts: Parts, record: RunRecord, model: ModelTurns, notices: Notices) -> None:
+    def __init__(
+        self, parts: AgentParts, record: AgentRunRecorder, model: ModelTurns, notices: Notices
+    ) -> None:
         self._parts = parts
         self._record = record
         self._model = model
         self._notices = notices
 
-    async def aborted(self, abort: Abort) -> None:
+    async def finish_aborted(self, abort: Abort) -> None:
         """Somebody has ended it."""
         await self._abandon_calls()
-        self._close_calls(self._notices.told(abort.reason))
-        await self.remember()
-        problem = self._notices.aborted_because(by=abort.by, reason=abort.reason)
-        self._record.aborted(by=abort.by, reason=abort.reason, problem=problem, output=self._output())
+        self._close_calls(self._notices.translate(abort.reason))
+        await self.save_conversation()
+        problem = self._notices.describe_abort(by=abort.by, reason=abort.reason)
+        self._record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=self._output())
 
-    async def failed(self, error: LoomError) -> None:
+    async def finish_failed(self, error: LoomError) -> None:
         """It cannot go on."""
         if isinstance(error, UnapprovedToolError):
             _log.warning("run %s has failed: %s", self._record.run.id, error)
         await self._abandon_calls()
         self._close_calls(error.message)
         try:
-            await self.remember()
+            await self.save_conversation()
         except LoomError as forgotten:
             _log.warning("the conversation of run %s is not remembered: %s", self._record.run.id, forgotten)
         said = error.said if isinstance(error, UnapprovedToolError) else self._output()
-        self._record.failed(error, failure=_failure(error), output=said)
+        self._record.record_failure(error, failure=_failure(error), output=said)
 
-    async def remember(self) -> None:
+    async def save_conversation(self) -> None:
         """Have the memory keep the conversation as it is now."""
         await self._parts.memory.replace(
             self._record.run.request.session_id, self._record.state.conversation()
@@ -297,16 +299,16 @@ class Ending:
                 context = CallContext(run_id=self._record.run.id, call_id=call.part.id)
                 try:
                     with anyio.move_on_after(_ABANDON_SECONDS):
-                        await self._parts.toolbox.find(call.part.name).abandoned(context=context)
+                        await self._parts.toolbox.find(call.part.name).abandon(context=context)
                 except LoomError as error:
                     _log.warning("what goes on for the call %s may go on: %s", call.part.id, error)
 
     def _close_calls(self, reason: str) -> None:
         """Give every call that has none a result, so that the conversation can go on."""
         for call in self._record.state.open_calls:
-            self._record.call_ended(self._closed(call, reason))
+            self._record.record_call_end(self._close_call(call, reason))
 
-    def _closed(self, call: OpenCall, reason: str) -> CallResult:
+    def _close_call(self, call: OpenCall, reason: str) -> CallResult:
         template = self._notices.stopped if call.started else self._notices.not_run
         output = ToolOutput(template.format(reason=reason).strip(), is_error=True)
         return CallResult(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from loom_core.llm.messages import Message, ToolCallPart
 
-__all__ = ["LoopGuard", "Verdict", "canonical_arguments", "reminded"]
+__all__ = ["LoopGuard", "Verdict", "canonical_arguments", "with_reminder"]
 
 _Signature: TypeAlias = "tuple[str, str]"
 
@@ -49,7 +49,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _PastCall:
     """A call that is over; `new`: its result was not the one that the same call had before."""
 
     signature: _Signature
@@ -95,7 +95,7 @@ class LoopGuard:
         self._remind_at = remind_at
         self._most_empty = most_empty
         self._poll = tuple(poll)
-        self._recent: deque[_Seen] = deque(maxlen=window)
+        self._recent: deque[_PastCall] = deque(maxlen=window)
         self._refused: set[str] = set()
         self._asked: dict[str, tuple[ToolCallPart, _Signature]] = {}  # about calls that have no result yet
         self._empty = 0
@@ -167,7 +167,7 @@ class LoopGuard:
         if last is not None and last.result == result and last.turn == self._turn:
             return
         new = last is None or last.result != result
-        self._recent.append(_Seen(signature, result, new, self._turn))
+        self._recent.append(_PastCall(signature, result, new, self._turn))
 
     def replay(self, history: Sequence[Message]) -> None:
         """Tell what came of all calls of a history: how it stands when a run is resumed.
@@ -200,7 +200,7 @@ class LoopGuard:
             times += seen.signature == signature
         return times
 
-    def _last(self, signature: _Signature) -> _Seen | None:
+    def _last(self, signature: _Signature) -> _PastCall | None:
         return next((seen for seen in reversed(self._recent) if seen.signature == signature), None)
 
     def _repeat(self, signature: _Signature) -> None:
@@ -220,7 +220,7 @@ def canonical_arguments(call: ToolCallPart) -> str:
     return json.dumps(_canonical(call.arguments, _DEEPEST), ensure_ascii=False, sort_keys=True)
 
 
-def reminded(message: ToolMessage, text: str) -> ToolMessage:
+def with_reminder(message: ToolMessage, text: str) -> ToolMessage:
     """A result with a reminder behind it, which `LoopGuard.replay` can tell from the result."""
     return replace(message, parts=(*message.parts, TextPart(f"\n\n{_OPEN}{text}{_CLOSE}")))
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 
-from loom_core.agent.compaction.summarizer import shortened
+from loom_core.agent.compaction.summarizer import truncate_middle
 from loom_core.agent.hooks import HookError, Veto, call_hook
-from loom_core.agent.spending import calls_left
+from loom_core.agent.spending import remaining_calls
 from loom_core.errors import ConfigError, LLMError, RecordError
 from loom_core.llm.interface import ChatOptions, ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.messages import SystemMessage
@@ -24,12 +24,21 @@ from loom_core.llm.structured import read_value
 if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
     from loom_core.agent.notices import Notices
-    from loom_core.agent.parts import Instructions, Parts
-    from loom_core.agent.record import NudgeKind, RunRecord, RunState
+    from loom_core.agent.parts import AgentParts, Instructions
+    from loom_core.agent.recorder import AgentRunRecorder, RepromptKind, RunState
     from loom_core.llm.interface import LLMProvider, LLMResponse
     from loom_core.runs.run import Budget, Run
 
-__all__ = ["Deltas", "Final", "ModelTurns", "Nudge", "Turn", "conclusion", "own_prompt", "system_prompt"]
+__all__ = [
+    "DeltaBuffer",
+    "FinalAnswer",
+    "ModelTurns",
+    "Reprompt",
+    "StreamedRequest",
+    "conclude",
+    "render_instructions",
+    "system_prompt",
+]
 
 # What the user says while a run goes on outlasts every shortening: so many of the latest, so many characters.
 _MOST_REPLIES = 20
@@ -39,7 +48,7 @@ _LONGEST_REPLY = 2000
 class ModelTurns:
     """The model's side of one run."""
 
-    def __init__(self, parts: Parts, record: RunRecord, *, schema: OutputSchema | None) -> None:
+    def __init__(self, parts: AgentParts, record: AgentRunRecorder, *, schema: OutputSchema | None) -> None:
         """Set up.
 
         Args:
@@ -51,14 +60,14 @@ class ModelTurns:
         self._record = record
         self._schema = schema
         self._compactor: Compactor | None = None
-        self._turn = Turn(parts.llm, record)
+        self._turn = StreamedRequest(parts.llm, record)
 
     @property
     def text(self) -> str:
         """What there is of an answer that is under way."""
         return self._turn.text if self._record.state.answer is None else ""
 
-    async def take(self, nudge: Nudge, *, closing: str = "") -> None:
+    async def run_turn(self, nudge: Reprompt, *, closing: str = "") -> None:
         """Have the model asked, and its answer written down.
 
         Args:
@@ -70,25 +79,25 @@ class ModelTurns:
             HookError: a hook raised something, or does not want it asked.
         """
         specs = () if closing else self._specs()
-        await self._make_room(specs)
-        self._record.turn_begun(nudge.kind, nudge.text, model=self._parts.llm.model, closing=closing)
+        await self._compact(specs)
+        self._record.record_turn_start(nudge.kind, nudge.text, model=self._parts.llm.model, closing=closing)
         try:
-            response = await self._asked(nudge, specs)
+            response = await self._request_answer(nudge, specs)
         except LLMError as error:
-            if error.failure != "too_long" or not await self._make_room(specs, now=True):
+            if error.failure != "too_long" or not await self._compact(specs, now=True):
                 raise
-            response = await self._asked(nudge, specs)
-        self._record.answered(response)
+            response = await self._request_answer(nudge, specs)
+        self._record.record_response(response)
         for hooks in self._parts.hooks:
             await call_hook(hooks, "after_model", hooks.after_model, self._record.run, response)
 
     def _specs(self) -> tuple[ToolSpec, ...]:
         record, request = self._record, self._record.run.request
-        if not calls_left(request.budget, record.spent, granted_from=record.state.granted_from):
+        if not remaining_calls(request.budget, record.spent, granted_from=record.state.granted_from):
             return ()
         return self._parts.toolbox.specs(allowed=request.allowed_tools)
 
-    async def _asked(self, nudge: Nudge, specs: tuple[ToolSpec, ...]) -> LLMResponse:
+    async def _request_answer(self, nudge: Reprompt, specs: tuple[ToolSpec, ...]) -> LLMResponse:
         # A vendor that is asked for JSON calls no tools any more: so it is as soon as there are none to call.
         wants_json = nudge.kind == "repair" or not specs
         options: ChatOptions = {"max_tokens": None, **self._parts.options}
@@ -100,17 +109,17 @@ class ModelTurns:
             if isinstance(said, Veto):
                 raise HookError(f"{type(hooks).__qualname__} does not want the model asked: {said.reason}")
             request = said
-        return await self._turn.take(request)
+        return await self._turn.send(request)
 
     async def _system(self, specs: tuple[ToolSpec, ...]) -> SystemMessage:
         """The system prompt, which stays the same as long as the tools and the program's instructions do."""
-        own = await own_prompt(self._parts.system_prompt, self._record.run)
+        own = await render_instructions(self._parts.system_prompt, self._record.run)
         text = system_prompt(
             own, run=self._record.run, tools=specs, knowledge=self._parts.knowledge is not None
         )
         return SystemMessage(text)
 
-    async def _make_room(self, specs: Sequence[ToolSpec], *, now: bool = False) -> bool:
+    async def _compact(self, specs: Sequence[ToolSpec], *, now: bool = False) -> bool:
         """Shorten the conversation where the window is nearly full, or `now`; returns whether it was."""
         if self._parts.compactor is None:
             return False
@@ -121,7 +130,7 @@ class ModelTurns:
         fill = self._compactor.measure(conversation, reported=state.reported, tools=specs)
         due = "compaction" if now else self._compactor.due(fill)
         if due != "nothing" and not state.warned:
-            record.filling(fill)
+            record.record_window_warning(fill)
         if due != "compaction":
             return False
         for hooks in self._parts.hooks:
@@ -133,13 +142,13 @@ class ModelTurns:
         compacted = await self._compactor.compact(
             conversation,
             goal=record.run.request.goal,
-            pinned=[shortened(each, _LONGEST_REPLY) for each in state.replies[-_MOST_REPLIES:]],
+            pinned=[truncate_middle(each, _LONGEST_REPLY) for each in state.replies[-_MOST_REPLIES:]],
             fill=fill,
-            spent=record.compacting_took,
+            spent=record.add_compaction_usage,
         )
         if compacted is None:
             return False
-        record.compacted(compacted, taken=taken)
+        record.record_compaction(compacted, taken=taken)
         for hooks in self._parts.hooks:
             await call_hook(hooks, "after_compaction", hooks.after_compaction, record.run, compacted)
         return True
@@ -149,14 +158,14 @@ _SECONDS = 0.05
 _LONGEST = 4000  # characters after which is not waited
 
 
-class Deltas:
+class DeltaBuffer:
     """Gathers what a model writes, and writes it down at most every 50 ms, and at the end.
 
     Attributes:
         text: all of the answer's text until now.
     """
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: AgentRunRecorder) -> None:
         self._record = record
         self._kind: Literal["text", "reasoning"] = "text"
         self._pieces: list[str] = []
@@ -197,7 +206,7 @@ class Deltas:
             written = "".join(self._pieces)
             self._pieces.clear()
             self._length = 0
-            (self._record.text if self._kind == "text" else self._record.reasoning)(written)
+            (self._record.record_text if self._kind == "text" else self._record.record_reasoning)(written)
 
 
 _ATTEMPTS = (
@@ -206,20 +215,20 @@ _ATTEMPTS = (
 _WAIT = 0.5  # seconds before the second attempt, and twice as many before the next
 
 
-class Turn:
+class StreamedRequest:
     """Has a request answered, and writes down the pieces as they come."""
 
-    def __init__(self, llm: LLMProvider, record: RunRecord) -> None:
+    def __init__(self, llm: LLMProvider, record: AgentRunRecorder) -> None:
         self._llm = llm
         self._record = record
-        self._deltas = Deltas(record)
+        self._deltas = DeltaBuffer(record)
 
     @property
     def text(self) -> str:
         """What there is of the answer."""
         return self._deltas.text
 
-    async def take(self, request: ChatRequest) -> LLMResponse:
+    async def send(self, request: ChatRequest) -> LLMResponse:
         """The whole answer.
 
         Raises:
@@ -229,13 +238,13 @@ class Turn:
         attempt = 1
         while True:
             try:
-                response = await self._streamed(request)
+                response = await self._stream(request)
             except LLMError as error:
                 if error.failure != "interrupted" or attempt == _ATTEMPTS:
                     raise
                 wait = _WAIT * 2 ** (attempt - 1)
                 attempt += 1
-                self._record.retried(error, attempt=attempt, wait=wait)
+                self._record.record_retry(error, attempt=attempt, wait=wait)
                 await anyio.sleep(wait)
                 continue
             if response.finish == "too_long" and not response.message.tool_calls:
@@ -247,8 +256,8 @@ class Turn:
                 )
             return response
 
-    async def _streamed(self, request: ChatRequest) -> LLMResponse:
-        deltas = self._deltas = Deltas(self._record)
+    async def _stream(self, request: ChatRequest) -> LLMResponse:
+        deltas = self._deltas = DeltaBuffer(self._record)
         try:
             async with aclosing(self._llm.chat_stream(request.messages, **_options(request))) as stream:
                 async for chunk in stream:
@@ -314,7 +323,7 @@ _SCHEMA = (
 )
 
 
-async def own_prompt(parts: Sequence[Instructions], run: Run) -> str:
+async def render_instructions(parts: Sequence[Instructions], run: Run) -> str:
     """Return what the program itself tells the model first: its texts, and what its functions say now.
 
     Raises:
@@ -383,11 +392,11 @@ def _json(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False, indent=1)
 
 
-_MOST: Mapping[NudgeKind, int] = {"go_on": 3, "paused": 20, "empty": 1, "repair": 1}
+_MOST: Mapping[RepromptKind, int] = {"go_on": 3, "paused": 20, "empty": 1, "repair": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Nudge:
+class Reprompt:
     """The model is asked again.
 
     Attributes:
@@ -395,12 +404,12 @@ class Nudge:
         text: what it is told; empty where what came meanwhile says enough.
     """
 
-    kind: NudgeKind = "none"
+    kind: RepromptKind = "none"
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Final:
+class FinalAnswer:
     """The run ends.
 
     Attributes:
@@ -412,7 +421,7 @@ class Final:
     structured: Mapping[str, Any] | None = None
 
 
-def conclusion(state: RunState, *, schema: OutputSchema | None, notices: Notices) -> Final | Nudge:
+def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) -> FinalAnswer | Reprompt:
     """What follows from the last answer, which calls no tools.
 
     Args:
@@ -425,7 +434,7 @@ def conclusion(state: RunState, *, schema: OutputSchema | None, notices: Notices
     """
     answer = state.answer
     if answer is None:
-        return Nudge()
+        return Reprompt()
     if answer.finish == "refused":
         raise LLMError(
             f"The model {answer.model} refuses to answer: {state.output[:200]}".rstrip(": "),
@@ -434,14 +443,14 @@ def conclusion(state: RunState, *, schema: OutputSchema | None, notices: Notices
             provider=answer.message.provider,
         )
     if state.inbox:
-        return Nudge("late")
+        return Reprompt("late")
     if answer.finish == "paused" and state.nudges["paused"] < _MOST["paused"]:
-        return Nudge("paused")
+        return Reprompt("paused")
     if answer.finish == "length" and state.nudges["go_on"] < _MOST["go_on"]:
-        return Nudge("go_on", notices.go_on)
+        return Reprompt("go_on", notices.go_on)
     if not state.output.strip():
         if state.nudges["empty"] < _MOST["empty"]:
-            return Nudge("empty", notices.empty)
+            return Reprompt("empty", notices.empty)
         raise LLMError(
             f"The model {answer.model} gives no answer: neither a text nor a call.",
             advice="Try again, or use another model.",
@@ -449,14 +458,14 @@ def conclusion(state: RunState, *, schema: OutputSchema | None, notices: Notices
             provider=answer.message.provider,
         )
     if schema is None:
-        return Final(state.output)
+        return FinalAnswer(state.output)
     value, wrong = read_value(state.output, schema)
     if value is not None:
-        return Final(state.output, value)
+        return FinalAnswer(state.output, value)
     if state.nudges["repair"] < _MOST["repair"]:
         listed = "\n".join(f"- {problem}" for problem in wrong)
         shown = json.dumps(schema.schema, ensure_ascii=False)
-        return Nudge("repair", notices.repair.format(problems=listed, schema=shown))
+        return Reprompt("repair", notices.repair.format(problems=listed, schema=shown))
     raise LLMError(
         f"The final answer of the model {answer.model} is not what was asked for: {'; '.join(wrong)}",
         advice="Use a stronger model, or a simpler schema.",

@@ -70,11 +70,11 @@ class Notices:
         "on without it, or say what you would need it for."
     )
     reason: str = " They say: {text}"
-    nobody: str = (
+    no_approver: str = (
         "The call was not made: a person would have to approve it ({why}), and nobody can be asked here. "
         "Go on without it, or say what you would need it for."
     )
-    nobody_answered: str = (
+    approval_timed_out: str = (
         "The call was not made: nobody approved it in time. Go on without it, or say what you would need "
         "it for."
     )
@@ -102,17 +102,17 @@ class Notices:
         """The texts in the language of a goal."""
         return cls.of("zh" if is_chinese(goal) else "en")
 
-    def told(self, reason: str) -> str:
+    def translate(self, reason: str) -> str:
         """A reason in this language, where it is Loom's own; what others have written stays as it is."""
         if reason.startswith(_BY_RULE):
             return self.by_rule + reason.removeprefix(_BY_RULE)
         return self.sentences.get(reason, reason)
 
-    def aborted_because(self, *, by: str, reason: str) -> str:
+    def describe_abort(self, *, by: str, reason: str) -> str:
         """Why a run was aborted, where somebody says by whom, and why."""
         return self.aborted.format(
-            by=self.aborted_by.format(by=self.told(by)) if by else "",
-            reason=self.aborted_for.format(reason=self.told(reason)) if reason else self.full_stop,
+            by=self.aborted_by.format(by=self.translate(by)) if by else "",
+            reason=self.aborted_for.format(reason=self.translate(reason)) if reason else self.full_stop,
         )
 
 
@@ -132,8 +132,8 @@ _CHINESE = Notices(
     unknown="不知道该调用是否已完成：程序在其执行期间退出，且没有人要求重新执行。在依赖其结果之前，请先查明实际情况。",
     refused="有人拒绝了该调用，因此没有执行。{reason}请不要换一种方式重试：跳过它继续，或说明你需要它做什么。",
     reason="理由：{text} ",
-    nobody="该调用没有执行：需要有人批准（{why}），而这里没有人可以询问。请跳过它继续，或说明你需要它做什么。",
-    nobody_answered="该调用没有执行：没有人及时批准。请跳过它继续，或说明你需要它做什么。",
+    no_approver="该调用没有执行：需要有人批准（{why}），而这里没有人可以询问。请跳过它继续，或说明你需要它做什么。",
+    approval_timed_out="该调用没有执行：没有人及时批准。请跳过它继续，或说明你需要它做什么。",
     vetoed="该调用没有执行：{reason}",
     no_calls_left="该调用没有执行：本次运行允许的 {most} 次工具调用已用完。请用已有的信息回答。",
     edited="（执行之前有人修改了参数。实际参数为：{arguments}）",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from loom_core.llm.interface import ChatOptions
-from loom_core.runs.human_broker import Asking
+from loom_core.runs.human_broker import HumanInputPolicy
 
 if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["Instructions", "Parts"]
+__all__ = ["AgentParts", "Instructions"]
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
 """Instructions for the model: a text, or a function of the run, `async` or not, that is called before every
@@ -28,7 +28,7 @@ turn. As long as it says the same, what vendors have cached of the conversation 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class AgentParts:
     """What drives the runs of an agent, shared by all of them.
 
     Attributes:
@@ -54,5 +54,5 @@ class Parts:
     guard: Callable[[], LoopGuard] | None = None
     hooks: tuple[Hooks, ...] = ()
     system_prompt: tuple[Instructions, ...] = ()
-    asking: Asking = field(default_factory=Asking)
+    asking: HumanInputPolicy = field(default_factory=HumanInputPolicy)
     options: ChatOptions = field(default_factory=ChatOptions)

@@ -15,9 +15,9 @@ from loom_core.tools.depth import current_depth
 from loom_core.tools.patterns import matcher
 from loom_core.tools.schemas.form import schema_problem
 
-__all__ = ["DEEPEST", "RunOptions", "run_request"]
+__all__ = ["MAX_DEPTH", "RunOptions", "run_request"]
 
-DEEPEST = 3
+MAX_DEPTH = 3
 """So many agents may stand above another one, each started by a tool of the one before."""
 
 
@@ -57,9 +57,9 @@ def run_request(
     Raises:
         InvalidInputError: something is not what it should be, or agents have started each other too deeply.
     """
-    schema = _checked(goal, output_schema, options)
+    schema = _validate(goal, output_schema, options)
     depth = current_depth()
-    if depth > DEEPEST:
+    if depth > MAX_DEPTH:
         raise InvalidInputError(
             f"{depth} agents stand above this one, each started by a tool of the one before.",
             advice="Do the work here, without starting another agent.",
@@ -79,32 +79,34 @@ def run_request(
     )
 
 
-def _checked(goal: object, schema: object, options: Mapping[str, object]) -> Mapping[str, Any] | None:
+def _validate(goal: object, schema: object, options: Mapping[str, object]) -> Mapping[str, Any] | None:
     """Look at what a run is asked to do, and give the JSON Schema of its answer, if it has one.
 
     Raises:
         InvalidInputError: something is not what it should be.
     """
     if not isinstance(goal, str):
-        raise InvalidInputError(f"The goal is {_shown(goal)}, and no text.", advice="Say what is wanted.")
+        raise InvalidInputError(f"The goal is {_shorten(goal)}, and no text.", advice="Say what is wanted.")
     if not goal.strip():
         raise InvalidInputError("The goal is empty.", advice="Say what is wanted.")
     if unknown := sorted(options.keys() - _OPTIONS):
         raise InvalidInputError(
-            f"A run has no option {_shown(unknown[0])}.", advice=f"There are: {', '.join(sorted(_OPTIONS))}."
+            f"A run has no option {_shorten(unknown[0])}.",
+            advice=f"There are: {', '.join(sorted(_OPTIONS))}.",
         )
     if not isinstance(options.get("budget", Budget()), Budget):
         raise InvalidInputError(
-            f"`budget` is {_shown(options['budget'])}.", advice="Give a `Budget`, such as `Budget(tokens=…)`."
+            f"`budget` is {_shorten(options['budget'])}.",
+            advice="Give a `Budget`, such as `Budget(tokens=…)`.",
         )
     for name in _TEXTS:
         if not isinstance(given := options.get(name, ""), str):
-            raise InvalidInputError(f"`{name}` is {_shown(given)}, and no text.", advice="Give a text.")
+            raise InvalidInputError(f"`{name}` is {_shorten(given)}, and no text.", advice="Give a text.")
     _check_patterns(options.get("allowed_tools"))
     metadata = options.get("metadata", {})
     if not isinstance(metadata, Mapping):
         raise InvalidInputError(
-            f"`metadata` is {_shown(metadata)}.", advice="Give a dictionary of what JSON can hold."
+            f"`metadata` is {_shorten(metadata)}.", advice="Give a dictionary of what JSON can hold."
         )
     to_column(cast("Mapping[str, Any]", metadata))
     return _answer_schema(schema)
@@ -115,12 +117,12 @@ def _check_patterns(allowed: object) -> None:
         return
     if isinstance(allowed, str) or not isinstance(allowed, Collection):
         raise InvalidInputError(
-            f"`allowed_tools` is {_shown(allowed)}.", advice="Give a list of names or patterns."
+            f"`allowed_tools` is {_shorten(allowed)}.", advice="Give a list of names or patterns."
         )
     for pattern in cast("Collection[object]", allowed):
         if not isinstance(pattern, str):
             raise InvalidInputError(
-                f"`allowed_tools` holds {_shown(pattern)}, and no text.", advice="Give names or patterns."
+                f"`allowed_tools` holds {_shorten(pattern)}, and no text.", advice="Give names or patterns."
             )
         try:
             matcher(pattern)
@@ -137,7 +139,7 @@ def _answer_schema(given: object) -> Mapping[str, Any] | None:
         schema = cast("Mapping[str, Any]", given)
     else:
         raise InvalidInputError(
-            f"`output_schema` is {_shown(cast('object', given))}.",
+            f"`output_schema` is {_shorten(cast('object', given))}.",
             advice="Give a Pydantic model, or a JSON Schema.",
         )
     if schema.get("type") != "object" and "$ref" not in schema:
@@ -152,6 +154,6 @@ def _answer_schema(given: object) -> Mapping[str, Any] | None:
     return schema
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -13,7 +13,7 @@ from loom_core.errors import LoomError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from loom_core.runs.run import Pending, Run, RunStatus, Spent
+    from loom_core.runs.run import Pending, Run, RunStatus, RunUsage
 
 __all__ = ["RunError", "RunResult"]
 
@@ -61,7 +61,7 @@ class RunResult(Generic[_Structured]):
     structured: _Structured | None
     problem: str
     pending: tuple[Pending, ...]
-    spent: Spent
+    spent: RunUsage
 
     @classmethod
     def of(cls, run: Run, *, model: type[BaseModel] | None = None) -> Self:

@@ -7,16 +7,16 @@ from math import inf
 
 from loom_core.errors import LoomError
 from loom_core.llm.interface import Usage
-from loom_core.runs.run import Budget, Spent
+from loom_core.runs.run import Budget, RunUsage
 
 __all__ = [
     "BudgetError",
-    "UsedUp",
-    "calls_left",
-    "left_of",
-    "used_up",
-    "with_answer",
-    "with_call",
+    "ExhaustedLimit",
+    "add_answer_usage",
+    "add_call_usage",
+    "find_exhausted_limit",
+    "remaining_budget",
+    "remaining_calls",
 ]
 
 
@@ -30,7 +30,7 @@ class BudgetError(LoomError):
 
 
 @dataclass(frozen=True, slots=True)
-class UsedUp:
+class ExhaustedLimit:
     """A part of the budget that is used up.
 
     Attributes:
@@ -43,7 +43,7 @@ class UsedUp:
     closing: bool
 
 
-def used_up(budget: Budget, spent: Spent, *, granted_from: Spent) -> UsedUp | None:
+def find_exhausted_limit(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> ExhaustedLimit | None:
     """Which part of a budget is used up, if any.
 
     Args:
@@ -53,24 +53,26 @@ def used_up(budget: Budget, spent: Spent, *, granted_from: Spent) -> UsedUp | No
     """
     tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
     if budget.tokens is not None and tokens >= budget.tokens:
-        return UsedUp(f"The run has used {tokens} of {budget.tokens} tokens.", closing=False)
+        return ExhaustedLimit(f"The run has used {tokens} of {budget.tokens} tokens.", closing=False)
     cost = (spent.usage.cost or 0.0) - (granted_from.usage.cost or 0.0)
     if budget.cost is not None and cost >= budget.cost:
-        return UsedUp(f"The run has cost {cost:.4f} of {budget.cost:g} US dollars.", closing=False)
+        return ExhaustedLimit(f"The run has cost {cost:.4f} of {budget.cost:g} US dollars.", closing=False)
     if budget.seconds is not None and spent.seconds - granted_from.seconds >= budget.seconds:
-        return UsedUp(f"The run has taken all of its {budget.seconds:g} s.", closing=False)
+        return ExhaustedLimit(f"The run has taken all of its {budget.seconds:g} s.", closing=False)
     if spent.iterations - granted_from.iterations >= budget.iterations:
-        return UsedUp(f"The run has taken all of its {budget.iterations} turns of the model.", closing=True)
+        return ExhaustedLimit(
+            f"The run has taken all of its {budget.iterations} turns of the model.", closing=True
+        )
     return None
 
 
-def calls_left(budget: Budget, spent: Spent, *, granted_from: Spent) -> float:
+def remaining_calls(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> float:
     """How many calls of tools may still be made."""
-    left = left_of(budget, spent, granted_from=granted_from).tool_calls
+    left = remaining_budget(budget, spent, granted_from=granted_from).tool_calls
     return inf if left is None else left
 
 
-def left_of(budget: Budget, spent: Spent, *, granted_from: Spent) -> Budget:
+def remaining_budget(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> Budget:
     """What is left of a budget: 0 or more of each, None where that is not limited."""
     tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
     cost = (spent.usage.cost or 0.0) - (granted_from.usage.cost or 0.0)
@@ -87,12 +89,12 @@ def left_of(budget: Budget, spent: Spent, *, granted_from: Spent) -> Budget:
     )
 
 
-def with_call(spent: Spent, of_call: Spent) -> Spent:
+def add_call_usage(spent: RunUsage, of_call: RunUsage) -> RunUsage:
     """What is spent after a call for which models were asked; its turns and calls are counted elsewhere."""
-    return replace(with_answer(spent, of_call.usage), iterations=spent.iterations)
+    return replace(add_answer_usage(spent, of_call.usage), iterations=spent.iterations)
 
 
-def with_answer(spent: Spent, usage: Usage) -> Spent:
+def add_answer_usage(spent: RunUsage, usage: Usage) -> RunUsage:
     """What is spent after another answer. One whose price is not known counts as nothing."""
     before = spent.usage
     total = Usage(

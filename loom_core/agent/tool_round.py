@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import anyio
 
-from loom_core.agent.calling_run import SPENT
+from loom_core.agent.calling_run import USAGE_KEY
 from loom_core.agent.hooks import Veto, call_hook
-from loom_core.agent.loop_guard import reminded
-from loom_core.agent.spending import calls_left
+from loom_core.agent.loop_guard import with_reminder
+from loom_core.agent.spending import remaining_calls
 from loom_core.errors import LoomError
 from loom_core.llm.messages import TextPart
-from loom_core.runs.human_broker import was_refused_by_time
-from loom_core.runs.run import Pending, Spent
+from loom_core.runs.human_broker import is_denied_by_timeout
+from loom_core.runs.run import Pending, RunUsage
 from loom_core.tools.calls import CallResult, CallStatus, PlannedCall
-from loom_core.tools.depth import DEPTH_META_KEY, called_with
+from loom_core.tools.depth import DEPTH_META_KEY, inherit_depth
 from loom_core.tools.interface import ToolOutput
 from loom_core.tools.permission.permissions import UnapprovedToolError, identity
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from loom_core.agent.hooks import Hooks
     from loom_core.agent.loop_guard import LoopGuard
     from loom_core.agent.notices import Notices
-    from loom_core.agent.record import OpenCall, RunRecord
-    from loom_core.runs.commands import Decided
-    from loom_core.runs.human_broker import People
+    from loom_core.agent.recorder import AgentRunRecorder, OpenCall
+    from loom_core.runs.commands import ApprovalDecision
+    from loom_core.runs.human_broker import HumanBroker
     from loom_core.tools.execution.pipeline import ToolPipeline
-    from loom_core.tools.interface import Answer, Question
+    from loom_core.tools.interface import Question, QuestionAnswer
 
 __all__ = ["LoopStoppedError", "ToolRound"]
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 0.25  # between two events of one call
 _EDITED_SHOWN = 2000  # characters
-_NOBODY = (
+_NO_APPROVER = (
     "a call of %s was not made, as nobody can be asked (%s); give the agent `approve`, or have it allowed: "
     "by `permissions`. %s"
 )
@@ -60,9 +60,9 @@ class ToolRound:
 
     def __init__(
         self,
-        record: RunRecord,
+        record: AgentRunRecorder,
         pipeline: ToolPipeline,
-        people: People,
+        people: HumanBroker,
         *,
         guard: LoopGuard | None,
         hooks: Sequence[Hooks],
@@ -102,16 +102,16 @@ class ToolRound:
             HookError: a hook raised something.
             RecordError: what has to be written down cannot be.
         """
-        await self._all(await self._review.calls())
+        await self._run_in_order(await self._review.review())
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Begin no other call, and wait until none runs that must not be made twice."""
         self._leaving = True
         while self._unrepeatable:
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
-    async def _all(self, entries: Sequence[ReviewedCall]) -> None:
+    async def _run_in_order(self, entries: Sequence[ReviewedCall]) -> None:
         """Run them in order, side by side where tools allow it and nobody has to be waited for."""
         decisions = self._record.state.decisions
         for entry in entries:
@@ -119,23 +119,23 @@ class ToolRound:
                 self._people.ask(entry.pending)
         waiting = deque(entries)
         while waiting:
-            batch = [await self._review.decided(waiting.popleft())]
+            batch = [await self._review.resolve(waiting.popleft())]
             while waiting and not batch[-1].alone:
                 pending = waiting[0].pending
                 if pending is not None and pending.id not in decisions:
                     break
-                following = await self._review.decided(waiting.popleft())
+                following = await self._review.resolve(waiting.popleft())
                 if following.alone:
                     waiting.appendleft(following)
                     break
                 batch.append(following)
-            await self._together(batch)
+            await self._run_batch(batch)
 
-    async def _together(self, batch: Sequence[ReviewedCall]) -> None:
+    async def _run_batch(self, batch: Sequence[ReviewedCall]) -> None:
         await self._gate()
         self._running = {entry.planned.call.id: entry for entry in batch}
         depth = self._record.run.request.depth + 1
-        with called_with({DEPTH_META_KEY: depth}):
+        with inherit_depth({DEPTH_META_KEY: depth}):
             await self._pipeline.execute(
                 [entry.planned for entry in batch],
                 host=self,
@@ -146,30 +146,30 @@ class ToolRound:
     @property
     def can_ask(self) -> bool:
         """See `CallHost`."""
-        return self._people.anybody
+        return self._people.has_approver
 
-    async def starting(self, planned: PlannedCall) -> None:
+    async def record_start(self, planned: PlannedCall) -> None:
         """See `CallHost`; the disk has it, too, where the call must not be made twice."""
         if self._leaving:
             await anyio.sleep_forever()
         tool, lasting = planned.tool, self._running[planned.call.id].lasting
         approved = identity(tool) if tool is not None and lasting else None
-        self._record.call_started(planned.call, planned.name, approved=approved)
+        self._record.record_call_start(planned.call, planned.name, approved=approved)
         repeatable = tool is not None and tool.annotations.repeatable
         if not repeatable:
             self._unrepeatable.add(planned.call.id)
         await self._record.commit(durable=not repeatable)
 
-    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+    async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
         """See `CallHost`. What was aborted gets its result from the loop, which knows why it was."""
         try:
-            await self._told_result(planned, result)
+            await self._record_result(planned, result)
         finally:
             self._unrepeatable.discard(result.call_id)
             if not self._unrepeatable:
                 self._quiet.set()
 
-    async def _told_result(self, planned: PlannedCall, result: CallResult) -> None:
+    async def _record_result(self, planned: PlannedCall, result: CallResult) -> None:
         if result.status == "aborted":
             return
         message, entry = result.message, self._running[result.call_id]
@@ -180,9 +180,9 @@ class ToolRound:
             changes = tool is not None and not tool.annotations.read_only
             self._guard.after(planned.call, message.text, failed=message.failed, changes=changes)
         if entry.reminder:
-            message = reminded(message, entry.reminder)
-        spent = result.output.metadata.get(SPENT)
-        self._record.call_ended(result, message, spent=spent if isinstance(spent, Spent) else None)
+            message = with_reminder(message, entry.reminder)
+        spent = result.output.metadata.get(USAGE_KEY)
+        self._record.record_call_end(result, message, spent=spent if isinstance(spent, RunUsage) else None)
         for hooks in self._hooks:
             await call_hook(hooks, "after_tool", hooks.after_tool, self._record.run, planned, result)
 
@@ -191,9 +191,9 @@ class ToolRound:
         now = monotonic()
         if now - self._shown.get(planned.call.id, -_PROGRESS_SECONDS) >= _PROGRESS_SECONDS:
             self._shown[planned.call.id] = now
-            self._record.progress(planned.call.id, done, total, message)
+            self._record.record_progress(planned.call.id, done, total, message)
 
-    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+    async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
         """See `CallHost`."""
         self._questions += 1
         where = f" ({question.url})" if question.url else ""
@@ -209,7 +209,7 @@ class ToolRound:
             schema=dict(question.schema),
             deadline=self._people.deadline(),
         )
-        return await self._people.answer(pending)
+        return await self._people.request_input(pending)
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
         """See `CallHost`."""
@@ -261,9 +261,9 @@ class CallReview:
 
     def __init__(
         self,
-        record: RunRecord,
+        record: AgentRunRecorder,
         pipeline: ToolPipeline,
-        people: People,
+        people: HumanBroker,
         *,
         guard: LoopGuard | None,
         hooks: Sequence[Hooks],
@@ -277,7 +277,7 @@ class CallReview:
         self._hooks = hooks
         self._notices = notices
 
-    async def calls(self) -> list[ReviewedCall]:
+    async def review(self) -> list[ReviewedCall]:
         """The open calls, with all that is decided of them before people are asked.
 
         Raises:
@@ -289,10 +289,12 @@ class CallReview:
         request = self._record.run.request
         planned = await self._pipeline.plan([call.part for call in open_calls], allowed=request.allowed_tools)
         self._announce(planned)
-        left = calls_left(request.budget, self._record.spent, granted_from=self._record.state.granted_from)
+        left = remaining_calls(
+            request.budget, self._record.spent, granted_from=self._record.state.granted_from
+        )
         entries: list[ReviewedCall] = []
         for call, each in zip(open_calls, planned, strict=True):
-            entry = await self._entry(call, each)
+            entry = await self._review_call(call, each)
             if entry.planned.result is None and not call.started:
                 left -= 1
                 if left < 0:
@@ -303,25 +305,25 @@ class CallReview:
 
     def _announce(self, planned: Sequence[PlannedCall]) -> None:
         if not self._record.state.announced:
-            self._record.calls_announced(
+            self._record.record_calls(
                 [
                     {"call_id": each.call.id, "tool": each.name, "arguments": dict(each.call.arguments)}
                     for each in planned
                 ]
             )
 
-    async def _entry(self, call: OpenCall, planned: PlannedCall) -> ReviewedCall:
+    async def _review_call(self, call: OpenCall, planned: PlannedCall) -> ReviewedCall:
         """A call with everything that is decided of it before people are asked."""
         if call.started:
-            return self._begun_before(planned)
-        planned = await self._heard(planned)
+            return self._review_interrupted(planned)
+        planned = await self._apply_hooks(planned)
         if planned.result is not None:
             return ReviewedCall(planned)
         reminder = ""
         if self._guard is not None:
             verdict = self._guard.before(call.part)
             if verdict.action in {"remind", "refuse", "stop"}:
-                self._record.loop_detected(call.part.id, planned.tool_name, verdict)
+                self._record.record_loop(call.part.id, planned.tool_name, verdict)
             if verdict.action == "stop":
                 raise LoopStoppedError(verdict.text, advice="Say the goal differently.")
             if verdict.action == "refuse":
@@ -332,16 +334,16 @@ class CallReview:
         tool = planned.tool
         if self._people.unapproved and planned.is_unapproved and tool is not None:
             raise UnapprovedToolError(tool, said=self._people.unapproved)
-        if self._nobody_decides(planned):
+        if self._lacks_approver(planned):
             advice = "" if tool is None else tool.approval_advice
-            _log.warning(_NOBODY, planned.name, planned.reason, advice)
-            return ReviewedCall(self._unasked(planned))
-        why = self._notices.told(planned.reason)
+            _log.warning(_NO_APPROVER, planned.name, planned.reason, advice)
+            return ReviewedCall(self._deny_without_approver(planned))
+        why = self._notices.translate(planned.reason)
         if tool is not None:
-            why = self._people.question(tool, planned.arguments, reason=why)
+            why = self._people.phrase_question(tool, planned.arguments, reason=why)
         return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
 
-    async def _heard(self, planned: PlannedCall) -> PlannedCall:
+    async def _apply_hooks(self, planned: PlannedCall) -> PlannedCall:
         """The call as the hooks leave it."""
         for hooks in self._hooks:
             if planned.result is not None:
@@ -352,17 +354,17 @@ class CallReview:
                     planned, "denied", self._notices.vetoed.format(reason=said.reason), by="a hook"
                 )
             if said is not None:
-                planned = await self._planned_with(planned, said)
+                planned = await self._replan(planned, said)
         return planned
 
-    def _nobody_decides(self, planned: PlannedCall) -> bool:
-        return not self._people.anybody and planned.call.id not in self._record.state.decisions
+    def _lacks_approver(self, planned: PlannedCall) -> bool:
+        return not self._people.has_approver and planned.call.id not in self._record.state.decisions
 
-    def _unasked(self, planned: PlannedCall) -> PlannedCall:
-        text = self._notices.nobody.format(why=self._notices.told(planned.reason))
+    def _deny_without_approver(self, planned: PlannedCall) -> PlannedCall:
+        text = self._notices.no_approver.format(why=self._notices.translate(planned.reason))
         return _refuse(planned, "denied", text, by="nobody to ask")
 
-    def _begun_before(self, planned: PlannedCall) -> ReviewedCall:
+    def _review_interrupted(self, planned: PlannedCall) -> ReviewedCall:
         """A call that had been told to run when the process died."""
         tool = planned.tool
         if planned.result is not None or tool is None:  # it is not there any more, or may not be called
@@ -370,7 +372,7 @@ class CallReview:
         if tool.annotations.repeatable:  # it was allowed, or approved, when it began
             self.approved.add(planned.call.id)
             return ReviewedCall(replace(planned, verdict="allow"))
-        if self._nobody_decides(planned):
+        if self._lacks_approver(planned):
             return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
         return ReviewedCall(planned, self._pending(planned, "unknown", self._notices.begun_before))
 
@@ -393,23 +395,23 @@ class CallReview:
             deadline=self._people.deadline(),
         )
 
-    async def _planned_with(self, planned: PlannedCall, arguments: Mapping[str, Any]) -> PlannedCall:
+    async def _replan(self, planned: PlannedCall, arguments: Mapping[str, Any]) -> PlannedCall:
         """The call with other arguments, checked anew."""
         call = replace(planned.call, arguments=dict(arguments), unreadable="")
         (again,) = await self._pipeline.plan([call], allowed=self._record.run.request.allowed_tools)
         return again
 
-    async def decided(self, entry: ReviewedCall) -> ReviewedCall:
+    async def resolve(self, entry: ReviewedCall) -> ReviewedCall:
         """The call when people have decided, if they have to."""
         if entry.pending is None:
             return entry
-        decision = await self._people.decision(entry.pending)
+        decision = await self._people.wait_for_decision(entry.pending)
         planned, by = entry.planned, decision.by or "a person"
         if decision.action == "deny":
-            return ReviewedCall(self._refused(planned, entry.pending, decision))
+            return ReviewedCall(self._deny(planned, entry.pending, decision))
         note = ""
         if decision.action == "edit":
-            planned = await self._planned_with(planned, decision.arguments)
+            planned = await self._replan(planned, decision.arguments)
             shown = json.dumps(dict(decision.arguments), ensure_ascii=False)[:_EDITED_SHOWN]
             note = self._notices.edited.format(arguments=shown)
         pending = entry.pending
@@ -422,11 +424,11 @@ class CallReview:
             self.approved.add(planned.call.id)
         return ReviewedCall(planned, reminder=entry.reminder, note=note, lasting=lasting)
 
-    def _refused(self, planned: PlannedCall, pending: Pending, decision: Decided) -> PlannedCall:
+    def _deny(self, planned: PlannedCall, pending: Pending, decision: ApprovalDecision) -> PlannedCall:
         if pending.kind == "unknown":
             return _refuse(planned, "unknown", self._notices.unknown, by=decision.by or "a person")
-        if was_refused_by_time(decision):
-            return _refuse(planned, "denied", self._notices.nobody_answered, by=decision.by or "a person")
+        if is_denied_by_timeout(decision):
+            return _refuse(planned, "denied", self._notices.approval_timed_out, by=decision.by or "a person")
         reason = self._notices.reason.format(text=decision.reason) if decision.reason else ""
         return _refuse(
             planned, "denied", self._notices.refused.format(reason=reason), by=decision.by or "a person"

@@ -28,7 +28,7 @@ class Callback:
             run: as it stands with that.
         """
 
-    def on_left(self, run: Run) -> None:
+    def on_detach(self, run: Run) -> None:
         """A run is not driven here any more: it has ended, waits for somebody, or was left as it is.
 
         What holds for `on_event` holds here.

@@ -17,7 +17,7 @@ _PIECES: frozenset[EventType] = frozenset({"text_delta", "reasoning_delta", "too
 _PROBLEMS: frozenset[EventType] = frozenset({"error", "aborted", "model_retry", "loop_detected"})
 
 # What may be told of an event: no word of users, models or tools is among it.
-_TOLD: dict[EventType, tuple[str, ...]] = {
+_LOGGED_FIELDS: dict[EventType, tuple[str, ...]] = {
     "request_start": ("profile", "model"),
     "knowledge": ("outcome",),
     "model_start": ("iteration", "model"),
@@ -62,7 +62,9 @@ class LoggingCallback(Callback):
         level = max(self._level, logging.WARNING) if event.type in _PROBLEMS else self._level
         if not self._logger.isEnabledFor(level):
             return
-        facts = {name: event.payload[name] for name in _TOLD.get(event.type, ()) if name in event.payload}
+        facts = {
+            name: event.payload[name] for name in _LOGGED_FIELDS.get(event.type, ()) if name in event.payload
+        }
         told = "".join(f" {name}={value}" for name, value in facts.items() if value not in (None, ""))
         extra = {"run_id": event.run_id, "event": event.type, "seq": event.seq, "facts": facts}
         self._logger.log(level, "%s #%d %s%s", event.run_id, event.seq, event.type, told, extra=extra)

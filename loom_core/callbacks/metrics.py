@@ -51,10 +51,10 @@ class MetricsCallback(Callback):
         meter.on_event(event, run)
         self._most_active = max(self._most_active, sum(each.active for each in self._runs.values()))
 
-    def on_left(self, run: Run) -> None:
+    def on_detach(self, run: Run) -> None:
         """Count it as one that is not worked on."""
         if (meter := self._runs.pop(run.id, None)) is not None:
-            meter.on_left(run)
+            meter.on_detach(run)
 
     def summary(self) -> MetricsSummary:
         """What was counted until now, in figures."""

@@ -104,16 +104,16 @@ def decode(data: bytes, *, hint: str = "") -> tuple[str, str]:
     for mark, encoding in _BOMS:
         if data.startswith(mark):
             return data[len(mark) :].decode(encoding, "replace"), encoding
-    if encoding := _wide_without_mark(data[:_HEAD]):
+    if encoding := _guess_utf16(data[:_HEAD]):
         return data.decode(encoding, "replace"), encoding
     if _ISO_2022_JP.search(data[:_HEAD]) and (text := _strict(data, "iso2022_jp")) is not None:
         return text, "iso2022_jp"
     if (text := _strict(data, "utf-8")) is not None:
         return text, "utf-8"
-    for encoding in _declared(data[:_HEAD], hint):
+    for encoding in _read_declarations(data[:_HEAD], hint):
         if (text := _strict(data, encoding)) is not None:
             return text, encoding
-    return _damaged_utf8(data) or _most_plausible(data)
+    return _decode_damaged_utf8(data) or _most_plausible(data)
 
 
 def _strict(data: bytes, encoding: str) -> str | None:
@@ -123,7 +123,7 @@ def _strict(data: bytes, encoding: str) -> str | None:
         return None
 
 
-def _wide_without_mark(head: bytes) -> str:
+def _guess_utf16(head: bytes) -> str:
     """UTF-16 without a mark shows by NULs in every other byte only: the high halves of ASCII."""
     pairs = len(head) // 2
     if pairs < 2 or 0 not in head:
@@ -136,7 +136,7 @@ def _wide_without_mark(head: bytes) -> str:
     return ""
 
 
-def _declared(head: bytes, hint: str) -> list[str]:
+def _read_declarations(head: bytes, hint: str) -> list[str]:
     """Python names of the encodings that the caller and the file name, without nonsense."""
     declared = (
         match[1].decode("ascii", "ignore") for pattern in _DECLARATIONS if (match := pattern.search(head))
@@ -155,7 +155,7 @@ def _text_encoding(name: str) -> str:
     return "" if encoding.startswith(("utf-16", "utf-32")) else _SUPERSETS.get(encoding, encoding)
 
 
-def _damaged_utf8(data: bytes) -> tuple[str, str] | None:
+def _decode_damaged_utf8(data: bytes) -> tuple[str, str] | None:
     """UTF-8 with a few bad bytes: nearly everything beyond ASCII decodes."""
     text = data.decode("utf-8", "replace")
     damaged = text.count("\ufffd")
@@ -188,11 +188,11 @@ def _most_plausible(data: bytes) -> tuple[str, str]:
     score, encoding = ranked[0]
     if score >= 2 * _CONVINCING:  # a few bytes are broken, yet it reads well
         return data.decode(encoding, "replace"), encoding
-    encoding = _detected(sample) or "cp1252"
+    encoding = _detect(sample) or "cp1252"
     return data.decode(encoding, "replace"), encoding
 
 
-def _detected(sample: bytes) -> str:
+def _detect(sample: bytes) -> str:
     try:
         from charset_normalizer import from_bytes
     except ImportError:  # comes with knowledge bases only

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from loom_core.flow.executor.executor import FlowExecutor
     from loom_core.flow.http.caller import EndpointCaller
-    from loom_core.flow.http.tool import ConfigToolLoader, SystemExecutor
+    from loom_core.flow.http.tool import ConfigToolLoader, SystemToolExecutor
     from loom_core.flow.knowledge.sources import KnowledgeBaseExecutor
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.policy.router import FlowRouter
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         check_utterances,
         read_utterances,
     )
-    from loom_core.flow.responses.reply import Citation, FlowReply, Route, Waiting
+    from loom_core.flow.responses.reply import Citation, FlowReply, Route, WaitingRun
     from loom_core.flow.runtime.runtime import build_system_prompt
     from loom_core.flow.turns.explanation import Explanation
 
@@ -50,9 +50,9 @@ __all__ = [
     "RegressionReport",
     "Route",
     "SkillConfig",
-    "SystemExecutor",
     "SystemToolConfig",
-    "Waiting",
+    "SystemToolExecutor",
+    "WaitingRun",
     "WorkflowOrchestrator",
     "build_system_prompt",
     "check_utterances",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from loom_core.flow.config.flow_file import check_flow_file
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.responses.reply import FlowReply, Outcome, Route
-from loom_core.flow.runtime.runtime import FlowRunner, RuntimeInUse, RuntimeOverrides
+from loom_core.flow.responses.reply import FlowReply, Route, TurnOutcome
+from loom_core.flow.runtime.runtime import FlowRunner, RuntimeManager, RuntimeOverrides
 from loom_core.flow.turns.explanation import Explanation, explain
 from loom_core.flow.turns.replies import Delivery
-from loom_core.flow.turns.session import Conversations, route_of
-from loom_core.flow.turns.turn import begin_named_flow, begin_next, check_message, open_turn, take
+from loom_core.flow.turns.session import ConversationStore, route_of
+from loom_core.flow.turns.turn import begin_named_flow, begin_next, check_message, open_turn, process_turn
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.knowledge import FlowKnowledge
     from loom_core.flow.runtime.runtime import FlowRuntime
-    from loom_core.flow.turns.session import Conversation
+    from loom_core.flow.turns.session import FlowConversation
     from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.llm.interface import LLMProvider
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.memory import Memory
     from loom_core.runs.run import Run
     from loom_core.tools.auditing.audit import AuditLog
@@ -99,7 +99,7 @@ class WorkflowOrchestrator:
         self.journal = journal or Journal()
         self._own_journal = journal is None
         self._memory = memory or SQLiteMemory(journal=self.journal)
-        self._conversations = Conversations(self.journal, self._memory)
+        self._conversations = ConversationStore(self.journal, self._memory)
         self._delivery = Delivery(self.journal, conversations=self._conversations, wait_seconds=wait_seconds)
         overrides = RuntimeOverrides(
             llm=llm,
@@ -115,8 +115,8 @@ class WorkflowOrchestrator:
         named = [tool.name for tool in overrides.tools]
         loaded = check_flow_file(config, tools=named) if isinstance(config, FlowFile) else config
         self._context = context or {}
-        self._in_use = RuntimeInUse(
-            self._with_context(loaded), overrides, journal=self.journal, texts=self._conversations.texts
+        self._in_use = RuntimeManager(
+            self._with_context(loaded), overrides, journal=self.journal, texts=self._conversations.messages
         )
         runner = FlowRunner(self._in_use)
         self.host = RunHost(self.journal, runner.for_profile, look_seconds=look_seconds)
@@ -124,16 +124,16 @@ class WorkflowOrchestrator:
     @property
     def loaded(self) -> LoadedFlows:
         """The flows that it goes by."""
-        return self._in_use.now.loaded
+        return self._in_use.current.loaded
 
     @property
     def executor(self) -> FlowExecutor:
         """What runs them."""
-        return self._in_use.now.executor
+        return self._in_use.current.executor
 
     def build_system_prompt(self) -> str:
         """The system prompt that the model decides with; see `loom_core.flow.build_system_prompt`."""
-        return self._in_use.now.build_system_prompt()
+        return self._in_use.current.build_system_prompt()
 
     async def __aenter__(self) -> Self:
         await self._in_use.__aenter__()
@@ -159,7 +159,7 @@ class WorkflowOrchestrator:
                 if self._own_journal:
                     await self.journal.aclose()
 
-    async def use(
+    async def reload(
         self,
         loaded: LoadedFlows,
         *,
@@ -190,8 +190,8 @@ class WorkflowOrchestrator:
             tools=before.tools if tools == "same" else tuple(tools),
             live=before.live if live == "same" else tuple(live),
         )
-        await self._in_use.exchange(self._with_context(loaded), overrides)
-        self.host.reconsider()
+        await self._in_use.reload(self._with_context(loaded), overrides)
+        self.host.refresh_runners()
 
     async def query(
         self,
@@ -202,7 +202,7 @@ class WorkflowOrchestrator:
         caller: str = "",
         idempotency_key: str = "",
         wait_seconds: float | None = None,
-        reaches: bool = True,
+        tracks_delivery: bool = True,
     ) -> FlowReply:
         """Take a message.
 
@@ -215,7 +215,7 @@ class WorkflowOrchestrator:
             caller: who asks; a session belongs to its caller.
             idempotency_key: the same message with the same key is taken once, and told the same again.
             wait_seconds: how long its run is waited for; None for what holds for all.
-            reaches: whether the reply reaches the user as it is; if not, `reached` is called when it does.
+            tracks_delivery: whether the reply reaches the user as it is (else call `confirm_delivery`).
 
         Raises:
             NotFoundError: there is no such session of this caller.
@@ -225,36 +225,45 @@ class WorkflowOrchestrator:
         self._in_use.check_open()
         check_message(message)
         began = time.perf_counter()
-        session_id = session_id or await self._conversations.session_with_key(idempotency_key, caller=caller)
+        session_id = session_id or await self._conversations.find_session_by_key(
+            idempotency_key, caller=caller
+        )
         context = context or {}
-        with self._in_use.now.used() as runtime:
+        with self._in_use.current.acquire() as runtime:
             session = self._conversations.turn(
                 session_id, caller=caller, context=context, key=idempotency_key
             )
             async with session as conversation:
-                said = await self._conversations.recall(conversation, message, idempotency_key)
+                said = await self._conversations.find_duplicate(conversation, message, idempotency_key)
                 if isinstance(said, FlowReply):
                     return said
                 turn = self._turn(runtime, conversation, message, key=idempotency_key, since=began)
-                outcome = said or await take(turn)
+                outcome = said or await process_turn(turn)
                 reply: FlowReply | None = None
                 if not outcome.run_id:
                     reply = await self._delivery.reply(turn, outcome, None, began=began)
                     await self._delivery.keep(
-                        conversation, message, reply, key=idempotency_key, reaches=reaches
+                        conversation, message, reply, key=idempotency_key, tracks_delivery=tracks_delivery
                     )
                     if not conversation.queue:
                         return reply
             if reply is None:
-                run = await self._delivery.run_of(outcome, wait_seconds)
+                run = await self._delivery.wait_for_run(outcome, wait_seconds)
                 reply = await self._delivery.reply(turn, outcome, run, began=began)
                 await self._delivery.remember(
-                    turn, reply, key=idempotency_key, reaches=reaches, again=said is not None
+                    turn, reply, key=idempotency_key, tracks_delivery=tracks_delivery, again=said is not None
                 )
-        return await self._with_rest(reply, caller=caller, wait_seconds=wait_seconds, reaches=reaches)
+        return await self._with_rest(
+            reply, caller=caller, wait_seconds=wait_seconds, tracks_delivery=tracks_delivery
+        )
 
-    async def go_on(
-        self, session_id: str, *, caller: str = "", wait_seconds: float | None = None, reaches: bool = True
+    async def continue_session(
+        self,
+        session_id: str,
+        *,
+        caller: str = "",
+        wait_seconds: float | None = None,
+        tracks_delivery: bool = True,
     ) -> FlowReply | None:
         """Begin what a message asked for besides, where what came first has ended; None for nothing.
 
@@ -264,14 +273,14 @@ class WorkflowOrchestrator:
             session_id: the conversation.
             caller: whose.
             wait_seconds: as for `query`.
-            reaches: as for `query`.
+            tracks_delivery: as for `query`.
 
         Raises:
             NotFoundError: there is no such session of this caller.
             RecordError: the journal cannot be written.
         """
         began = time.perf_counter()
-        with self._in_use.now.used() as runtime:
+        with self._in_use.current.acquire() as runtime:
             async with self._conversations.turn(session_id, caller=caller, context={}) as conversation:
                 if not conversation.queue:
                     return None
@@ -280,25 +289,25 @@ class WorkflowOrchestrator:
                 outcome = await begin_next(turn)
                 if outcome is None:
                     return None
-            run = await self._delivery.run_of(outcome, wait_seconds)
+            run = await self._delivery.wait_for_run(outcome, wait_seconds)
             reply = await self._delivery.reply(turn, outcome, run, began=began)
-            await self._delivery.remember(turn, reply, key="", reaches=reaches)
+            await self._delivery.remember(turn, reply, key="", tracks_delivery=tracks_delivery)
             return reply
 
     async def _with_rest(
-        self, reply: FlowReply, *, caller: str, wait_seconds: float | None, reaches: bool
+        self, reply: FlowReply, *, caller: str, wait_seconds: float | None, tracks_delivery: bool
     ) -> FlowReply:
         """A reply, and what comes of what else its message, or one before, has asked for."""
         while reply.status in FINAL_STATUSES and not reply.pending:
-            more = await self.go_on(
-                reply.session_id, caller=caller, wait_seconds=wait_seconds, reaches=reaches
+            more = await self.continue_session(
+                reply.session_id, caller=caller, wait_seconds=wait_seconds, tracks_delivery=tracks_delivery
             )
             if more is None:
                 break
             reply = more.after(reply.text, told=reply.told)
         return reply
 
-    async def reached(
+    async def confirm_delivery(
         self, session_id: str, *, run: Run | None = None, told: Sequence[str] = (), caller: str = ""
     ) -> None:
         """How runs have ended reaches the user of a conversation now: its next reply does not say it again.
@@ -313,7 +322,7 @@ class WorkflowOrchestrator:
             NotFoundError: there is no such session of this caller.
             RecordError: the journal cannot be written.
         """
-        await self._delivery.reached(session_id, run, told, caller=caller)
+        await self._delivery.confirm_delivery(session_id, run, told, caller=caller)
 
     async def explain(
         self,
@@ -339,8 +348,8 @@ class WorkflowOrchestrator:
         """
         self._in_use.check_open()
         check_message(message)
-        with self._in_use.now.used() as runtime:
-            conversation = await self._conversations.look(session_id, caller=caller, context=context or {})
+        with self._in_use.current.acquire() as runtime:
+            conversation = await self._conversations.peek(session_id, caller=caller, context=context or {})
             turn = self._turn(runtime, conversation, message)
             return await explain(turn, ask_model=ask_model)
 
@@ -373,12 +382,14 @@ class WorkflowOrchestrator:
             InvalidInputError: the inputs do not fit its schema, or the key came with others.
             RecordError: the journal cannot be written.
         """
-        with self._in_use.now.used() as runtime:
+        with self._in_use.current.acquire() as runtime:
             route = Route(action="flow", how="given", flow_id=flow_id)
-            request = runtime.executor.request(
+            request = runtime.executor.build_request(
                 flow_id, message, inputs, caller=caller, route=asdict(route), idempotency_key=idempotency_key
             )
-            known = await self.journal.with_key(idempotency_key, caller=caller) if idempotency_key else None
+            known = (
+                await self.journal.find_by_key(idempotency_key, caller=caller) if idempotency_key else None
+            )
             session_id = session_id if known is None else known.request.session_id
             context = context or {}
             session = self._conversations.turn(
@@ -388,11 +399,11 @@ class WorkflowOrchestrator:
                 said = message or ("" if conversation.language else request.goal)
                 turn = self._turn(runtime, conversation, said)
                 outcome = await begin_named_flow(turn, request, route=route, known=known)
-                await self._conversations.keep(conversation)
-            return await self._delivery.of_run(outcome, runtime, conversation, seconds=wait_seconds)
+                await self._conversations.save(conversation)
+            return await self._delivery.reply_for_run(outcome, runtime, conversation, seconds=wait_seconds)
 
-    async def tell(
-        self, run_id: str, order: Order, *, caller: str = "", wait_seconds: float | None = None
+    async def send_command(
+        self, run_id: str, order: Command, *, caller: str = "", wait_seconds: float | None = None
     ) -> FlowReply:
         """Tell a run something, and wait for it as `query` does; for who knows its id and what it waits for.
 
@@ -401,7 +412,7 @@ class WorkflowOrchestrator:
             InvalidInputError: it does not fit how the run stands.
             RecordError: the journal cannot be written.
         """
-        run = await self.host.order(run_id, order, caller=caller)
+        run = await self.host.send_commands(run_id, order, caller=caller)
         return await self.status(run_id, caller=caller, after=run.last_seq, wait_seconds=wait_seconds)
 
     async def status(
@@ -420,15 +431,15 @@ class WorkflowOrchestrator:
         """
         run = await self.journal.get(run_id, caller=caller)
         route = route_of(run)
-        with self._in_use.now.used() as runtime:
-            conversation = await self._conversations.look(run.request.session_id, caller=caller, context={})
-            outcome = Outcome(route=route, run_id=run_id, after=after)
-            return await self._delivery.of_run(outcome, runtime, conversation, seconds=wait_seconds)
+        with self._in_use.current.acquire() as runtime:
+            conversation = await self._conversations.peek(run.request.session_id, caller=caller, context={})
+            outcome = TurnOutcome(route=route, run_id=run_id, after=after)
+            return await self._delivery.reply_for_run(outcome, runtime, conversation, seconds=wait_seconds)
 
     def _turn(
         self,
         runtime: FlowRuntime,
-        conversation: Conversation,
+        conversation: FlowConversation,
         message: str,
         *,
         key: str = "",

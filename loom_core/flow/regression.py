@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from loom_core.config_file import plain_reason
 from loom_core.errors import ConfigError, LLMError, LoomError
 from loom_core.flow.http import EndpointCaller
-from loom_core.flow.http.answer import EndpointResult
+from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.responses.reply import RouteAction, RouteHow
 from loom_core.llm.json_schema.values import readable_path
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.config.models_endpoint import EndpointConfig
-    from loom_core.flow.expressions import Values
+    from loom_core.flow.expressions import ExpressionValues
     from loom_core.flow.responses.reply import FlowReply
     from loom_core.llm.interface import ChatRequest, LLMProvider
     from loom_core.tools.interface import Tool
@@ -54,11 +54,11 @@ __all__ = [
 _ANSWER = "(an answer)"
 
 
-class _Line(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
-class Expectation(_Line):
+class Expectation(_StrictModel):
     """What is expected of a message; what is not named may be anything."""
 
     action: str = Field(default="", description="What is done, as `Route.action`.")
@@ -69,7 +69,7 @@ class Expectation(_Line):
     status: str = Field(default="", description="How it stands then, as `FlowReply.status`.")
 
 
-class Utterance(_Line):
+class Utterance(_StrictModel):
     """A line of the file."""
 
     message: str = Field(description="What the user says.")
@@ -146,8 +146,8 @@ def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Uttera
                 f"{name}:{number}: {where}{_reason(first)}.", advice=_keys_at(first["loc"])
             ) from None
         for each in filter(None, (utterance.expect, utterance.expect_rules)):
-            _known(each.action, get_args(RouteAction), "action", f"{name}:{number}")
-            _known(each.how, get_args(RouteHow), "how", f"{name}:{number}")
+            _check_known(each.action, get_args(RouteAction), "action", f"{name}:{number}")
+            _check_known(each.how, get_args(RouteHow), "how", f"{name}:{number}")
         found.append(utterance)
     return found
 
@@ -184,14 +184,14 @@ async def check_utterances(
         llm: a model that decides instead of the script.
         tools: what steps and skills may call besides the file's own.
     """
-    script = _Script()
+    script = _ScriptedModel()
     model = (llm or script.provider) if mode == "scripted" else None
     # The file's own model must not be asked, nor made: its key may not be here.
     without = replace(loaded, file=loaded.file.model_copy(update={"model": None}))
     differences: list[Difference] = []
     left_out: list[int] = []
     checked = 0
-    async with _dry(without, model, tools) as (orchestrator, caller):
+    async with _dry_orchestrator(without, model, tools) as (orchestrator, caller):
         sessions: dict[str, str] = {}
         broken: set[str] = set()
         for each in utterances:
@@ -216,7 +216,7 @@ async def check_utterances(
     return RegressionReport(checked, tuple(left_out), tuple(differences))
 
 
-class _Script:
+class _ScriptedModel:
     """A model that says what a line says, and fails where it says nothing."""
 
     def __init__(self) -> None:
@@ -229,7 +229,7 @@ class _Script:
         return json.dumps(self.decision, ensure_ascii=False) if request.output is not None else _ANSWER
 
 
-class _DryCaller(EndpointCaller):
+class _RecordingCaller(EndpointCaller):
     """Answers requests by itself, and remembers what they would have been made with."""
 
     def __init__(self, file: FlowFile) -> None:
@@ -239,7 +239,7 @@ class _DryCaller(EndpointCaller):
     async def call(
         self,
         endpoint: EndpointConfig,
-        values: Values,
+        values: ExpressionValues,
         *,
         run_id: str = "",
         step_id: str = "",
@@ -251,10 +251,10 @@ class _DryCaller(EndpointCaller):
 
 
 @asynccontextmanager
-async def _dry(
+async def _dry_orchestrator(
     loaded: LoadedFlows, llm: LLMProvider | None, tools: Sequence[Tool]
-) -> AsyncGenerator[tuple[WorkflowOrchestrator, _DryCaller]]:
-    caller, journal = _DryCaller(loaded.file), Journal()
+) -> AsyncGenerator[tuple[WorkflowOrchestrator, _RecordingCaller]]:
+    caller, journal = _RecordingCaller(loaded.file), Journal()
     try:
         orchestrator = WorkflowOrchestrator(
             loaded, journal=journal, llm=llm, caller=caller, tools=tools, look_seconds=None
@@ -266,7 +266,7 @@ async def _dry(
 
 
 async def _inputs(
-    orchestrator: WorkflowOrchestrator, caller: _DryCaller, reply: FlowReply
+    orchestrator: WorkflowOrchestrator, caller: _RecordingCaller, reply: FlowReply
 ) -> Mapping[str, Any]:
     """What a flow has been given so far."""
     if not reply.run_id:
@@ -300,6 +300,6 @@ def _differences(
     ]
 
 
-def _known(word: str, words: Sequence[str], what: str, where: str) -> None:
+def _check_known(word: str, words: Sequence[str], what: str, where: str) -> None:
     if word and word not in words:
         raise ConfigError(f"{where}: there is no {what} {word!r}.", advice=f"There are: {', '.join(words)}.")

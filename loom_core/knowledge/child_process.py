@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-__all__ = ["child_command", "ending", "give_way", "limit_memory"]
+__all__ = ["child_command", "describe_exit", "limit_memory", "lower_priority"]
 
 # -I keeps the child from the user's environment; the parent's own path makes it find the same packages.
 _BOOTSTRAP = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {module} import main; main()"
@@ -19,7 +19,7 @@ def child_command(module: str) -> list[str]:
     return [sys.executable, "-I", "-c", _BOOTSTRAP.format(module=module), json.dumps(sys.path)]
 
 
-def give_way() -> None:
+def lower_priority() -> None:
     """In a child: let everything else on the machine go first."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
@@ -35,7 +35,7 @@ def limit_memory(size: int | None) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
 
-def ending(code: int) -> str:
+def describe_exit(code: int) -> str:
     """How a process ended that has this exit code."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"

@@ -20,7 +20,7 @@ __all__ = [
     "FILTERS_DESCRIPTION",
     "FILTERS_SCHEMA",
     "FOLDED_FIELDS",
-    "Condition",
+    "FieldCondition",
     "FieldFilter",
     "FieldValue",
     "Filters",
@@ -29,8 +29,8 @@ __all__ = [
     "Scalar",
     "filter_conditions",
     "filter_mapping",
+    "filter_names",
     "parse_filters",
-    "supported",
 ]
 
 Operator: TypeAlias = Literal["eq", "ne", "gte", "gt", "lte", "lt", "contains"]
@@ -71,7 +71,7 @@ A mapping from any field to its filter is an open object, which strict function 
 
 _BUILT_IN = ("source", "path", "language", "type", "title")
 _CONDITION_KEYS = {"field", "op", "value"}
-_WRITTEN = [name for name in get_args(Operator) if name != "eq"]
+_FILTER_KEYS = [name for name in get_args(Operator) if name != "eq"]
 _RANGES = frozenset({"gte", "gt", "lte", "lt"})
 _PERIOD_FIELD = "date"
 _MAX_FIELDS = 20
@@ -84,7 +84,7 @@ _PLACE = re.compile(r"#\d+-\d+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class FieldCondition:
     """One comparison.
 
     Attributes:
@@ -102,7 +102,7 @@ class FieldFilter:
     """Conditions on one field: one value of it meets all conditions but `ne`, and no value a `ne`."""
 
     name: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[FieldCondition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Filters:
         return bool(self.fields)
 
 
-def supported(field_names: Iterable[str]) -> list[str]:
+def filter_names(field_names: Iterable[str]) -> list[str]:
     """Names of filters for documents with these fields: those that every one has first."""
     return list(dict.fromkeys([*_BUILT_IN, *sorted(field_names)]))
 
@@ -171,7 +171,7 @@ def _parts(condition: object) -> tuple[str, str, object]:
         ):
             return field, operator, given["value"]
     raise InvalidInputError(
-        f"One of the filters is {_shown(cast('object', condition))}, not a condition.",
+        f"One of the filters is {_quote_value(cast('object', condition))}, not a condition.",
         advice='Give each as {"field": "tags", "op": "eq", "value": "plan"}.',
     )
 
@@ -194,7 +194,7 @@ def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) ->
         return Filters()
     if not isinstance(cast("object", filters), Mapping):
         raise InvalidInputError(
-            f"The filters are {_shown(filters)}.",
+            f"The filters are {_quote_value(filters)}.",
             advice="Give an object of fields, such as {'tags': 'plan'}.",
         )
     if len(filters) > _MAX_FIELDS:
@@ -212,21 +212,21 @@ def _unknown(name: object, known: Sequence[str]) -> InvalidInputError:
     more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
     listed = ", ".join(item[:_SHOWN] for item in known[:_LISTED])
     return InvalidInputError(
-        f"There is no filter {_shown(name)}.",
+        f"There is no filter {_quote_value(name)}.",
         advice=(f"Did you mean {near[0]!r}? " if near else "") + f"Use: {listed}{more}.",
     )
 
 
-def _conditions(name: str, given: object) -> tuple[Condition, ...]:
+def _conditions(name: str, given: object) -> tuple[FieldCondition, ...]:
     if not isinstance(given, Mapping):
-        return (Condition("eq", _values(name, "eq", given)),)
+        return (FieldCondition("eq", _values(name, "eq", given)),)
     operators = cast("Mapping[object, object]", given)
     if not operators:
         raise InvalidInputError(f"The filter {name!r} is an empty object.", advice=_advice(name))
     for operator in operators:
-        if operator not in _WRITTEN:
+        if operator not in _FILTER_KEYS:
             raise InvalidInputError(
-                f"The filter {name!r} has no operator {_shown(operator)}.", advice=_advice(name)
+                f"The filter {name!r} has no operator {_quote_value(operator)}.", advice=_advice(name)
             )
         if name in ADDRESS_FIELDS and operator in _RANGES:
             raise InvalidInputError(
@@ -234,8 +234,8 @@ def _conditions(name: str, given: object) -> tuple[Condition, ...]:
                 advice="Give an address, a list of addresses, or an object with `ne` or `contains`.",
             )
     return tuple(
-        Condition(operator, _values(name, operator, operators[operator]))
-        for operator in cast("Iterable[Operator]", _WRITTEN)
+        FieldCondition(operator, _values(name, operator, operators[operator]))
+        for operator in cast("Iterable[Operator]", _FILTER_KEYS)
         if operator in operators
     )
 
@@ -275,7 +275,7 @@ def _forms(name: str, operator: Operator, given: object) -> Iterable[FieldValue]
         )
     if not isinstance(given, str | int | float | date):  # bool is an int, datetime a date
         raise InvalidInputError(
-            f"The filter {name!r} cannot compare with {_shown(given)}.", advice=_advice(name)
+            f"The filter {name!r} cannot compare with {_quote_value(given)}.", advice=_advice(name)
         )
     if isinstance(given, str) and not 0 < len(given.strip()) <= _MAX_TEXT:
         raise InvalidInputError(
@@ -327,14 +327,14 @@ def _addresses(given: str, *, whole: bool) -> list[str]:
 
 
 def _advice(name: str) -> str:
-    operators = ", ".join(f"`{operator}`" for operator in _WRITTEN)
+    operators = ", ".join(f"`{operator}`" for operator in _FILTER_KEYS)
     return (
         f"Give {name!r} text, a number, true or false, a list of these, or an object with "
         f'{operators}, such as {{"gte": "2024-05"}}; in a list of conditions, one of these as `op`.'
     )
 
 
-def _shown(value: object) -> str:
+def _quote_value(value: object) -> str:
     text = repr(value) if not isinstance(value, Mapping | list) else type(cast("object", value)).__name__
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 

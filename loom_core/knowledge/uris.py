@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 
-__all__ = ["path_of", "readable", "shown", "uri_of"]
+__all__ = ["display_uri", "path_of", "readable", "uri_of"]
 
 
 def uri_of(path: Path) -> str:
@@ -26,12 +26,12 @@ def path_of(uri: str) -> Path:
     return Path(os.fsdecode(unquote_to_bytes(path)))  # a name is bytes, which need not be UTF-8
 
 
-def shown(uri: str) -> str:
+def display_uri(uri: str) -> str:
     """A URI as a person reads it: a path for a file, itself for all else; on one line."""
-    return visible(str(path_of(uri)) if uri.startswith("file://") else uri)
+    return escape_controls(str(path_of(uri)) if uri.startswith("file://") else uri)
 
 
 def readable(uri: str) -> str:
     """A URI with the letters of every script as they are, for showing it; `%E5%A4%A9` reads badly."""
     decoded = unquote(uri) if uri.startswith("file://") else uri
-    return visible(decoded if decoded.isprintable() and "\ufffd" not in decoded else uri)
+    return escape_controls(decoded if decoded.isprintable() and "\ufffd" not in decoded else uri)

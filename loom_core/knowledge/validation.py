@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from loom_core.errors import ConfigError, InvalidInputError
 
-__all__ = ["check_above_zero", "check_limit", "check_question", "question_text"]
+__all__ = ["check_limit", "check_question", "question_text", "require_positive"]
 
 
-def check_above_zero(*, of: str = "", **numbers: float | None) -> None:
+def require_positive(*, of: str = "", **numbers: float | None) -> None:
     """Refuse settings that are not above 0; None stands for one that is not set.
 
     Args:

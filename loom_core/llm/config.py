@@ -14,10 +14,10 @@ from loom_core.keys import check_reference
 from loom_core.llm.json_schema.values import readable_path
 from loom_core.llm.vendors import VENDORS, AuthStyle
 
-__all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "RetrySettings", "WrittenProvider"]
+__all__ = ["LimitSettings", "PriceSettings", "ProviderConfig", "ProviderConfigInput", "RetrySettings"]
 
 _SECRET_HEADER = re.compile(r"auth|cookie|key|secret|token", re.IGNORECASE)
-_MOST_TOLD = 3
+_MAX_LISTED = 3
 
 
 def _provider_name(name: str) -> str:
@@ -94,14 +94,14 @@ class PriceSettings(_Section):
     cache_write: float | None = Field(default=None, ge=0, description="Written to the vendor's cache.")
 
 
-def _of_text(value: object) -> object:
+def _parse_text(value: object) -> object:
     return _from_text(value) if isinstance(value, str) else value
 
 
-def _of_writing(value: object) -> object:
+def _parse_written(value: object) -> object:
     if not isinstance(value, str | Mapping | ProviderConfig):
         raise ValueError('Value should be a text such as "deepseek" or "ollama/qwen3", or an object')
-    return _of_text(cast("object", value))
+    return _parse_text(cast("object", value))
 
 
 def _from_text(text: str) -> dict[str, str]:
@@ -149,7 +149,7 @@ class ProviderConfig(_Section):
     options: dict[str, Any] = Field(
         default={}, description="What `mock` or a plugin takes besides: arguments of its constructor."
     )
-    fallbacks: list[Annotated[ProviderConfig, BeforeValidator(_of_text)]] = Field(
+    fallbacks: list[Annotated[ProviderConfig, BeforeValidator(_parse_text)]] = Field(
         default=[], description="Models that are asked in turn where this one fails; texts will do."
     )
 
@@ -163,12 +163,12 @@ class ProviderConfig(_Section):
         if isinstance(config, ProviderConfig):
             return config
         try:
-            return cls.model_validate(_of_text(config))
+            return cls.model_validate(_parse_text(config))
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
             told = [
                 f"{readable_path(each['loc'])}: {each['msg'].removeprefix('Value error, ').rstrip('.')}."
-                for each in found[:_MOST_TOLD]
+                for each in found[:_MAX_LISTED]
             ]
             raise ConfigError(
                 f"The configuration of the language model is wrong: {' '.join(told)}",
@@ -185,7 +185,7 @@ class ProviderConfig(_Section):
         return cls.of(text)
 
 
-WrittenProvider = Annotated[
-    ProviderConfig, BeforeValidator(_of_writing, json_schema_input_type=ProviderConfig | str)
+ProviderConfigInput = Annotated[
+    ProviderConfig, BeforeValidator(_parse_written, json_schema_input_type=ProviderConfig | str)
 ]
 """A language model in a configuration: an object, or a text as `from_text` takes it."""

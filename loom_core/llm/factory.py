@@ -46,7 +46,7 @@ create_model = create_provider
 """The name of the public face for the same function."""
 
 
-def checked_provider(config: ProviderConfig) -> ProviderConfig:
+def check_provider(config: ProviderConfig) -> ProviderConfig:
     """A configuration as it is.
 
     Raises:
@@ -107,7 +107,7 @@ def _spec(config: ProviderConfig) -> Mapping[str, Any]:
 
 
 def _plugin(config: ProviderConfig) -> LLMProvider:
-    checked_provider(config)
+    check_provider(config)
     for name in _FOR_VENDORS:
         if name in config.model_fields_set:
             raise ConfigError(

@@ -149,10 +149,12 @@ class FallbackProvider(LLMProvider):
         failed.append((provider, error))
         if len(failed) < len(self._providers):
             following = self._providers[len(failed)]
-            _log.warning("%s failed (%s); %s is asked instead", _named(provider), why, _named(following))
+            _log.warning(
+                "%s failed (%s); %s is asked instead", _display_name(provider), why, _display_name(following)
+            )
 
 
-def _named(provider: LLMProvider) -> str:
+def _display_name(provider: LLMProvider) -> str:
     return f"{provider.name} {provider.model}".rstrip()
 
 
@@ -164,7 +166,7 @@ def _all_failed(failed: Sequence[tuple[LLMProvider, _Failure]]) -> _Failure:
     told = next((error for error in errors if error.passing), errors[0])
     waits = [error.retry_after for error in errors if error.retry_after is not None]
     return LLMError(
-        "No model answers. " + " ".join(f"{_named(provider)}: {error}" for provider, error in failed),
+        "No model answers. " + " ".join(f"{_display_name(provider)}: {error}" for provider, error in failed),
         failure=told.failure,
         provider=told.provider,
         status=told.status,

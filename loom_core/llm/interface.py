@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Any, Literal, TypeAlias, TypedDict, Unpack, cast, get_args
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_body import encoded, json_body
+from loom_core.llm.json_body import encode_body, json_body
 from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import AssistantMessage, Message, MessageLike, TextPart, ToolCallPart
 
@@ -29,7 +29,7 @@ __all__ = [
     "ToolLike",
     "ToolSpec",
     "Usage",
-    "whole_call",
+    "call_delta",
 ]
 
 _LONGEST_SHOWN = 200
@@ -68,7 +68,7 @@ class ToolSpec:
         Raises:
             InvalidInputError: it holds what JSON cannot, or is nested too deeply.
         """
-        object.__setattr__(self, "parameters", json.loads(encoded(self.parameters)))
+        object.__setattr__(self, "parameters", json.loads(encode_body(self.parameters)))
 
     @classmethod
     def of(cls, given: ToolLike) -> ToolSpec:
@@ -113,7 +113,7 @@ ToolLike: TypeAlias = ToolSpec | Mapping[str, Any]
 
 def _no_tool(given: object, why: str) -> InvalidInputError:
     return InvalidInputError(
-        f"{_shown(given)} cannot be a tool of the request: {why}.",
+        f"{_shorten(given)} cannot be a tool of the request: {why}.",
         advice='Write {"name": …, "description": …, "parameters": {…}}, the parameters as a JSON Schema; '
         "of a `Tool` give its `spec()`.",
     )
@@ -135,7 +135,7 @@ class OutputSchema:
 
     def __post_init__(self) -> None:
         """Read the schema; raises as `ToolSpec` does."""
-        object.__setattr__(self, "schema", json.loads(encoded(self.schema)))
+        object.__setattr__(self, "schema", json.loads(encode_body(self.schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,9 +344,9 @@ def _read_option(name: str, value: object) -> object:
         InvalidInputError: there is no such option, or it cannot have this value.
     """
     if name == "tools":
-        return tuple(map(ToolSpec.of, _listed(name, value, of="tools")))
+        return tuple(map(ToolSpec.of, _read_list(name, value, of="tools")))
     if name == "stop":
-        texts = (value,) if isinstance(value, str) else _listed(name, value, of="texts")
+        texts = (value,) if isinstance(value, str) else _read_list(name, value, of="texts")
         if not all(isinstance(text, str) for text in texts):
             raise _wrong_option(name, value, "a list of texts")
         return tuple(texts)
@@ -358,14 +358,14 @@ def _read_option(name: str, value: object) -> object:
             advice=f"{meant}A field of the vendor's own goes into `extra={{{name!r}: …}}`.",
         )
     if name == "tool_choice":
-        value = _chosen_tool(value)
+        value = _read_tool_choice(value)
     fits, expected = _EXPECTED[name]
     if not fits(value):
         raise _wrong_option(name, value, expected)
     return value
 
 
-def _chosen_tool(value: object) -> object:
+def _read_tool_choice(value: object) -> object:
     """Return the name of the tool where it is chosen as OpenAI has it; anything else as it is."""
     match value:
         case {"type": "function", "function": {"name": str(name)}}:
@@ -374,7 +374,7 @@ def _chosen_tool(value: object) -> object:
             return value
 
 
-def _listed(name: str, value: object, *, of: str) -> Sequence[Any]:
+def _read_list(name: str, value: object, *, of: str) -> Sequence[Any]:
     if value is None:
         return ()
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
@@ -383,10 +383,10 @@ def _listed(name: str, value: object, *, of: str) -> Sequence[Any]:
 
 
 def _wrong_option(name: str, value: object, expected: str) -> InvalidInputError:
-    return InvalidInputError(f"`{name}` cannot be {_shown(value)}.", advice=f"Give {expected}.")
+    return InvalidInputError(f"`{name}` cannot be {_shorten(value)}.", advice=f"Give {expected}.")
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
@@ -439,7 +439,7 @@ class LLMProvider(ABC):
         if response.content:
             yield StreamChunk("text", text=response.content)
         for index, call in enumerate(response.message.tool_calls):
-            yield StreamChunk("tool_call", tool_call=whole_call(index, call))
+            yield StreamChunk("tool_call", tool_call=call_delta(index, call))
         yield StreamChunk("usage", usage=response.usage)
         yield StreamChunk("done", response=response)
 
@@ -465,7 +465,7 @@ class LLMProvider(ABC):
         """Close connections. The provider may be used again: it opens new ones."""
 
 
-def whole_call(index: int, call: ToolCallPart) -> ToolCallDelta:
+def call_delta(index: int, call: ToolCallPart) -> ToolCallDelta:
     """A whole tool call as one piece."""
     arguments = call.unreadable or json.dumps(json_body(call.arguments), ensure_ascii=False)
     return ToolCallDelta(index, call.id, call.name, arguments)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from loom_core.errors import InvalidInputError
 
-__all__ = ["encoded", "json_body"]
+__all__ = ["encode_body", "json_body"]
 
 _DEEPEST = 128
 _LONGEST_NUMBER = 14_000  # bits, about 4 200 digits: Python writes none that is much longer
@@ -17,7 +17,7 @@ _LONGEST_NUMBER = 14_000  # bits, about 4 200 digits: Python writes none that is
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def encoded(fields: Mapping[str, Any]) -> bytes:
+def encode_body(fields: Mapping[str, Any]) -> bytes:
     """The body of a request in UTF-8, put right by `json_body` where that is needed.
 
     Raises:
@@ -51,7 +51,7 @@ def json_body(fields: Mapping[str, Any], *, deepest: int = _DEEPEST) -> dict[str
             if isinstance(value, list):  # messages and tools: nearly all of them are sound
                 each = cast("list[object]", value)
                 body[str(name)] = [
-                    one if _is_sound(one, deepest) else _json(one, deepest - 1) for one in each
+                    one if _is_encodable(one, deepest) else _json(one, deepest - 1) for one in each
                 ]
             else:
                 body[str(name)] = _json(value, deepest)
@@ -63,7 +63,7 @@ def json_body(fields: Mapping[str, Any], *, deepest: int = _DEEPEST) -> dict[str
     return body
 
 
-def _is_sound(value: object, deepest: int) -> bool:
+def _is_encodable(value: object, deepest: int) -> bool:
     """Whether a value can be sent as it is, and is not nested deeply: what takes no time to find out."""
     try:
         text = _encoder.encode(value)

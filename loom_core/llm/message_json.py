@@ -41,14 +41,14 @@ def message_to_json(message: Message) -> dict[str, Any]:
             return {
                 "role": "assistant",
                 "parts": [_part_to_json(part) for part in message.parts],
-                **_filled(provider=message.provider, model=message.model),
+                **_drop_empty(provider=message.provider, model=message.model),
             }
         case ToolMessage():
             return {
                 "role": "tool",
                 "call_id": message.call_id,
                 "parts": [_part_to_json(part) for part in message.parts],
-                **_filled(failed=message.failed),
+                **_drop_empty(failed=message.failed),
             }
 
 
@@ -88,23 +88,23 @@ def _part_to_json(part: UserPart | AssistantPart) -> dict[str, Any]:
             return {"type": "text", "text": part.text}
         case ImagePart():
             data = b64encode(part.data).decode("ascii")
-            return {"type": "image", "media_type": part.media_type, **_filled(data=data, url=part.url)}
+            return {"type": "image", "media_type": part.media_type, **_drop_empty(data=data, url=part.url)}
         case ReasoningPart():
             return {
                 "type": "reasoning",
                 "text": part.text,
-                **_filled(came_in=part.came_in, opaque=part.opaque),
+                **_drop_empty(came_in=part.came_in, opaque=part.opaque),
             }
         case ToolCallPart():
             return {
                 "type": "tool_call",
                 "id": part.id,
                 "name": part.name,
-                **_filled(arguments=part.arguments, unreadable=part.unreadable, opaque=part.opaque),
+                **_drop_empty(arguments=part.arguments, unreadable=part.unreadable, opaque=part.opaque),
             }
 
 
-def _filled(**fields: object) -> dict[str, Any]:
+def _drop_empty(**fields: object) -> dict[str, Any]:
     return {
         name: dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
         for name, value in fields.items()

@@ -20,7 +20,7 @@ from loom_core.llm.interface import (
     LLMResponse,
     StreamChunk,
     Usage,
-    whole_call,
+    call_delta,
 )
 from loom_core.llm.messages import AssistantMessage, ReasoningPart, TextPart, ToolCallPart, UserMessage
 from loom_core.plugin_registry import register
@@ -122,7 +122,7 @@ class MockProvider(LLMProvider):
             if answer.cut_after is not None:
                 raise LLMError("The connection broke.", failure="connection", provider=self.name)
             response = self._response(request, answer)
-            told.answered(response)
+            told.record_response(response)
             return response
 
     async def chat_stream(
@@ -140,7 +140,7 @@ class MockProvider(LLMProvider):
             pieces = [
                 *(StreamChunk("reasoning", text=piece) for piece in _pieces(answer.reasoning)),
                 *(StreamChunk("text", text=piece) for piece in _pieces(answer.text)),
-                *(StreamChunk("tool_call", tool_call=whole_call(*call)) for call in enumerate(answer.calls)),
+                *(StreamChunk("tool_call", tool_call=call_delta(*call)) for call in enumerate(answer.calls)),
                 StreamChunk("usage", usage=response.usage),
                 StreamChunk("done", response=response),
             ]
@@ -148,9 +148,9 @@ class MockProvider(LLMProvider):
                 if number == answer.cut_after:
                     raise LLMError("The connection broke.", failure="interrupted", provider=self.name)
                 await anyio.sleep(self._delay if answer.delay is None else answer.delay)
-                told.piece()
+                told.record_chunk()
                 if piece.response is not None:
-                    told.answered(piece.response)
+                    told.record_response(piece.response)
                 yield piece
 
     def _next(self, request: ChatRequest) -> MockAnswer:

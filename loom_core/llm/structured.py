@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import Effort, LLMProvider, LLMResponse, OutputSchema, Usage
-from loom_core.llm.json_schema.values import problems, readable_path, without_nulls
+from loom_core.llm.json_schema.values import find_problems, readable_path, without_nulls
 from loom_core.llm.message_reading import as_messages
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
 from loom_core.llm.text import json_values
@@ -31,10 +31,12 @@ _BEGINNING = 200  # characters of an answer that a message shows
 _LONGEST_SHOWN = 4000  # characters of its answer that a model is shown again
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
-_AGAIN_ENGLISH = (
+_REPAIR_PROMPT_ENGLISH = (
     "Your answer cannot be used:\n{problems}\nAnswer again: the corrected JSON object and nothing else."
 )
-_AGAIN_CHINESE = "上面的回答无法使用：\n{problems}\n请重新回答：只写改正后的 JSON 对象，不要写别的内容。"
+_REPAIR_PROMPT_CHINESE = (
+    "上面的回答无法使用：\n{problems}\n请重新回答：只写改正后的 JSON 对象，不要写别的内容。"
+)
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -127,9 +129,9 @@ async def generate(
         if not wrong:
             return Generated(value, tuple(responses))
         if response.finish not in {"stop", "tool_calls", "other"} or len(responses) > repairs:
-            raise _failed(provider, response, wrong)
+            raise _no_value_error(provider, response, wrong)
         chinese = is_chinese(conversation[0].text) if conversation else False
-        conversation = (*conversation, *_again(response, wrong, chinese=chinese))
+        conversation = (*conversation, *_repair_messages(response, wrong, chinese=chinese))
 
 
 def read_value(answer: str, output: OutputSchema) -> tuple[dict[str, Any] | None, list[str]]:
@@ -149,10 +151,10 @@ _Check = Callable[[object], "tuple[Any, list[str]]"]
 
 
 def _by_schema(schema: OutputSchema) -> _Check:
-    problems({}, schema.schema)  # a wrong schema is found before the model is asked
+    find_problems({}, schema.schema)  # a wrong schema is found before the model is asked
 
     def check(value: object) -> tuple[object, list[str]]:
-        return value, problems(value, schema.schema, most=_MOST_PROBLEMS)
+        return value, find_problems(value, schema.schema, most=_MOST_PROBLEMS)
 
     return check
 
@@ -204,18 +206,18 @@ def _readings(value: object, schema: Mapping[str, Any]) -> Iterator[object]:
             yield next(iter(members.values()))
 
 
-def _again(response: LLMResponse, wrong: list[str], *, chinese: bool) -> tuple[Message, Message]:
+def _repair_messages(response: LLMResponse, wrong: list[str], *, chinese: bool) -> tuple[Message, Message]:
     """The model's answer, and what is wrong with it."""
     message = response.message
     if not message.text or len(message.text) > _LONGEST_SHOWN:
         shown = f"{message.text[:_LONGEST_SHOWN]}…"
         message = AssistantMessage((TextPart(shown),), provider=message.provider, model=message.model)
-    template = _AGAIN_CHINESE if chinese else _AGAIN_ENGLISH
+    template = _REPAIR_PROMPT_CHINESE if chinese else _REPAIR_PROMPT_ENGLISH
     listed = "\n".join(f"- {problem}" for problem in wrong)
     return message, UserMessage((TextPart(template.format(problems=listed)),))
 
 
-def _failed(provider: LLMProvider, response: LLMResponse, wrong: list[str]) -> LLMError:
+def _no_value_error(provider: LLMProvider, response: LLMResponse, wrong: list[str]) -> LLMError:
     who = response.model or provider.model or provider.name
     match response.finish:
         case "refused":

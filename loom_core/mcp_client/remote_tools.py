@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from loom_core.errors import ConfigError, LoomError, SourceError
-from loom_core.tools.interface import Answer
+from loom_core.tools.interface import QuestionAnswer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -167,5 +167,5 @@ def _check(status: ServerStatus, user: str) -> None:
         )
 
 
-async def _nobody(_question: Question) -> Answer:
-    return Answer("cancel")
+async def _nobody(_question: Question) -> QuestionAnswer:
+    return QuestionAnswer("cancel")

@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from loom_core.net.address import refusal_of
     from loom_core.net.client import HttpClient, HttpResponse
     from loom_core.net.connections import system_trust
-    from loom_core.net.gate import Resolver
     from loom_core.net.policy import NetPolicy
-    from loom_core.net.url import canonical_url, redacted
+    from loom_core.net.ssrf_guard import Resolver
+    from loom_core.net.url import canonical_url, redact_url
 
 __all__ = [
     "HttpClient",
@@ -20,7 +20,7 @@ __all__ = [
     "NetPolicy",
     "Resolver",
     "canonical_url",
-    "redacted",
+    "redact_url",
     "refusal_of",
     "system_trust",
 ]

@@ -71,8 +71,8 @@ def refusal_of(address: Address) -> str:
     """
     if is_metadata(address):
         return _METADATA
-    inner = _embedded(address)
-    for form in inner or (address, *_tunnelled(address)):
+    inner = _extract_ipv4(address)
+    for form in inner or (address, *_extract_tunnel_ipv4(address)):
         for network, what in _NAMED:
             if form in network:
                 return what
@@ -93,7 +93,7 @@ def is_metadata(address: Address) -> bool:
 
 def forms_of(address: Address) -> tuple[Address, ...]:
     """An address, and the IPv4 addresses inside it."""
-    return address, *_embedded(address)
+    return address, *_extract_ipv4(address)
 
 
 def address_of(text: str) -> Address | None:
@@ -104,7 +104,7 @@ def address_of(text: str) -> Address | None:
         return None
 
 
-def _embedded(address: Address) -> tuple[IPv4Address, ...]:
+def _extract_ipv4(address: Address) -> tuple[IPv4Address, ...]:
     if isinstance(address, IPv4Address):
         return ()
     if address.ipv4_mapped is not None:
@@ -118,7 +118,7 @@ def _embedded(address: Address) -> tuple[IPv4Address, ...]:
     return ()
 
 
-def _tunnelled(address: Address) -> tuple[IPv4Address, ...]:
+def _extract_tunnel_ipv4(address: Address) -> tuple[IPv4Address, ...]:
     if isinstance(address, IPv4Address) or int(address) >> 32 & 0xFFFF_FFFF not in _ISATAP:
         return ()
     return (_last_four(address),)

@@ -14,10 +14,10 @@ import anyio
 
 from loom_core.errors import NetError
 from loom_core.net.connections import Connections
-from loom_core.net.gate import Gate, resolve
-from loom_core.net.headers import checked_headers
+from loom_core.net.headers import validate_headers
 from loom_core.net.policy import NetPolicy
-from loom_core.net.url import origin_of, parse_url, redacted
+from loom_core.net.ssrf_guard import SsrfGuard, resolve
+from loom_core.net.url import origin_of, parse_url, redact_url
 
 if TYPE_CHECKING:
     import ssl
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import httpcore2
     import httpx2
 
-    from loom_core.net.gate import Resolver
+    from loom_core.net.ssrf_guard import Resolver
 
 __all__ = ["ACCEPTED", "HttpClient", "HttpResponse", "Method", "Unpacking"]
 
@@ -99,7 +99,7 @@ class HttpClient:
         keep_seconds: float = 0.0,
     ) -> None:
         self._policy = policy or NetPolicy()
-        self._gate = Gate(self._policy, resolve)
+        self._gate = SsrfGuard(self._policy, resolve)
         self._connections = Connections(self._policy, self._gate, tls=tls, keep_seconds=keep_seconds)
 
     async def __aenter__(self) -> Self:
@@ -161,7 +161,7 @@ class HttpClient:
         request = _Request(
             method,
             {
-                **checked_headers(headers or {}),
+                **validate_headers(headers or {}),
                 "user-agent": _user_agent(),
                 "accept-encoding": ACCEPTED,
             },
@@ -174,7 +174,7 @@ class HttpClient:
                 return await self._follow(request, target)
         except TimeoutError as error:
             raise NetError(
-                f"{redacted(target)} was not answered within {round(granted, 2):g} seconds.",
+                f"{redact_url(target)} was not answered within {round(granted, 2):g} seconds.",
                 advice="Try again later.",
                 failure="timeout" if request.sent else "connection",
             ) from error
@@ -182,32 +182,32 @@ class HttpClient:
     async def _follow(self, request: _Request, target: httpx2.URL) -> HttpResponse:
         method = request.method
         for _ in range(self._policy.max_redirects + 1):
-            response = await self._asked(request, target)
-            _log.debug("%s %s: %d, %d bytes", method, redacted(target), response.status, len(response.body))
+            response = await self._send_with_retry(request, target)
+            _log.debug("%s %s: %d, %d bytes", method, redact_url(target), response.status, len(response.body))
             location = response.headers.get("location", "")
             if response.status not in _REDIRECTS or not location or method not in {"GET", "HEAD"}:
                 return response
-            following = _joined(target, location)
+            following = _resolve_redirect(target, location)
             if origin_of(following) != origin_of(target):
                 harmless = {name: value for name, value in request.headers.items() if name in _HARMLESS}
                 request = replace(request, headers=harmless)
             target = following
         raise NetError(
-            f"{redacted(target)} was reached by more than {self._policy.max_redirects} redirects.",
+            f"{redact_url(target)} was reached by more than {self._policy.max_redirects} redirects.",
             advice="Open it in a browser and give the address where it ends.",
             failure="unusable",
         )
 
-    async def _asked(self, request: _Request, target: httpx2.URL) -> HttpResponse:
+    async def _send_with_retry(self, request: _Request, target: httpx2.URL) -> HttpResponse:
         try:
-            return await self._ask(request, target, fresh=not request.repeatable)
+            return await self._send(request, target, fresh=not request.repeatable)
         except NetError:
             if not request.swallowed:
                 raise
-            _log.debug("%s had closed the connection that was kept", redacted(target))
-            return await self._ask(request, target, fresh=True)
+            _log.debug("%s had closed the connection that was kept", redact_url(target))
+            return await self._send(request, target, fresh=True)
 
-    async def _ask(self, request: _Request, target: httpx2.URL, *, fresh: bool) -> HttpResponse:
+    async def _send(self, request: _Request, target: httpx2.URL, *, fresh: bool) -> HttpResponse:
         import httpcore2
 
         request.connected = request.swallowed = False
@@ -244,7 +244,7 @@ class HttpClient:
         except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError) as error:
             reason = str(error).strip().rstrip(".") or "the connection was closed"
             raise NetError(
-                f"{redacted(target)} could not be read: {reason}.",
+                f"{redact_url(target)} could not be read: {reason}.",
                 advice="Check the address and the connection.",
                 failure="interrupted" if request.sent else "connection",
             ) from error
@@ -313,7 +313,7 @@ def _user_agent() -> str:
     return f"loom/{version('loom-mcp-core')}"
 
 
-def _joined(target: httpx2.URL, location: str) -> httpx2.URL:
+def _resolve_redirect(target: httpx2.URL, location: str) -> httpx2.URL:
     """Where a redirect leads.
 
     Raises:
@@ -326,7 +326,7 @@ def _joined(target: httpx2.URL, location: str) -> httpx2.URL:
         return parse_url(str(target.join(location.encode("latin-1").decode("utf-8", "replace"))))
     except httpx2.InvalidURL as error:
         raise NetError(
-            f"{redacted(target)} redirects to what is no web address.",
+            f"{redact_url(target)} redirects to what is no web address.",
             advice="Open it in a browser.",
             failure="refused",
         ) from error
@@ -334,7 +334,7 @@ def _joined(target: httpx2.URL, location: str) -> httpx2.URL:
 
 def _too_large(target: httpx2.URL, limit: int, what: str, *, advice: str) -> NetError:
     return NetError(
-        f"{redacted(target)} is not read: {what} has more than {limit:,} bytes.",
+        f"{redact_url(target)} is not read: {what} has more than {limit:,} bytes.",
         advice=advice,
         failure="unusable",
     )

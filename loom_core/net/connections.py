@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import httpcore2
 
-    from loom_core.net.gate import Gate
     from loom_core.net.policy import NetPolicy
+    from loom_core.net.ssrf_guard import SsrfGuard
 
 __all__ = ["Connections", "system_trust"]
 
@@ -27,7 +27,7 @@ _MOST_IDLE = 16
 
 
 @dataclass(slots=True, eq=False)
-class _Kept:
+class _PoolInUse:
     """Connections that are kept, and how many requests use them now."""
 
     pool: httpcore2.AsyncConnectionPool
@@ -53,22 +53,22 @@ class Connections:
     """
 
     def __init__(
-        self, policy: NetPolicy, gate: Gate, *, tls: ssl.SSLContext | None, keep_seconds: float
+        self, policy: NetPolicy, gate: SsrfGuard, *, tls: ssl.SSLContext | None, keep_seconds: float
     ) -> None:
         self._policy = policy
         self._gate = gate
         self._tls = tls
         self._keep_seconds = keep_seconds
-        self._kept: _Kept | None = None
+        self._kept: _PoolInUse | None = None
 
     @asynccontextmanager
     async def pool(self, *, fresh: bool) -> AsyncGenerator[httpcore2.AsyncConnectionPool]:
         """The pool for one request; with `fresh`, one that is new and is not kept."""
         if fresh or not self._keep_seconds:
-            async with self._made() as pool:
+            async with self._create_pool() as pool:
                 yield pool
             return
-        kept = self._kept = self._kept or _Kept(self._made())
+        kept = self._kept = self._kept or _PoolInUse(self._create_pool())
         kept.users += 1
         try:
             yield kept.pool
@@ -83,18 +83,18 @@ class Connections:
         if kept is not None:
             await kept.retire()
 
-    def _made(self) -> httpcore2.AsyncConnectionPool:
+    def _create_pool(self) -> httpcore2.AsyncConnectionPool:
         import httpcore2
         import httpx2
 
-        from loom_core.net.connect import CheckedBackend
+        from loom_core.net.pinned_backend import PinnedBackend
 
         _hide_headers()
         tls = self._tls or system_trust()
         if not self._policy.proxy:
             return httpcore2.AsyncConnectionPool(
                 ssl_context=tls,
-                network_backend=CheckedBackend(self._gate),
+                network_backend=PinnedBackend(self._gate),
                 max_connections=_MOST,
                 max_keepalive_connections=_MOST_IDLE,
                 keepalive_expiry=self._keep_seconds,

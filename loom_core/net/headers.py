@@ -10,7 +10,7 @@ from loom_core.errors import NetError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["checked_headers", "header_problem", "is_set_by_client"]
+__all__ = ["header_problem", "is_set_by_client", "validate_headers"]
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -20,7 +20,7 @@ _OF_THE_CLIENT = frozenset(
 """Headers that set a message's end or its host: two programs that read them differently can be fooled."""
 
 
-def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Headers by name in lower case.
 
     Raises:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from loom_core.net.address import Address, Network
 
-__all__ = ["NetPolicy", "names"]
+__all__ = ["NetPolicy", "matches_any_host"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class NetPolicy:
 
     def names_host(self, host: str) -> bool:
         """Whether a host is one of `only_hosts`, or there are none."""
-        return not self.only_hosts or names(self.only_hosts, host)
+        return not self.only_hosts or matches_any_host(self.only_hosts, host)
 
     def allows_address(self, address: Address) -> bool:
         """Whether an address is in a network that is allowed by a rule, or all IPv4 addresses inside it are.
@@ -101,6 +101,6 @@ class NetPolicy:
         return any(address in network for network in self.allowed_networks)
 
 
-def names(hosts: Collection[str], host: str) -> bool:
+def matches_any_host(hosts: Collection[str], host: str) -> bool:
     """Whether a host is one of some, of which `*.example.org` is all below one. All in canonical form."""
     return host in hosts or any(each.startswith("*.") and host.endswith(each[1:]) for each in hosts)

@@ -12,7 +12,7 @@ from loom_core.net.address import address_of
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["canonical_url", "host_of", "is_base_url", "origin_of", "parse_url", "redacted"]
+__all__ = ["canonical_url", "host_of", "is_base_url", "origin_of", "parse_url", "redact_url"]
 
 _MAX_URL = 4096
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -50,10 +50,10 @@ def parse_url(url: str) -> httpx2.URL:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise _malformed(url, str(error).rstrip(".")) from error
+        raise _invalid_url(url, str(error).rstrip(".")) from error
     if parsed.scheme not in _DEFAULT_PORTS:
         raise NetError(
-            f"{_shown(url)} is no http or https address.",
+            f"{_display(url)} is no http or https address.",
             advice="Give one that begins with https://.",
             failure="refused",
         )
@@ -65,7 +65,7 @@ def parse_url(url: str) -> httpx2.URL:
         )
     host = host_of(parsed.raw_host.decode("ascii"))
     if host is None:
-        raise _malformed(url, "the host is none")
+        raise _invalid_url(url, "the host is none")
     _check_port(url, parsed)
     return parsed.copy_with(host=host, fragment=None)
 
@@ -104,7 +104,7 @@ def origin_of(url: httpx2.URL) -> tuple[str, str, int]:
     return url.scheme, url.raw_host.decode("ascii"), port
 
 
-def redacted(url: httpx2.URL | str) -> str:
+def redact_url(url: httpx2.URL | str) -> str:
     """An address for messages and logs: without query and fragment, which may hold secrets."""
     address, query, _ = str(url).partition("?")
     address = address.partition("#")[0]
@@ -119,14 +119,14 @@ def _check_port(url: str, parsed: httpx2.URL) -> None:
     authority = _AUTHORITY.match(url)
     written = authority[1].rpartition("]")[2].partition(":")[2] if authority else ""
     if (written and not _PORT.fullmatch(written)) or not 0 < origin_of(parsed)[2] < 65536:
-        raise _malformed(url, "the port is none")
+        raise _invalid_url(url, "the port is none")
 
 
-def _malformed(url: str, reason: str) -> NetError:
+def _invalid_url(url: str, reason: str) -> NetError:
     return NetError(
-        f"{_shown(url)} is no web address: {reason}.", advice="Check how it is written.", failure="refused"
+        f"{_display(url)} is no web address: {reason}.", advice="Check how it is written.", failure="refused"
     )
 
 
-def _shown(url: str) -> str:
-    return repr(redacted(url)[:200])
+def _display(url: str) -> str:
+    return repr(redact_url(url)[:200])

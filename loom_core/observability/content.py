@@ -7,7 +7,7 @@ import os
 
 from loom_core.redaction import Redaction, without_assigned
 
-__all__ = ["CONTENT_VARIABLE", "content_json", "hidden", "records_content"]
+__all__ = ["CONTENT_VARIABLE", "content_json", "records_content", "redact_content"]
 
 CONTENT_VARIABLE = "LOOM_TRACE_CONTENT"
 """Set to 1, spans say what was asked and answered."""
@@ -20,20 +20,20 @@ def records_content() -> bool:
     return os.environ.get(CONTENT_VARIABLE, "") == "1"
 
 
-def hidden(text: str) -> str:
+def redact_content(text: str) -> str:
     """A text without secrets: those in the environment, and what looks like a token; a long one is cut.
 
     It is as good as that can be: who must not have secrets in traces leaves content out of them.
     """
-    return _cut(without_assigned(text))
+    return _truncate(without_assigned(text))
 
 
 def content_json(value: object) -> str:
     """A value as JSON without secrets; what JSON has no form for is written as Python shows it."""
     plain: object = json.loads(json.dumps(value, ensure_ascii=False, default=repr))
     # Text by text: escaped, a secret could not be seen any more.
-    return _cut(json.dumps(Redaction.now(assigned=True).value(plain), ensure_ascii=False))
+    return _truncate(json.dumps(Redaction.now(assigned=True).value(plain), ensure_ascii=False))
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… [{len(text):,} characters]"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
 
-__all__ = ["exported_traces", "is_export_wanted"]
+__all__ = ["export_traces", "is_export_wanted"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _EXPORT_LOGS = (
 
 
 @contextmanager
-def exported_traces(
+def export_traces(
     service: str, *, version: str = "", flush_seconds: float = _FLUSH_SECONDS
 ) -> Generator[None]:
     """Send the spans of the block to the collector that the environment names, if it names one.
@@ -79,7 +79,7 @@ def _provider(service: str, version: str) -> TracerProvider | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        from loom_core.observability.outgoing import HidingExporter
+        from loom_core.observability.redacting_exporter import RedactingExporter
     except ImportError:
         from loom_core.installation import how_to_install
 
@@ -94,10 +94,10 @@ def _provider(service: str, version: str) -> TracerProvider | None:
     if not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return None  # the program has set one up itself
     for name in _EXPORT_LOGS:
-        logging.getLogger(name).addFilter(_Seldom(_SELDOM_SECONDS))
+        logging.getLogger(name).addFilter(_RateLimitFilter(_SELDOM_SECONDS))
     try:
         provider = TracerProvider(resource=_resource(service, version), shutdown_on_exit=False)
-        provider.add_span_processor(BatchSpanProcessor(HidingExporter(OTLPSpanExporter())))
+        provider.add_span_processor(BatchSpanProcessor(RedactingExporter(OTLPSpanExporter())))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the variables, the server serves
         _log.warning("No traces are sent: a variable OTEL_… cannot be used: %s", type(error).__name__)
         return None
@@ -125,7 +125,7 @@ def _shut_down(provider: TracerProvider, seconds: float) -> None:
         _log.warning("the last spans did not reach the collector within %g s", seconds)
 
 
-class _Seldom(logging.Filter):
+class _RateLimitFilter(logging.Filter):
     """Lets a message of a logger through, and then none for a while: a collector may be gone for hours."""
 
     def __init__(self, seconds: float) -> None:

@@ -28,9 +28,9 @@ __all__ = [
     "LEVEL_VARIABLE",
     "LogFormat",
     "LogLevel",
-    "chosen_format",
-    "chosen_level",
     "log_formatter",
+    "resolve_log_format",
+    "resolve_log_level",
     "start_logging",
 ]
 
@@ -46,33 +46,36 @@ LEVEL_VARIABLE = "LOOM_LOG_LEVEL"
 _log = logging.getLogger("loom_core")
 
 _EXTRA = ("event", "seq", "facts")  # of `LoggingCallback`
-_TOLD_IN_TEXT = ("request_id", "run_id", "tool")
+_TEXT_FIELDS = ("request_id", "run_id", "tool")
 _LONGEST_FIELD = 200  # characters: clients choose some of them
 _MOST_TRACEBACK = 20_000  # characters; its end says what was raised
 # What would act on a terminal, or end a line, is shown by its number; a valid escape in JSON, too.
-_ACTING = {
+_CONTROL_ESCAPES = {
     code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if code != 0x09
 }
-_FOLDED = {**_ACTING, 0x0A: "\n    "}  # a message of several lines is none that looks like several
+_MULTILINE_ESCAPES = {
+    **_CONTROL_ESCAPES,
+    0x0A: "\n    ",
+}  # a message of several lines is none that looks like several
 
 
-def chosen_format(given: str = "") -> LogFormat:
+def resolve_log_format(given: str = "") -> LogFormat:
     """Which form the log has: what was given, `LOOM_LOG_FORMAT`, or text.
 
     Raises:
         ConfigError: there is no such form.
     """
-    chosen = _chosen(given, FORMAT_VARIABLE, get_args(LogFormat), "text", "--log-format")
+    chosen = _resolve_choice(given, FORMAT_VARIABLE, get_args(LogFormat), "text", "--log-format")
     return "json" if chosen == "json" else "text"
 
 
-def chosen_level(given: str = "") -> int:
+def resolve_log_level(given: str = "") -> int:
     """From which severity on is logged: what was given, `LOOM_LOG_LEVEL`, or `info`; a level of `logging`.
 
     Raises:
         ConfigError: there is no such level.
     """
-    name = _chosen(given, LEVEL_VARIABLE, get_args(LogLevel), "info", "--log-level")
+    name = _resolve_choice(given, LEVEL_VARIABLE, get_args(LogLevel), "info", "--log-level")
     return logging.getLevelNamesMapping()[name.upper()]
 
 
@@ -137,7 +140,7 @@ class _Formatter(logging.Formatter):
             text = f"{text}\n{record.stack_info}".lstrip()
         return hidden.text(text)[-_MOST_TRACEBACK:]
 
-    def _known(self, hidden: Redaction) -> dict[str, str]:
+    def _context_fields(self, hidden: Redaction) -> dict[str, str]:
         """Return the fields of the work; cut when secrets are out, as half of one is not recognised."""
         return {name: hidden.text(value)[:_LONGEST_FIELD] for name, value in fields_now().items()}
 
@@ -145,13 +148,13 @@ class _Formatter(logging.Formatter):
 class _TextFormatter(_Formatter):
     def format(self, record: logging.LogRecord) -> str:
         hidden = _redaction()
-        fields = self._known(hidden)
-        about = " ".join(f"{name}={fields[name]}" for name in _TOLD_IN_TEXT if name in fields)
+        fields = self._context_fields(hidden)
+        about = " ".join(f"{name}={fields[name]}" for name in _TEXT_FIELDS if name in fields)
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         line = f"{moment},{int(record.msecs):03} {record.levelname} {record.name}: "
-        line += self._message(record, hidden).translate(_FOLDED)
+        line += self._message(record, hidden).translate(_MULTILINE_ESCAPES)
         if about:
-            line += f" [{about.translate(_ACTING)}]"
+            line += f" [{about.translate(_CONTROL_ESCAPES)}]"
         traceback = self._traceback(record, hidden)
         return f"{line}\n{traceback}" if traceback else line
 
@@ -172,18 +175,21 @@ class _JsonFormatter(_Formatter):
             "service": self._service,
             "pid": record.process,
         }
-        given = _given(record, ("run_id", *_EXTRA))
-        known = {**self._known(hidden), **{name: hidden.value(value) for name, value in given.items()}}
+        given = _extra_fields(record, ("run_id", *_EXTRA))
+        known = {
+            **self._context_fields(hidden),
+            **{name: hidden.value(value) for name, value in given.items()},
+        }
         told |= {name: known[name] for name in LOG_FIELDS if name in known}
         if record.exc_info and record.exc_info[0] is not None:
             told["error"] = record.exc_info[0].__qualname__
         if traceback := self._traceback(record, hidden):
             told["traceback"] = traceback
         line = {name: value for name, value in told.items() if value not in (None, "")}
-        return json.dumps(line, ensure_ascii=False, default=str).translate(_ACTING)
+        return json.dumps(line, ensure_ascii=False, default=str).translate(_CONTROL_ESCAPES)
 
 
-def _given(record: logging.LogRecord, names: Iterable[str]) -> dict[str, object]:
+def _extra_fields(record: logging.LogRecord, names: Iterable[str]) -> dict[str, object]:
     """Return the `extra` of a line."""
     return {name: record.__dict__[name] for name in names if name in record.__dict__}
 
@@ -202,7 +208,7 @@ def _on_thread_exception(args: threading.ExceptHookArgs) -> None:
         _log.error("The thread %s ends with an exception", name, exc_info=info)
 
 
-def _chosen(given: str, variable: str, known: tuple[str, ...], usual: str, option: str) -> str:
+def _resolve_choice(given: str, variable: str, known: tuple[str, ...], usual: str, option: str) -> str:
     chosen = (given or os.environ.get(variable, "")).strip().lower() or usual
     if chosen not in known:
         where = option if given else variable

@@ -18,20 +18,27 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-__all__ = ["TRACE_KEYS", "carried", "continued", "detached", "parent_of", "trace_of"]
+__all__ = [
+    "TRACE_KEYS",
+    "attach_context",
+    "detach_context",
+    "extract_context",
+    "inject_context",
+    "trace_id_of",
+]
 
 TRACE_KEYS = ("traceparent", "tracestate")
 _LONGEST = 512  # characters of a value, as W3C asks for at least
 
 
-def carried() -> dict[str, str]:
+def inject_context() -> dict[str, str]:
     """The current span for another process; empty where there is none."""
     carrier: dict[str, str] = {}
     _propagator().inject(carrier)
     return carrier
 
 
-def parent_of(carrier: object) -> Context | None:
+def extract_context(carrier: object) -> Context | None:
     """Extract the parent context for spans; None if there is none, or it is invalid.
 
     Args:
@@ -54,7 +61,7 @@ def parent_of(carrier: object) -> Context | None:
     return context if get_current_span(context).get_span_context().is_valid else None
 
 
-def trace_of(context: Context | None = None) -> int:
+def trace_id_of(context: Context | None = None) -> int:
     """Number of the trace that a context is in, by default the current one; 0 for none."""
     from opentelemetry.trace import get_current_span
 
@@ -62,7 +69,7 @@ def trace_of(context: Context | None = None) -> int:
 
 
 @contextmanager
-def continued(context: Context | None) -> Generator[None]:
+def attach_context(context: Context | None) -> Generator[None]:
     """Let what the block does belong to what was carried here; None changes nothing."""
     if context is None:
         yield
@@ -77,14 +84,14 @@ def continued(context: Context | None) -> Generator[None]:
 
 
 @contextmanager
-def detached() -> Generator[None]:
+def detach_context() -> Generator[None]:
     """Let what the block does belong to no trace and no request, for work that one only happens to begin.
 
     So its lines in the log name no caller whose work it is not.
     """
     from opentelemetry.context import Context
 
-    with continued(Context()), logging_with({}, fresh=True):
+    with attach_context(Context()), logging_with({}, fresh=True):
         yield
 
 

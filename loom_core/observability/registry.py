@@ -99,7 +99,7 @@ class Registry:
         with self._lock:
             numbers = self._numbers[metric]
             if labels not in numbers:
-                labels = self._bounded(metric, labels, numbers)
+                labels = self._limit_labels(metric, labels, numbers)
             numbers[labels] = numbers.get(labels, 0.0) + by
 
     def observe(self, metric: Metric, value: float, labels: tuple[str, ...] = ()) -> None:
@@ -113,7 +113,7 @@ class Registry:
         with self._lock:
             series = self._buckets[metric]
             if labels not in series:
-                labels = self._bounded(metric, labels, series)
+                labels = self._limit_labels(metric, labels, series)
             buckets = series.get(labels)
             if buckets is None:
                 buckets = series[labels] = _Buckets(metric.bounds)
@@ -150,9 +150,9 @@ class Registry:
             common: labels that all of them get besides their own.
         """
         lines: list[str] = []
-        more = [f'{name}="{_quoted(value)}"' for name, value in (common or {}).items()]
+        more = [f'{name}="{_quote(value)}"' for name, value in (common or {}).items()]
         for metric in self._numbers:
-            lines.append(f"# HELP {metric.name} {_escaped(metric.description)}")
+            lines.append(f"# HELP {metric.name} {_escape(metric.description)}")
             lines.append(f"# TYPE {metric.name} {metric.kind}")
             if metric.kind == "histogram":
                 with self._lock:
@@ -161,20 +161,20 @@ class Registry:
                 continue
             samples = self.samples(metric) or ({} if metric.labels else {(): 0.0})
             for labels, value in sorted(samples.items()):
-                lines.append(f"{metric.name}{_braced(_pairs(metric, labels) + more)} {_number(value)}")
+                lines.append(f"{metric.name}{_format_labels(_pairs(metric, labels) + more)} {_number(value)}")
         return "\n".join(lines) + "\n"
 
-    def _bounded(
+    def _limit_labels(
         self, metric: Metric, labels: tuple[str, ...], there: Mapping[tuple[str, ...], object]
     ) -> tuple[str, ...]:
         """The labels of numbers that are new, those that are too many made one."""
         wanted = len(metric.labels)
         if not wanted <= len(labels) <= wanted + 1:
             raise TypeError(f"{metric.name} has the labels {metric.labels}, not {labels}")
-        known = tuple(self._known(metric, place, value) for place, value in enumerate(labels))
+        known = tuple(self._limit_value(metric, place, value) for place, value in enumerate(labels))
         return known if known in there or len(there) < self._most_series else (OTHER,) * len(known)
 
-    def _known(self, metric: Metric, place: int, value: str) -> str:
+    def _limit_value(self, metric: Metric, place: int, value: str) -> str:
         value = _writable(value[:_LONGEST_VALUE])
         seen = self._seen.setdefault((metric, place), set())
         if value not in seen:
@@ -206,16 +206,16 @@ class _Buckets:
         for bound, count in zip((*self._bounds, None), self._counts, strict=True):
             below += count
             limit = "+Inf" if bound is None else f"{bound:g}"
-            labels = _braced([*pairs, f'le="{limit}"'])
+            labels = _format_labels([*pairs, f'le="{limit}"'])
             told.append(f"{name}_bucket{labels} {below}")
-        labels = _braced(pairs)
+        labels = _format_labels(pairs)
         return [*told, f"{name}_sum{labels} {_number(self.sum)}", f"{name}_count{labels} {self.count}"]
 
 
 def _pairs(metric: Metric, labels: tuple[str, ...]) -> list[str]:
     """Labels as they are written; one that is empty says nothing, and is left out."""
     names = (*metric.labels, "agent_id")
-    return [f'{name}="{_quoted(value)}"' for name, value in zip(names, labels, strict=False) if value]
+    return [f'{name}="{_quote(value)}"' for name, value in zip(names, labels, strict=False) if value]
 
 
 def _writable(value: str) -> str:
@@ -223,16 +223,16 @@ def _writable(value: str) -> str:
     return value.encode("utf-8", "replace").decode()
 
 
-def _braced(pairs: list[str]) -> str:
+def _format_labels(pairs: list[str]) -> str:
     return f"{{{','.join(pairs)}}}" if pairs else ""
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _quoted(value: str) -> str:
-    return _escaped(value).replace('"', '\\"')
+def _quote(value: str) -> str:
+    return _escape(value).replace('"', '\\"')
 
 
 def _number(value: float) -> str:

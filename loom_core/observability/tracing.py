@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from loom_core.observability.content import hidden, records_content
+from loom_core.observability.content import records_content, redact_content
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from loom_core.observability.spans import SpanForm, SpanKind
 
-__all__ = ["AttributeValue", "LoomTracer", "failed", "span", "start_span"]
+__all__ = ["AttributeValue", "LoomTracer", "record_failure", "span", "start_span"]
 
 AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 """Type of an attribute's value."""
@@ -89,7 +89,7 @@ def span(
         try:
             yield started
         except Exception as error:
-            failed(started, error)
+            record_failure(started, error)
             raise
 
 
@@ -122,7 +122,7 @@ def start_span(
     )
 
 
-def failed(started: Span, error: Exception | str) -> None:
+def record_failure(started: Span, error: Exception | str) -> None:
     """Write down that the work of a span has failed.
 
     Args:
@@ -135,7 +135,7 @@ def failed(started: Span, error: Exception | str) -> None:
 
     told = error if isinstance(error, str) else _kind(error)
     started.set_attribute("error.type", told)
-    said = hidden(str(error)) if isinstance(error, Exception) and records_content() else None
+    said = redact_content(str(error)) if isinstance(error, Exception) and records_content() else None
     started.set_status(StatusCode.ERROR, said)
 
 

@@ -6,12 +6,12 @@ import threading
 from typing import Generic, TypeVar
 from weakref import WeakSet
 
-__all__ = ["Living"]
+__all__ = ["WeakRegistry"]
 
 _T = TypeVar("_T")
 
 
-class Living(Generic[_T]):
+class WeakRegistry(Generic[_T]):
     """Weak registry of instances: it keeps no object alive. It may be used by several threads."""
 
     def __init__(self) -> None:

@@ -14,20 +14,20 @@ from loom_core.runs.run import Pending, RunStatus
 
 __all__ = [
     "Abort",
-    "Answered",
-    "Decided",
-    "Order",
+    "ApprovalDecision",
+    "Command",
+    "InputResponse",
     "Pause",
     "Reply",
     "Resume",
     "Retry",
-    "check_fits",
+    "check_response",
     "revives",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class ApprovalDecision:
     """Decision on a call that needs approval, or of which it is not known whether it was done.
 
     Attributes:
@@ -55,7 +55,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class InputResponse:
     """The answer to a question of a tool.
 
     Attributes:
@@ -118,15 +118,15 @@ class Retry:
     by: str = ""
 
 
-Order = Decided | Answered | Reply | Pause | Resume | Abort | Retry
+Command = ApprovalDecision | InputResponse | Reply | Pause | Resume | Abort | Retry
 
 
-def revives(order: Order, status: RunStatus) -> bool:
+def revives(order: Command, status: RunStatus) -> bool:
     """Whether a run that has ended as `status` goes on by an order: the user's last words are always read."""
     return isinstance(order, Resume | Retry) or (isinstance(order, Reply) and status == "completed")
 
 
-def check_fits(pending: Pending, said: Decided | Answered) -> None:
+def check_response(pending: Pending, said: ApprovalDecision | InputResponse) -> None:
     """Refuse an answer that is none to the question, and arguments that the tool does not take.
 
     A schema that cannot be used refuses nothing: then it is for the tool to say. Who asks again is told all.
@@ -134,18 +134,18 @@ def check_fits(pending: Pending, said: Decided | Answered) -> None:
     Raises:
         InvalidInputError: it says where something is wrong, what is expected and what was received.
     """
-    from loom_core.tools.arguments import ToolArguments, mismatches
+    from loom_core.tools.arguments import ToolArguments, find_mismatches
     from loom_core.tools.schemas.form import schema_problem
 
-    is_answer = isinstance(said, Answered)
+    is_answer = isinstance(said, InputResponse)
     schema = pending.schema if is_answer else pending.arguments_schema
     if said.action not in {"accept", "edit"} or pending.asks_again:
         return
     if not schema or schema_problem(schema):
         return
     if not is_answer:
-        ToolArguments(pending.tool, schema).checked(said.arguments)
-    elif wrong := mismatches(said.content, schema):
+        ToolArguments(pending.tool, schema).validate(said.arguments)
+    elif wrong := find_mismatches(said.content, schema):
         raise InvalidInputError(
             f"This is no answer to {pending.id!r}: {'; '.join(wrong)}.",
             advice="Answer as the schema of the question says; it is still open.",

@@ -14,11 +14,20 @@ from anyio.lowlevel import checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, RecordError, unwrapped
 from loom_core.observability.log_fields import logging_with
-from loom_core.observability.propagation import parent_of, trace_of
+from loom_core.observability.propagation import extract_context, trace_id_of
 from loom_core.observability.spans import INVOKE_AGENT
-from loom_core.observability.tracing import AttributeValue, failed, span
-from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume, Retry, revives
-from loom_core.runs.human_broker import AskingState, People
+from loom_core.observability.tracing import AttributeValue, record_failure, span
+from loom_core.runs.commands import (
+    Abort,
+    ApprovalDecision,
+    InputResponse,
+    Pause,
+    Reply,
+    Resume,
+    Retry,
+    revives,
+)
+from loom_core.runs.human_broker import HumanBroker, HumanInputState
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import TRACE, caller_name
 from loom_core.runs.stopwatch import Stopwatch
@@ -29,18 +38,18 @@ if TYPE_CHECKING:
 
     from loom_core.observability.log_fields import ContextField
     from loom_core.observability.spans import SpanForm
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.events import EventType
-    from loom_core.runs.human_broker import Asking
+    from loom_core.runs.human_broker import HumanInputPolicy
     from loom_core.runs.journal import Journal, RunLog
-    from loom_core.runs.run import Pending, Run, RunStatus, Spent
+    from loom_core.runs.run import Pending, Run, RunStatus, RunUsage
 
-__all__ = ["Driving", "RecordedRun", "RecordedState", "RunTold", "run_span"]
+__all__ = ["RecordOutcome", "RecordedState", "RunExecutor", "RunRecorder", "run_span"]
 
 _log = logging.getLogger(__name__)
 
 
-class RecordedState(AskingState, Protocol):
+class RecordedState(HumanInputState, Protocol):
     """The state that a run goes on from, as far as people are asked in it.
 
     Attributes:
@@ -50,11 +59,11 @@ class RecordedState(AskingState, Protocol):
     @property
     def pending(self) -> dict[str, Pending]: ...  # noqa: D102
 
-    def asked(self, pending: Pending) -> None:
+    def add_pending(self, pending: Pending) -> None:
         """People are asked."""
         ...
 
-    def decided(self, decision: Decided) -> None:
+    def apply_decision(self, decision: ApprovalDecision) -> None:
         """They have decided."""
         ...
 
@@ -62,7 +71,7 @@ class RecordedState(AskingState, Protocol):
 _State = TypeVar("_State", bound=RecordedState)
 
 
-class RecordedRun(ABC, Generic[_State]):
+class RunRecorder(ABC, Generic[_State]):
     """The events of one run that is driven here: each method adds one, and changes `state` with it.
 
     What is added is committed with the next `commit`, or by and by.
@@ -91,12 +100,12 @@ class RecordedRun(ABC, Generic[_State]):
 
     @property
     @abstractmethod
-    def spent(self) -> Spent:
+    def spent(self) -> RunUsage:
         """Budget spent so far."""
 
     @property
     @abstractmethod
-    def granted_from(self) -> Spent:
+    def granted_from(self) -> RunUsage:
         """Budget spent when the current budget was granted."""
 
     @property
@@ -105,15 +114,15 @@ class RecordedRun(ABC, Generic[_State]):
         return self._paused
 
     @abstractmethod
-    def received(self, text: str) -> None:
+    def record_message(self, text: str) -> None:
         """Record what the user said."""
 
     @abstractmethod
-    def answered_by(self, answered: Answered) -> None:
+    def record_answer(self, answered: InputResponse) -> None:
         """Record the answer to a question of a tool."""
 
     @abstractmethod
-    def resumed_by(self, by: str) -> None:
+    def record_resume(self, by: str) -> None:
         """Record that the run goes on: after a pause, or after its end."""
 
     async def commit(self, *, durable: bool = False) -> None:
@@ -125,70 +134,70 @@ class RecordedRun(ABC, Generic[_State]):
         number = await self._log.save_blob(content, media_type)
         return f"loom://runs/{self.run.id}/blobs/{number}"
 
-    def progress(self, id_: str, done: float, total: float | None, message: str) -> None:
+    def record_progress(self, id_: str, done: float, total: float | None, message: str) -> None:
         """A tool says how far a call is."""
         self._log.add("tool_progress", {"call_id": id_, "done": done, "total": total, "message": message})
 
-    def asked(self, pending: Pending) -> None:
+    def record_request(self, pending: Pending) -> None:
         """People are asked."""
-        self.state.asked(pending)
+        self.state.add_pending(pending)
         kept = asdict(pending)
         # A tool that asks is gone after a crash, and asks again when it is called again.
         state = kept if pending.id in self.state.calls else None
-        shown = self._shown(pending)
-        self._add("approval_required", {"pending": asdict(shown)}, state, **self._waiting())
+        shown = self._to_event_form(pending)
+        self._add("approval_required", {"pending": asdict(shown)}, state, **self._waiting_changes())
 
-    def decided(self, decision: Decided) -> None:
+    def record_decision(self, decision: ApprovalDecision) -> None:
         """They have decided."""
-        self.state.decided(decision)
+        self.state.apply_decision(decision)
         payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
         payload |= {"reason": decision.reason, "scope": decision.scope}
-        self._add("approval_decided", payload, asdict(decision), **self._waiting())
+        self._add("approval_decided", payload, asdict(decision), **self._waiting_changes())
 
-    def question_closed(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
+    def close_question(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
         """A question of a tool is answered, or no tool waits for the answer any more."""
         self.state.pending.pop(id_, None)
         payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
-        self._add("approval_decided", payload, None, **self._waiting())
+        self._add("approval_decided", payload, None, **self._waiting_changes())
 
-    def paused_by(self, by: str) -> None:
+    def record_pause(self, by: str) -> None:
         """Nothing new begins until the run is resumed."""
         self._paused = True
-        self._add("paused", {"by": by}, None, **self._waiting(), spent=self.spent)
+        self._add("paused", {"by": by}, None, **self._waiting_changes(), spent=self.spent)
 
-    def failed(self, error: LoomError, *, failure: str, output: str) -> None:
+    def record_failure(self, error: LoomError, *, failure: str, output: str) -> None:
         """It cannot go on."""
         payload = {"message": error.message, "advice": error.advice, "failure": failure}
         self._end("error", payload, "failed", output=output, problem=str(error))
 
-    def _shown(self, pending: Pending) -> Pending:
+    def _to_event_form(self, pending: Pending) -> Pending:
         """Return the question to people in the form of its event."""
         return replace(pending, arguments_schema={})  # it may be long, and says nothing of the call
 
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
         """It is at its end, whatever its state says."""
-        self.stopwatch.rest()
+        self.stopwatch.stop()
         self._paused = False
         self._add(type_, payload, None, status=status, pending=(), spent=self.spent, **changes)
 
-    def _waiting(self) -> dict[str, object]:
+    def _waiting_changes(self) -> dict[str, object]:
         """Return the pending questions and the resulting status; the clock stops while the run waits."""
         pending = tuple(self.state.pending.values())
         status: RunStatus = "paused" if self._paused else "input_required" if pending else "working"
         if status == "working":
-            self.stopwatch.run()
+            self.stopwatch.start()
         else:
-            self.stopwatch.rest()
+            self.stopwatch.stop()
         return {"status": status, "pending": pending}
 
     def _add(self, type_: EventType, payload: dict[str, Any], state: object, **changes: object) -> None:
         self._log.add(type_, payload, state=state, **changes)
 
 
-_R = TypeVar("_R", bound=RecordedRun[Any])
+_R = TypeVar("_R", bound=RunRecorder[Any])
 
 
-class Driving(ABC, Generic[_R]):
+class RunExecutor(ABC, Generic[_R]):
     """One run, driven by who holds its log; see `RunDriver`.
 
     What it does follows from the journalled events, so it goes on after a crash as if nothing had been. A
@@ -207,19 +216,19 @@ class Driving(ABC, Generic[_R]):
 
     span_form: ClassVar[SpanForm]
 
-    def __init__(self, log: RunLog, record: _R, *, asking: Asking) -> None:
+    def __init__(self, log: RunLog, record: _R, *, asking: HumanInputPolicy) -> None:
         self._log = log
         self._record = record
         self._asking = asking
         self._is_new = not log.steps
-        self._people: People | None = None
+        self._people: HumanBroker | None = None
         self._work = anyio.CancelScope()
         self._resumed = anyio.Event()
         self._abort: Abort | None = None
         self._leaving = False
         self._parked = False
 
-    async def drive(self) -> Run:
+    async def execute(self) -> Run:
         """Go on until the run is at its end, or parked, and say how it stands then.
 
         Errors of the run are in it: `Run.problem`.
@@ -235,25 +244,25 @@ class Driving(ABC, Generic[_R]):
             "run_id": run.id,
         }
         with logging_with(known, fresh=True), run_span(self.span_form, self._record.run) as told:
-            while await self._drive_once():  # what was said in the moment in which it ended is heard, too
+            while await self._execute_once():  # what was said in the moment in which it ended is heard, too
                 await self._record.commit()
             told(self._record.run)
         return self._record.run
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Begin nothing new, and wait until no call runs that must not be made twice, in runs for calls, too.
 
         Who drives the run can be cancelled then, and no call needs a decision afterwards.
         """
         self._leaving = True
-        await self._left()
+        await self._wait_for_calls()
 
     @abstractmethod
     async def _begin(self) -> None:
         """It is driven for the first time."""
 
     @abstractmethod
-    async def _advance(self, people: People, group: TaskGroup) -> None:
+    async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
         """Step by step to the end; cancelled by an abort, and where the time is over."""
 
     @abstractmethod
@@ -265,27 +274,27 @@ class Driving(ABC, Generic[_R]):
         """Journal that the run was aborted."""
 
     @abstractmethod
-    def _revive(self, order: Order) -> None:
+    def _revive(self, order: Command) -> None:
         """Go on after the end."""
 
     @abstractmethod
-    def _over_time(self) -> LoomError:
+    def _timeout_error(self) -> LoomError:
         """Return the error for a run that is over its time."""
 
     @abstractmethod
-    async def _left(self) -> None:
+    async def _wait_for_calls(self) -> None:
         """Wait until no call runs that must not be made twice, in runs for calls, too."""
 
-    async def _drive_once(self) -> bool:
+    async def _execute_once(self) -> bool:
         """Go on until the run is at its end; returns whether there was anything to do."""
         goes_on = True
         try:
             async with anyio.create_task_group() as group:
-                self._people = People(self._record, self._asking, group)
-                goes_on = await self._take_up()
+                self._people = HumanBroker(self._record, self._asking, group)
+                goes_on = await self._start_or_resume()
                 if goes_on:
                     group.start_soon(self._listen)
-                    await self._to_the_end(group, self._people)
+                    await self._run_to_end(group, self._people)
                 group.cancel_scope.cancel()
         except Exception as raised:  # noqa: BLE001 - whatever it was, the run has to say that it failed
             error = unwrapped(raised)
@@ -301,57 +310,57 @@ class Driving(ABC, Generic[_R]):
                 raise error from None
         return goes_on
 
-    async def _take_up(self) -> bool:
+    async def _start_or_resume(self) -> bool:
         """Begin, or see what has happened since; returns whether there is anything to do."""
         run, record = self._record.run, self._record
         self._work, self._abort = anyio.CancelScope(), None
-        orders = self._log.orders()
+        orders = self._log.take_commands()
         if self._parked and not orders:
             return False
         self._parked = False
         ended = run.status in FINAL_STATUSES
         reviving = next((order for order in orders if revives(order, run.status)), None)
-        if ended and not self._goes_on(reviving):
+        if ended and not self._is_revived_by(reviving):
             return False
         if self._is_new:
             await self._begin()
             self._is_new = False
         if run.status == "working":
-            record.stopwatch.run()
+            record.stopwatch.start()
         self._limit_time()
         asked: Mapping[str, Pending] = record.state.pending
         for pending in run.pending:
             if pending.id not in asked:  # a tool asked it that is not there any more
-                record.question_closed(pending.id, action="cancel", by="restart")
+                record.close_question(pending.id, action="cancel", by="restart")
         if ended and reviving is not None:
             self._revive(reviving)
             self._limit_time()
         for order in orders:
-            self._obey(order)
+            self._apply_command(order)
         await record.commit()
         return True
 
-    def _goes_on(self, reviving: Order | None) -> bool:
+    def _is_revived_by(self, reviving: Command | None) -> bool:
         """Whether a run that has ended goes on with an order."""
         return reviving is not None
 
     def _limit_time(self) -> None:
         seconds = self._record.run.request.budget.seconds
         if seconds is not None:
-            self._record.stopwatch.allow(self._record.granted_from.seconds + seconds)
+            self._record.stopwatch.set_limit(self._record.granted_from.seconds + seconds)
 
     async def _listen(self) -> None:
         while True:
-            await self._log.next_order()
+            await self._log.wait_for_command()
             if self._record.run.status in FINAL_STATUSES:  # it ended in the same moment: for who resumes it
                 return
-            self._obey_all()
+            self._apply_commands()
             await self._record.commit()
 
-    def _obey_all(self) -> None:
-        for order in self._log.orders():
+    def _apply_commands(self) -> None:
+        for order in self._log.take_commands():
             self._parked = False
-            self._obey(order)
+            self._apply_command(order)
 
     def _park(self) -> None:
         """Let go of the run, as everything in it waits for people: what they say has it taken up again.
@@ -362,21 +371,21 @@ class Driving(ABC, Generic[_R]):
             self._parked = True
             self._work.cancel()
 
-    def _obey(self, order: Order) -> None:
+    def _apply_command(self, order: Command) -> None:
         record = self._record
         match order:
-            case Decided() | Answered():
+            case ApprovalDecision() | InputResponse():
                 if self._people is not None:
-                    self._people.say(order)
+                    self._people.apply_response(order)
             case Reply():
-                record.received(order.text)
+                record.record_message(order.text)
             case Pause():
                 if not record.paused:
                     self._resumed = anyio.Event()
-                    record.paused_by(order.by)
+                    record.record_pause(order.by)
             case Resume() | Retry():
                 if record.paused:
-                    record.resumed_by(order.by)
+                    record.record_resume(order.by)
                     self._resumed.set()
             case Abort():
                 self._abort = order
@@ -386,32 +395,32 @@ class Driving(ABC, Generic[_R]):
         """Have what is under way end, as the run is aborted."""
         self._work.cancel()
 
-    async def _gate(self) -> None:
+    async def _wait_while_paused(self) -> None:
         """Wait until something new may begin."""
         while self._record.paused:
             await self._resumed.wait()
         if self._leaving:
             await anyio.sleep_forever()
 
-    async def _to_the_end(self, group: TaskGroup, people: People) -> None:
+    async def _run_to_end(self, group: TaskGroup, people: HumanBroker) -> None:
         with self._work:
-            self._record.stopwatch.times(self._work)
+            self._record.stopwatch.cancel_at_limit(self._work)
             await checkpoint_if_cancelled()  # it was aborted before it was taken up
             await self._advance(people, group)
         if self._record.run.status in FINAL_STATUSES:
             return
         if self._abort is not None:
             await self._end_aborted(self._abort)
-        elif self._work.cancelled_caught and self._record.stopwatch.ran_out:
-            raise self._over_time()
+        elif self._work.cancelled_caught and self._record.stopwatch.is_expired:
+            raise self._timeout_error()
 
 
-RunTold: TypeAlias = "Callable[[Run], None]"
+RecordOutcome: TypeAlias = "Callable[[Run], None]"
 """Takes down how a run stands when it is let go of."""
 
 
 @contextmanager
-def run_span(form: SpanForm, run: Run) -> Generator[RunTold]:
+def run_span(form: SpanForm, run: Run) -> Generator[RecordOutcome]:
     """The span of a run, while it is driven here.
 
     It belongs to what has it driven: the request that started it, the call that it is for. One that is taken
@@ -422,10 +431,10 @@ def run_span(form: SpanForm, run: Run) -> Generator[RunTold]:
         form: `INVOKE_AGENT` or `INVOKE_WORKFLOW`.
         run: as it stands.
     """
-    asked = parent_of(run.request.metadata.get(TRACE))
-    current = trace_of()
+    asked = extract_context(run.request.metadata.get(TRACE))
+    current = trace_id_of()
     parent = asked if not current else None
-    links: Sequence[Context] = [asked] if asked is not None and current not in {0, trace_of(asked)} else ()
+    links: Sequence[Context] = [asked] if asked is not None and current not in {0, trace_id_of(asked)} else ()
     name = "gen_ai.agent.name" if form is INVOKE_AGENT else "gen_ai.workflow.name"
     attributes: dict[str, AttributeValue | None] = {
         "gen_ai.operation.name": form.name,
@@ -436,7 +445,7 @@ def run_span(form: SpanForm, run: Run) -> Generator[RunTold]:
     }
     with span(form, attributes, parent=parent, links=links) as started:
 
-        def told(ended: Run) -> None:
+        def record_outcome(ended: Run) -> None:
             if not started.is_recording():
                 return
             spent = ended.spent
@@ -452,6 +461,6 @@ def run_span(form: SpanForm, run: Run) -> Generator[RunTold]:
                     said["loom.usage.cost"] = spent.usage.cost
             started.set_attributes(said)
             if ended.status == "failed":
-                failed(started, "run_failed")
+                record_failure(started, "run_failed")
 
-        yield told
+        yield record_outcome

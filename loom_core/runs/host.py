@@ -16,24 +16,24 @@ from loom_core.runs.run import PARENT_RUN, is_for_call, is_overdue
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.journal import Journal, RunLog
     from loom_core.runs.run import Run, RunRequest
 
-__all__ = ["RunDriver", "RunHost", "Runner", "RunnerSource"]
+__all__ = ["Executor", "RunHost", "Runner", "RunnerSource"]
 
 _log = logging.getLogger(__name__)
 _UNDER_WAY = frozenset({"working", "input_required"})
 
 
-class RunDriver(Protocol):
+class Executor(Protocol):
     """Drives one run, whose log it holds."""
 
-    async def drive(self) -> Run:
+    async def execute(self) -> Run:
         """Go on until the run is at its end; cancelled, it leaves the run as it is in the journal."""
         ...
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Begin nothing new, and wait until no call runs that must not be made twice."""
         ...
 
@@ -41,7 +41,7 @@ class RunDriver(Protocol):
 class Runner(Protocol):
     """Executor of the runs of a profile, such as an `Agent`."""
 
-    def loop(self, log: RunLog) -> RunDriver:
+    def loop(self, log: RunLog) -> Executor:
         """Take a run up."""
         ...
 
@@ -87,7 +87,7 @@ class RunHost:
         self._look_seconds = look_seconds
         self._grace_seconds = grace_seconds
         self._leaving = False
-        self._drivers: dict[str, RunDriver] = {}
+        self._drivers: dict[str, Executor] = {}
         self._taken: set[str] = set()
         self._strange: set[str] = set()
         self._held: dict[str, str] = {}
@@ -111,10 +111,10 @@ class RunHost:
         """
         await self._runner(request.profile)
         run = await self.journal.create(request)
-        self._take(run.id)
+        self._start_executing(run.id)
         return run
 
-    async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
+    async def send_commands(self, run_id: str, *orders: Command, caller: str | None = None) -> Run:
         """Tell a run something; see `Journal.order`. One that no process drives is taken up here.
 
         Raises:
@@ -122,33 +122,33 @@ class RunHost:
                 under way itself.
         """
         if any(isinstance(order, Resume | Retry) for order in orders):
-            await self._check_resumed(await self.journal.get(run_id, caller=caller))
+            await self._check_resumable(await self.journal.get(run_id, caller=caller))
         try:
-            run = await self.journal.order(run_id, *orders, caller=caller)
+            run = await self.journal.send_commands(run_id, *orders, caller=caller)
         except InvalidInputError:
             run = await self.journal.get(run_id, caller=caller)
             if is_overdue(run):  # no answer came in time, and so it goes on
-                await self._take_outermost(run)
+                await self._adopt_outermost(run)
             raise
-        await self._take_outermost(run)
+        await self._adopt_outermost(run)
         return run
 
-    async def take_up(self, run_id: str) -> None:
+    async def adopt(self, run_id: str) -> None:
         """Drive a run here, if no process does: such as one whose program was killed.
 
         Raises:
             NotFoundError: there is no such run.
         """
-        await self._take_outermost(await self.journal.get(run_id))
+        await self._adopt_outermost(await self.journal.get(run_id))
 
-    def reconsider(self) -> None:
+    def refresh_runners(self) -> None:
         """Ask again who drives which profile: there may be others here now, and some may be gone."""
         self._strange.clear()
         if self._make is not None:
             self._runners.clear()
 
-    async def _check_resumed(self, run: Run) -> None:
-        outermost = await self._outermost(run)
+    async def _check_resumable(self, run: Run) -> None:
+        outermost = await self._find_outermost(run)
         if not run.driver and outermost.id != run.id and outermost.status not in _UNDER_WAY:
             raise InvalidInputError(
                 f"Run {run.id} is for a call of run {outermost.id}, which is {outermost.status}.",
@@ -159,53 +159,53 @@ class RunHost:
         self._leaving = False
         self._group = await anyio.create_task_group().__aenter__()
         if self._look_seconds is not None:
-            self._group.start_soon(self._look, self._look_seconds)
+            self._group.start_soon(self._poll_unclaimed, self._look_seconds)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._group is not None:
-            await self._leave()
+            await self._detach()
             self._group.cancel_scope.cancel()
             try:
                 await self._group.__aexit__(kind, error, trace)
             finally:
                 self._group = None
 
-    async def _leave(self) -> None:
+    async def _detach(self) -> None:
         """Begin nothing new, and wait a moment for calls that must not be made twice."""
         self._leaving = True
         with anyio.move_on_after(self._grace_seconds, shield=True):
             async with anyio.create_task_group() as group:
                 for driver in self._drivers.values():
-                    group.start_soon(driver.leave)
+                    group.start_soon(driver.detach)
 
-    async def _look(self, seconds: float) -> None:
+    async def _poll_unclaimed(self, seconds: float) -> None:
         while True:
             try:
-                for run_id in await self.journal.unclaimed():
-                    await self._adopt(run_id)
+                for run_id in await self.journal.find_unclaimed():
+                    await self._adopt_orphan(run_id)
             except LoomError as error:
                 _log.warning("cannot look for runs that no process drives: %s", error)
             await anyio.sleep(seconds)
 
-    async def _adopt(self, run_id: str) -> None:
+    async def _adopt_orphan(self, run_id: str) -> None:
         """Take up a run that no process drives."""
         if run_id not in self._taken and run_id not in self._strange:
             run = await self.journal.get(run_id)
             if is_for_call(run) and run.status not in FINAL_STATUSES:
-                await self._take_outermost(run)
+                await self._adopt_outermost(run)
             else:
-                self._take(run_id)
+                self._start_executing(run_id)
 
-    async def _take_outermost(self, run: Run) -> None:
+    async def _adopt_outermost(self, run: Run) -> None:
         """Take a run up, or the one that goes on with it: the outermost of those for whose calls it is."""
-        outermost = await self._outermost(run)
+        outermost = await self._find_outermost(run)
         if outermost.id == run.id or (outermost.status in _UNDER_WAY and not outermost.driver):
-            self._take(outermost.id)
+            self._start_executing(outermost.id)
 
-    async def _outermost(self, run: Run) -> Run:
+    async def _find_outermost(self, run: Run) -> Run:
         """The run at the top of those for whose calls a run is; the highest that was not forgotten."""
         while is_for_call(run):
             try:
@@ -214,14 +214,14 @@ class RunHost:
                 break
         return run
 
-    def _take(self, run_id: str) -> None:
+    def _start_executing(self, run_id: str) -> None:
         if self._group is None:
             raise RuntimeError("a RunHost drives runs inside its `async with` block only")
         if not self._leaving and run_id not in self._taken and run_id not in self._strange:
             self._taken.add(run_id)
-            self._group.start_soon(self._drive, run_id, name=f"run {run_id}")
+            self._group.start_soon(self._execute, run_id, name=f"run {run_id}")
 
-    async def _drive(self, run_id: str) -> None:
+    async def _execute(self, run_id: str) -> None:
         try:
             async with self._room:
                 log = None if self._leaving else await self.journal.claim(run_id)
@@ -231,7 +231,7 @@ class RunHost:
                         self._held.pop(run_id, None)
                         if runner is not None and not self._leaving:
                             driver = self._drivers[run_id] = runner.loop(log)
-                            await driver.drive()
+                            await driver.execute()
         except LoomError as error:
             if self._held.get(run_id) != str(error):  # it is tried again and again
                 _log.warning("run %s stays as it is for now: %s", run_id, error)
@@ -246,7 +246,7 @@ class RunHost:
         run = log.run
         if is_for_call(run):
             if run.status in FINAL_STATUSES:
-                log.orders()  # nothing comes of them any more
+                log.take_commands()  # nothing comes of them any more
             else:
                 self._strange.add(run.id)  # nothing is left of the run that would go on with it
             return None

@@ -11,8 +11,8 @@ from loom_core.errors import ConfigError
 from loom_core.llm.interface import Usage
 
 __all__ = [
-    "BESIDE",
     "CALLER_NAME",
+    "PARALLEL_RUNS",
     "PARENT_CALL",
     "PARENT_RUN",
     "TRACE",
@@ -21,7 +21,7 @@ __all__ = [
     "Run",
     "RunRequest",
     "RunStatus",
-    "Spent",
+    "RunUsage",
     "caller_name",
     "is_for_call",
     "is_overdue",
@@ -37,7 +37,7 @@ TRACE = "trace"
 CALLER_NAME = "caller_name"
 """Where a run says what the caller is called, whom `RunRequest.caller` tells apart; see `caller_name`."""
 
-BESIDE = "beside"
+PARALLEL_RUNS = "beside"
 """Where a run names the others of its session that it runs in parallel with, by id: they need not have ended.
 It is for runs that leave the session's memory alone."""
 
@@ -87,7 +87,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class RunUsage:
     """Resources that a run has used; see `Budget`."""
 
     iterations: int = 0
@@ -198,7 +198,7 @@ class Run:
     structured: Any = None
     problem: str = ""
     pending: tuple[Pending, ...] = ()
-    spent: Spent = Spent()
+    spent: RunUsage = RunUsage()
     last_seq: int = 0
     driver: str = ""
 

@@ -60,12 +60,12 @@ class RunMeter:
             self._note_request(event)
         match event.type:
             case "model_start":
-                self._iteration_ends(event.at)
+                self._end_iteration(event.at)
                 self._began = event.at
                 self._waited, self._waits_since = 0.0, None
                 add(families.ITERATIONS)
             case "tool_result" if self._calls:
-                self._called(payload)
+                self._record_call(payload)
             case "approval_decided":
                 add(families.APPROVALS, str(payload["action"]))
             case "compression_applied":
@@ -79,31 +79,31 @@ class RunMeter:
                 self._metrics.observe(families.FLOW_STEP_SECONDS, payload["seconds"])
             case "error":
                 add(families.RUN_FAILURES, self._kind, str(payload["failure"]))
-                self._ended("failed", event.at)
+                self._record_end("failed", event.at)
             case "agent_finish" | "flow_finish":
-                self._ended("completed", event.at)
+                self._record_end("completed", event.at)
             case "aborted":
-                self._ended("aborted", event.at)
+                self._record_end("aborted", event.at)
             case _:
                 pass
         self._note_waiting(event.at, waits=run.status in _WAITING)
-        self._become(active=run.status == "working")
+        self._set_active(active=run.status == "working")
 
-    def on_left(self, run: Run) -> None:
+    def on_detach(self, run: Run) -> None:
         """It is not driven here any more."""
-        self._become(active=False)
+        self._set_active(active=False)
 
-    def _become(self, *, active: bool) -> None:
+    def _set_active(self, *, active: bool) -> None:
         active = active and self._kind == "agent"
         if active != self.active:
             self.active = active
             self._metrics.add(families.ACTIVE_AGENTS, by=1 if active else -1)
 
-    def _ended(self, status: Literal["completed", "failed", "aborted"], at: float) -> None:
-        self._iteration_ends(at)
+    def _record_end(self, status: Literal["completed", "failed", "aborted"], at: float) -> None:
+        self._end_iteration(at)
         self._metrics.add(families.RUNS, self._kind, status)
 
-    def _iteration_ends(self, at: float) -> None:
+    def _end_iteration(self, at: float) -> None:
         if self._began is None:
             return
         self._note_waiting(at, waits=False)
@@ -123,24 +123,24 @@ class RunMeter:
             case "model_start":
                 self._asked, self._model = event.at, str(event.payload.get("model", ""))
             case "model_retry":
-                self._request_ends(event.at)
+                self._end_request(event.at)
                 self._asked = event.at + event.payload["wait"]
             case "usage":
-                self._request_ends(event.at)
-                self._answered(event.payload)
+                self._end_request(event.at)
+                self._record_usage(event.payload)
             case "paused" | "error" | "aborted":
-                self._request_ends(event.at)
+                self._end_request(event.at)
             case _:
                 pass
 
-    def _request_ends(self, at: float) -> None:
+    def _end_request(self, at: float) -> None:
         """Count a request to the model that is under way, whatever has come of it."""
         if self._asked is not None:
             self._metrics.add(families.LLM_CALLS)
             self._metrics.observe(families.LLM_SECONDS, max(0.0, at - self._asked), "", self._model)
         self._asked = None
 
-    def _answered(self, usage: Mapping[str, Any]) -> None:
+    def _record_usage(self, usage: Mapping[str, Any]) -> None:
         model = self._model
         for kind in _TOKENS:
             if tokens := usage.get(f"{kind}_tokens"):
@@ -148,7 +148,7 @@ class RunMeter:
         if cost := usage.get("cost"):
             self._metrics.add(families.LLM_COST, "", model, by=cost)
 
-    def _called(self, payload: Mapping[str, Any]) -> None:
+    def _record_call(self, payload: Mapping[str, Any]) -> None:
         tool, status = str(payload["tool"]), str(payload["status"])
         self._metrics.add(families.TOOL_CALLS, tool, status)
         if "execute" in payload["stages"]:

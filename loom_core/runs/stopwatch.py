@@ -33,32 +33,32 @@ class Stopwatch:
         return self._before + (0.0 if self._since is None else self._clock() - self._since)
 
     @property
-    def ran_out(self) -> bool:
+    def is_expired(self) -> bool:
         """Whether they are used up."""
         return self.seconds >= self._until
 
-    def allow(self, until: float) -> None:
+    def set_limit(self, until: float) -> None:
         """Change the count at which the work ends."""
         self._until = until
-        self._set()
+        self._update_deadline()
 
-    def times(self, work: anyio.CancelScope) -> None:
+    def cancel_at_limit(self, work: anyio.CancelScope) -> None:
         """Cancel this scope when the seconds are used up."""
         self._work = work
-        self._set()
+        self._update_deadline()
 
-    def run(self) -> None:
+    def start(self) -> None:
         """Count from now on, if it does not already."""
         if self._since is None:
             self._since = self._clock()
-            self._set()
+            self._update_deadline()
 
-    def rest(self) -> None:
+    def stop(self) -> None:
         """Count no more until it runs again."""
         self._before, self._since = self.seconds, None
-        self._set()
+        self._update_deadline()
 
-    def _set(self) -> None:
+    def _update_deadline(self) -> None:
         if self._work is not None and self._until < inf:
             resting = self._since is None
             self._work.deadline = inf if resting else anyio.current_time() + self._until - self.seconds

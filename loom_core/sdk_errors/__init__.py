@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.sdk_errors.telling import NoAnswerError, model_error
+    from loom_core.sdk_errors.error_messages import NoAnswerError, model_error
 
 __all__ = ["NoAnswerError", "model_error"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from loom_core.sdk_errors.sent import fields_of
+from loom_core.sdk_errors.response_body import fields_of
 
 if TYPE_CHECKING:
     from loom_core.errors import ModelFailure

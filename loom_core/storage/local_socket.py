@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_BYTES",
-    "Address",
+    "SocketAddress",
     "Transport",
-    "answer_requests",
     "default_transport",
-    "forget",
     "listen",
+    "remove_socket",
     "request",
+    "serve_requests",
     "socket_folder",
 ]
 
@@ -66,7 +66,7 @@ _GONE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class SocketAddress:
     """Where a process listens.
 
     Attributes:
@@ -115,7 +115,7 @@ def socket_folder() -> Path:
     return path
 
 
-async def listen(transport: Transport) -> tuple[MultiListener[SocketStream], Address]:
+async def listen(transport: Transport) -> tuple[MultiListener[SocketStream], SocketAddress]:
     """Listen at a new address.
 
     Raises:
@@ -126,13 +126,13 @@ async def listen(transport: Transport) -> tuple[MultiListener[SocketStream], Add
     if transport == "unix":
         path = _socket_path(socket_folder())
         listening = MultiListener([await anyio.create_unix_listener(path, mode=0o600)])
-        return listening, Address(transport, str(path), secret)
+        return listening, SocketAddress(transport, str(path), secret)
     listener = await anyio.create_tcp_listener(local_host=_LOOPBACK, family=socket.AF_INET)
     port = listener.extra(SocketAttribute.local_port)
-    return listener, Address(transport, str(port), secret)
+    return listener, SocketAddress(transport, str(port), secret)
 
 
-def forget(address: Address) -> None:
+def remove_socket(address: SocketAddress) -> None:
     """Remove the file of a socket without a listener.
 
     Only a socket in this user's own folder is ever removed, whatever the address says.
@@ -147,7 +147,7 @@ def forget(address: Address) -> None:
         return  # it has gone already
 
 
-async def answer_requests(
+async def serve_requests(
     listener: MultiListener[SocketStream],
     secret: str,
     answer: Callable[[bytes], Awaitable[bytes]],
@@ -186,7 +186,12 @@ async def answer_requests(
 
 
 async def request(
-    address: Address, body: bytes, *, silence: float = 2.0, deadline: float = 30.0, most: int = MOST_BYTES
+    address: SocketAddress,
+    body: bytes,
+    *,
+    silence: float = 2.0,
+    deadline: float = 30.0,
+    most: int = MOST_BYTES,
 ) -> bytes:
     """Ask the process that listens at an address.
 
@@ -207,7 +212,7 @@ async def request(
             async with stream:
                 received = BufferedByteReceiveStream(stream)
                 with anyio.fail_after(silence):
-                    await _prove_first(stream, received, address.secret)
+                    await _prove_to_listener(stream, received, address.secret)
                     await _send(stream, body)
                 while True:
                     with anyio.fail_after(silence):
@@ -225,7 +230,7 @@ def _socket_path(folder: Path) -> Path:
     return folder / f"{secrets.token_hex(8)}.sock"
 
 
-async def _connect(address: Address) -> ByteStream:
+async def _connect(address: SocketAddress) -> ByteStream:
     if address.transport == "unix":
         return await anyio.connect_unix(address.place)
     try:
@@ -245,7 +250,7 @@ async def _serve(
 ) -> None:
     received = BufferedByteReceiveStream(stream)
     with anyio.fail_after(patience):
-        await _prove_second(stream, received, secret)
+        await _prove_to_client(stream, received, secret)
         body = await received.receive_exactly(await _size(received, MOST_BYTES))
 
     async def live() -> None:
@@ -263,7 +268,7 @@ async def _serve(
         await _send(stream, found)
 
 
-async def _prove_first(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
+async def _prove_to_listener(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
     """Prove to the listener that the secret is known here, and have it prove the same."""
     theirs, ours = await received.receive_exactly(_NONCE), secrets.token_bytes(_NONCE)
     await stream.send(ours + _proof(secret, b"first", theirs + ours))
@@ -273,7 +278,7 @@ async def _prove_first(stream: ByteStream, received: BufferedByteReceiveStream, 
         raise PeerError("Another process listens there: it does not know the secret.")
 
 
-async def _prove_second(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
+async def _prove_to_client(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
     ours = secrets.token_bytes(_NONCE)
     await stream.send(ours)
     theirs = await received.receive_exactly(_NONCE)

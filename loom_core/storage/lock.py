@@ -77,7 +77,7 @@ class ProcessLock:
             os.close(file)
 
     @contextmanager
-    def looking(self) -> Generator[bool]:
+    def block_acquirers(self) -> Generator[bool]:
         """Keep others from taking the lock while what it guards is looked at; nothing is written.
 
         Who wants it meanwhile does not get it, and tries again. On Windows, where locks cannot be shared,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loom_core.storage.local_socket import Address, Transport
+from loom_core.storage.local_socket import SocketAddress, Transport
 from loom_core.storage.lock import ProcessLock
 
 if TYPE_CHECKING:
@@ -70,9 +70,9 @@ class OwnerCard(BaseModel):
     secret: str = Field(repr=False)
 
     @property
-    def address(self) -> Address:
+    def address(self) -> SocketAddress:
         """Where it listens."""
-        return Address(self.transport, self.place, self.secret)
+        return SocketAddress(self.transport, self.place, self.secret)
 
 
 def lock_of(folder: Path) -> ProcessLock:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-__all__ = ["PrivateFile", "replace_privately"]
+__all__ = ["PrivateFile", "replace_private_file"]
 
 _LOOK_SECONDS = 0.02
 _Seen = tuple[int, int, int]
@@ -101,7 +101,7 @@ class PrivateFile:
 
     def _write(self, raw: bytes) -> None:
         try:
-            replace_privately(self.path, raw)
+            replace_private_file(self.path, raw)
         except OSError as error:
             raise self._unwritable(error) from error
         self._seen = None
@@ -113,7 +113,7 @@ class PrivateFile:
         )
 
 
-def replace_privately(path: Path, raw: bytes) -> None:
+def replace_private_file(path: Path, raw: bytes) -> None:
     """Write all of a file at once, readable by its owner only: who reads meanwhile gets the old one. Blocks.
 
     Args:

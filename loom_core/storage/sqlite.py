@@ -65,7 +65,7 @@ class Database:
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
         self._migrated = False
-        with self._explained():
+        with self._translate_errors():
             self._migrate()
         self._migrated = True
 
@@ -75,7 +75,7 @@ class Database:
 
         Inside a `write` of the same thread it is that transaction's connection.
         """
-        with self._explained(), self._borrowed() as connection:
+        with self._translate_errors(), self._lease_connection() as connection:
             yield connection
 
     @contextmanager
@@ -94,7 +94,7 @@ class Database:
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
         """One transaction: committed at the end of the block, undone if the block raises."""
-        with self._explained(), self._writing, self._borrowed() as connection:
+        with self._translate_errors(), self._writing, self._lease_connection() as connection:
             if connection.in_transaction:  # part of a transaction further up
                 yield connection
                 return
@@ -142,7 +142,7 @@ class Database:
                 self._idle.pop().close()
 
     @contextmanager
-    def _borrowed(self) -> Generator[sqlite3.Connection]:
+    def _lease_connection(self) -> Generator[sqlite3.Connection]:
         current: sqlite3.Connection | None = getattr(self._local, "current", None)
         if current is not None:
             yield current
@@ -203,7 +203,7 @@ class Database:
 
     def _migrate(self) -> None:
         known = len(self._schema)
-        with self._borrowed() as connection:
+        with self._lease_connection() as connection:
             if self._version_of(connection) == known:
                 return
             # The first process migrates; the others wait for as long as that takes.
@@ -253,7 +253,7 @@ class Database:
         return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
     @contextmanager
-    def _explained(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         try:
             yield
         except sqlite3.Error as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Unpack
 
 from loom_core.agent.result import RunResult
-from loom_core.runs.human_broker import Asking
+from loom_core.runs.human_broker import HumanInputPolicy
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -83,7 +83,7 @@ class AgentTester:
         """Run the agent to its end; see `Agent.run`. What was seen of the run before is forgotten."""
         agent = self.agent
         if self.approve is not None:
-            agent = agent.extended(asking=Asking(approve=self._approve))
+            agent = agent.extend(asking=HumanInputPolicy(approve=self._approve))
         self.events = []
         self._result = None
         async with aclosing(agent.stream(goal, output_schema=output_schema, **options)) as events:
@@ -117,7 +117,7 @@ class AgentTester:
         """The events of one type."""
         return [event for event in self.events if event.type == type_]
 
-    def called(self, tool: str, /, *, times: int | None = None, **arguments: object) -> SeenCall:
+    def assert_called(self, tool: str, /, *, times: int | None = None, **arguments: object) -> SeenCall:
         """The model called a tool.
 
         Args:
@@ -130,27 +130,31 @@ class AgentTester:
         """
         fitting = [each for each in self.calls if each.tool == tool and _has(each, arguments)]
         wanted = f"{tool}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
-        assert fitting, f"{wanted} was not called. {self._shown()}"
-        assert times in {None, len(fitting)}, f"{wanted} was called {len(fitting)} times. {self._shown()}"
+        assert fitting, f"{wanted} was not called. {self._describe_calls()}"
+        assert times in {None, len(fitting)}, (
+            f"{wanted} was called {len(fitting)} times. {self._describe_calls()}"
+        )
         return fitting[0]
 
-    def not_called(self, tool: str) -> None:
+    def assert_not_called(self, tool: str) -> None:
         """The model did not call a tool."""
-        assert tool not in {each.tool for each in self.calls}, f"{tool} was called. {self._shown()}"
+        assert tool not in {each.tool for each in self.calls}, f"{tool} was called. {self._describe_calls()}"
 
-    def called_in_order(self, *tools: str) -> None:
+    def assert_called_in_order(self, *tools: str) -> None:
         """The model called these tools in this order, maybe with others between."""
         left = iter([each.tool for each in self.calls])
-        assert all(tool in left for tool in tools), f"Not in this order: {', '.join(tools)}. {self._shown()}"
+        assert all(tool in left for tool in tools), (
+            f"Not in this order: {', '.join(tools)}. {self._describe_calls()}"
+        )
 
-    def answered(self, text: str, *, exactly: bool = True) -> None:
+    def assert_answer(self, text: str, *, exactly: bool = True) -> None:
         """The run is completed, with this answer, or one with this in it."""
         result = self.result
         assert result.status == "completed", f"The run is {result.status}: {result.problem}"
         fits = result.output == text if exactly else text in result.output
         assert fits, f"The answer is {result.output!r}."
 
-    def failed(self, problem: str = "") -> None:
+    def assert_failed(self, problem: str = "") -> None:
         """The run failed, for a reason with this in it."""
         result = self.result
         assert result.status == "failed", f"The run is {result.status}: {result.output or result.problem}"
@@ -160,7 +164,7 @@ class AgentTester:
         self.asked.append(pending)
         return (self.approve or {}).get(pending.tool, False)
 
-    def _shown(self) -> str:
+    def _describe_calls(self) -> str:
         calls: Sequence[SeenCall] = self.calls
         return "Calls: " + ("; ".join(map(str, calls)) or "none") + "."
 

@@ -60,25 +60,25 @@ class MockLLM(MockProvider):
         model: str = "mock",
     ) -> None:
         self._made = 0
-        super().__init__(self._of(turns), delay=delay, model=model)
+        super().__init__(self._to_script(turns), delay=delay, model=model)
 
     @property
-    def told(self) -> list[str]:
+    def tool_results(self) -> list[str]:
         """Results of its calls that it got with the last request, in their order."""
         if not self.calls:
             return []
         return [message.text for message in self.calls[-1].messages if isinstance(message, ToolMessage)]
 
-    def _of(
+    def _to_script(
         self, turns: Sequence[MockTurn | _Decide] | _Decide
     ) -> Sequence[MockResponse] | Callable[[ChatRequest], MockScript]:
         if callable(turns):
-            return self._deciding(turns)
+            return self._bind_decider(turns)
         if isinstance(turns, str):  # else each letter would be an answer
             raise ConfigError(f"The turns are the text {turns!r}.", advice="Put it into a list.")
-        return [self._deciding(turn) if callable(turn) else self._answer(turn) for turn in turns]
+        return [self._bind_decider(turn) if callable(turn) else self._answer(turn) for turn in turns]
 
-    def _deciding(self, decide: _Decide) -> Callable[[ChatRequest], MockScript]:
+    def _bind_decider(self, decide: _Decide) -> Callable[[ChatRequest], MockScript]:
         return lambda request: self._answer(decide(request))
 
     def _answer(self, turn: MockTurn) -> MockScript:

@@ -13,13 +13,19 @@ if TYPE_CHECKING:
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.execution.scheduler import Scheduler
     from loom_core.tools.function_tool import FunctionTool, tool
-    from loom_core.tools.interface import Answer, CallContext, Question, Tool, ToolAnnotations, ToolOutput
+    from loom_core.tools.interface import (
+        CallContext,
+        Question,
+        QuestionAnswer,
+        Tool,
+        ToolAnnotations,
+        ToolOutput,
+    )
     from loom_core.tools.permission.permissions import Permissions
     from loom_core.tools.permission.rule import PermissionRule
     from loom_core.tools.toolbox import Toolbox
 
 __all__ = [
-    "Answer",
     "AuditLog",
     "BuiltinToolsConfig",
     "CallContext",
@@ -30,6 +36,7 @@ __all__ = [
     "Permissions",
     "PlannedCall",
     "Question",
+    "QuestionAnswer",
     "Scheduler",
     "Tool",
     "ToolAnnotations",

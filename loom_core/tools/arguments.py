@@ -17,7 +17,7 @@ from loom_core.tools.schemas.check import SchemaCheck
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-__all__ = ["ToolArguments", "mismatches"]
+__all__ = ["ToolArguments", "find_mismatches"]
 
 _SHOWN = 60  # characters of a wrong value that are repeated to the model
 _LONGEST = 200  # characters of one reason
@@ -47,9 +47,9 @@ class ToolArguments:
             InvalidInputError: as `checked` does.
         """
         if errors := self._check.errors(arguments):
-            raise self._refused(_reasons(errors))
+            raise self._invalid_error(_reasons(errors))
 
-    def checked(self, given: object) -> dict[str, Any]:
+    def validate(self, given: object) -> dict[str, Any]:
         """The arguments to call the tool with: those given, unless they had to be repaired.
 
         Null for all of them counts as none. What the schema refuses is repaired once: an object, list, number
@@ -60,19 +60,19 @@ class ToolArguments:
         """
         arguments = _as_object(given)
         if arguments is None:
-            raise self._refused([f"an object is expected, got {_shown(given)}"])
+            raise self._invalid_error([f"an object is expected, got {_display(given)}"])
         errors = self._check.errors(arguments)
         if not errors:
             return arguments
-        repaired, places = _repaired(arguments, errors)
+        repaired, places = _repair(arguments, errors)
         if places:
             _log.info("arguments of %s were repaired: %s", self._tool, ", ".join(places))
             errors = self._check.errors(repaired)
         if errors:
-            raise self._refused(_reasons(errors))
+            raise self._invalid_error(_reasons(errors))
         return repaired
 
-    def _refused(self, reasons: Sequence[str]) -> InvalidInputError:
+    def _invalid_error(self, reasons: Sequence[str]) -> InvalidInputError:
         names = [str(name) for name in self._schema.get("properties", ())]
         required = self._schema.get("required", ())
         listed = ", ".join(f"{name} (required)" if name in required else name for name in names[:_MOST_NAMES])
@@ -83,7 +83,7 @@ class ToolArguments:
         )
 
 
-def mismatches(value: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
+def find_mismatches(value: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
     """What is wrong with an object that somebody has filled in: where, what is expected, what was received.
 
     Args:
@@ -104,14 +104,12 @@ def _as_object(given: object) -> dict[str, Any] | None:
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else None
 
 
-def _repaired(
-    arguments: dict[str, Any], errors: Sequence[ValidationError]
-) -> tuple[dict[str, Any], list[str]]:
+def _repair(arguments: dict[str, Any], errors: Sequence[ValidationError]) -> tuple[dict[str, Any], list[str]]:
     """A copy in which what is of a wrong type is put right where that can be told; and where that was."""
     copied = copy.deepcopy(arguments)
     places: list[str] = []
     for error in errors:
-        wanted, path = _wanted_types(error), list(error.absolute_path)
+        wanted, path = _types_expected(error), list(error.absolute_path)
         if not wanted or not path or readable_path(path) in places:
             continue
         holder: Any = copied
@@ -128,14 +126,14 @@ def _repaired(
     return copied, places
 
 
-def _wanted_types(error: ValidationError) -> frozenset[str]:
+def _types_expected(error: ValidationError) -> frozenset[str]:
     """Which types would do, where a value is refused for its type, also by each of several forms."""
     if error.validator == "type":
         types = cast("str | list[str]", error.validator_value)
         return frozenset([types] if isinstance(types, str) else types)
     if error.validator in {"anyOf", "oneOf"}:
         # Errors deeper than the value are about forms that it has the type of.
-        forms = [_wanted_types(inner) for inner in error.context or () if not inner.relative_path]
+        forms = [_types_expected(inner) for inner in error.context or () if not inner.relative_path]
         if forms and len(forms) == len(error.context or ()) and all(forms):
             return frozenset[str]().union(*forms)
     return frozenset()
@@ -169,12 +167,12 @@ def _reasons(
     from jsonschema.exceptions import best_match
 
     best = [best_match([error]) or error for error in errors]
-    told = list(dict.fromkeys(reason for error in best for reason in _told(error, whole, part)))
+    told = list(dict.fromkeys(reason for error in best for reason in _describe(error, whole, part)))
     more = len(told) - _MOST_REASONS
     return told[:_MOST_REASONS] + ([f"and {more} more"] if more > 0 else [])
 
 
-def _told(error: ValidationError, whole: str, part: str) -> Iterable[str]:
+def _describe(error: ValidationError, whole: str, part: str) -> Iterable[str]:
     """What is wrong, what is expected and what was received."""
     path = list(error.absolute_path)
     place = f"`{readable_path(path)}`" if path else whole
@@ -188,14 +186,14 @@ def _told(error: ValidationError, whole: str, part: str) -> Iterable[str]:
         case "type":
             types = error.validator_value
             wanted = types if isinstance(types, str) else " or ".join(types)
-            return [f"{place} must be {_article(wanted)}, got {_shown(error.instance)}"]
+            return [f"{place} must be {_article(wanted)}, got {_display(error.instance)}"]
         case "enum":
-            allowed = _cut(", ".join(map(_json, error.validator_value)), _LONGEST)
-            return [f"{place} must be one of {allowed}, got {_shown(error.instance)}"]
+            allowed = _truncate(", ".join(map(_json, error.validator_value)), _LONGEST)
+            return [f"{place} must be one of {allowed}, got {_display(error.instance)}"]
         case "const":
-            return [f"{place} must be {_shown(error.validator_value)}, got {_shown(error.instance)}"]
+            return [f"{place} must be {_display(error.validator_value)}, got {_display(error.instance)}"]
         case _:
-            return [f"{place}: {_ends(error.message)}"]
+            return [f"{place}: {_truncate_middle(error.message)}"]
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
@@ -207,8 +205,8 @@ def _article(kind: str) -> str:
     return kind if kind == "null" else f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-def _shown(value: object) -> str:
-    text = _cut(_json(value), _SHOWN)
+def _display(value: object) -> str:
+    text = _truncate(_json(value), _SHOWN)
     return text if value is None or isinstance(value, bool) else f"{text} ({_article(json_type(value))})"
 
 
@@ -219,11 +217,11 @@ def _json(value: object) -> str:
         return repr(value)
 
 
-def _cut(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _ends(message: str) -> str:
+def _truncate_middle(message: str) -> str:
     """A long message's two ends: the value comes first, what is wrong with it last."""
     if len(message) <= _LONGEST:
         return message

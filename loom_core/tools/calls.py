@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias
 
 from loom_core.llm.messages import ToolCallPart, ToolMessage
-from loom_core.tools.interface import Answer, Question, Tool, ToolOutput
+from loom_core.tools.interface import Question, QuestionAnswer, Tool, ToolOutput
 
 __all__ = [
     "NO_OUTPUT",
@@ -140,11 +140,11 @@ class CallHost(Protocol):
         """Whether the host has a person to ask; else tools are told so (`CallContext.ask`)."""
         ...
 
-    async def starting(self, planned: PlannedCall) -> None:
+    async def record_start(self, planned: PlannedCall) -> None:
         """Record that the call runs: it does when this returns."""
         ...
 
-    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+    async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
         """Record the result of the call.
 
         Called once for every call, as they end, also for those that did not run or were aborted. What it does
@@ -156,7 +156,7 @@ class CallHost(Protocol):
         """Take how far the tool is."""
         ...
 
-    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+    async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
         """Ask a person for the tool. Meanwhile its time stands still, and others have its slot."""
         ...
 

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["DEPTH_META_KEY", "called_with", "current_depth"]
+__all__ = ["DEPTH_META_KEY", "current_depth", "inherit_depth"]
 
 DEPTH_META_KEY = "loom/depth"
 """Where a call says how many stand above it, as `_meta` of its parameters."""
@@ -26,7 +26,7 @@ def current_depth() -> int:
 
 
 @contextmanager
-def called_with(meta: Mapping[str, object] | None) -> Generator[None]:
+def inherit_depth(meta: Mapping[str, object] | None) -> Generator[None]:
     """Let the block be what a call with this `_meta` has asked for; nonsense in it counts as nothing."""
     said = (meta or {}).get(DEPTH_META_KEY)
     token = _depth.set(min(max(said, 0), _MOST) if type(said) is int else 0)

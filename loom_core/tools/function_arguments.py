@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from loom_core.errors import InvalidInputError
 from loom_core.tools.schemas.model_schema import (
-    with_definitions_in_place,
+    inline_definitions,
     with_keywords,
     without_nulls,
     without_titles,
@@ -107,7 +107,7 @@ class FunctionArguments:
         for argument, description in (descriptions or {}).items():
             if argument in schema["properties"]:
                 schema["properties"][argument].setdefault("description", description)
-        schema = with_definitions_in_place(schema)
+        schema = inline_definitions(schema)
         if keywords:
             schema = with_keywords(schema, keywords)
             _problems({}, schema)  # refuses a schema that is wrong
@@ -123,20 +123,20 @@ class FunctionArguments:
             values = self.model.model_validate(given)
         except ValidationError as first:
             try:
-                values = self.model.model_validate(_repaired(given, first))
+                values = self.model.model_validate(_repair(given, first))
             except ValidationError as error:
                 raise self._invalid(error) from None
         if self._checked:
             sent = values.model_dump(mode="json", by_alias=True, exclude_unset=True)
             if reasons := _problems(sent, self.schema):
-                raise self._refused("; ".join(reasons))
+                raise self._invalid_error("; ".join(reasons))
         return {argument: getattr(values, field) for argument, field in self._fields.items()}
 
     def _invalid(self, error: ValidationError) -> InvalidInputError:
         details = error.errors(include_url=False)
-        return self._refused("; ".join(_explain(detail, self._fields) for detail in details))
+        return self._invalid_error("; ".join(_explain(detail, self._fields) for detail in details))
 
-    def _refused(self, reasons: str) -> InvalidInputError:
+    def _invalid_error(self, reasons: str) -> InvalidInputError:
         fields = self.model.model_fields
         listed = ", ".join(
             f"{argument} (required)" if fields[field].is_required() else argument
@@ -209,15 +209,15 @@ def closest(name: str, names: Iterable[str]) -> str:
 
 
 def _problems(given: dict[str, Any], schema: dict[str, Any]) -> list[str]:
-    from loom_core.llm.json_schema.values import problems
+    from loom_core.llm.json_schema.values import find_problems
 
     try:
-        return problems(given, schema)
+        return find_problems(given, schema)
     except InvalidInputError as error:
         raise ValueError(str(error)) from error
 
 
-def _repaired(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
+def _repair(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
     """Repair refused arguments as some hosts send them: lists and objects as JSON text, null for left out."""
     repaired = dict(given)
     for name in {detail["loc"][0] for detail in error.errors(include_url=False) if detail["loc"]}:

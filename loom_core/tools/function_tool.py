@@ -212,9 +212,9 @@ def tool(
         NameError: an annotation names what cannot be found.
     """
     # Models of arguments may be defined beside the function, where its module does not have them.
-    names = _names_where_called()
+    names = _caller_names()
 
-    def made(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+    def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         plain = plain_function(function)
         called = _name_of(function, name)
         if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -242,7 +242,7 @@ def tool(
             needs_seconds=needs_seconds,
         )
 
-    return made if function is None else made(function)
+    return decorate if function is None else decorate(function)
 
 
 def _name_of(function: Callable[..., Any], name: str) -> str:
@@ -252,7 +252,7 @@ def _name_of(function: Callable[..., Any], name: str) -> str:
     return called
 
 
-def _names_where_called() -> dict[str, Any]:
+def _caller_names() -> dict[str, Any]:
     """The names that the caller of our caller has."""
     frame = inspect.currentframe()
     caller = frame and frame.f_back and frame.f_back.f_back

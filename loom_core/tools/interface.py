@@ -13,12 +13,12 @@ from loom_core.llm.interface import ToolSpec
 from loom_core.llm.messages import ImagePart, TextPart, ToolMessage
 
 __all__ = [
-    "Answer",
     "AskFunction",
     "CallContext",
     "JsonValue",
     "ProgressFunction",
     "Question",
+    "QuestionAnswer",
     "Tool",
     "ToolAnnotations",
     "ToolOutput",
@@ -104,7 +104,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionAnswer:
     """What a person says to a `Question`.
 
     Attributes:
@@ -122,7 +122,7 @@ ProgressFunction: TypeAlias = Callable[[float, float | None, str], Awaitable[Non
 """Called with how far a tool is, of how much (None where that is not known), and what it does (may be
 empty)."""
 
-AskFunction: TypeAlias = Callable[[Question], Awaitable[Answer]]
+AskFunction: TypeAlias = Callable[[Question], Awaitable[QuestionAnswer]]
 """Asks a person and waits for the answer."""
 
 
@@ -233,7 +233,7 @@ class Tool(ABC):
         """How many seconds a call may take; infinite for no limit, 0 for that of the scheduler."""
         return 0.0
 
-    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """The arguments as `call` takes them: checked, put right where they are nearly right, with defaults.
 
         It does nothing else. What comes of it is what a person is asked about and rules are matched with.
@@ -259,7 +259,7 @@ class Tool(ABC):
             arguments, a refusal, a server that is gone, a deadline. Cancellation goes through.
         """
 
-    async def abandoned(self, *, context: CallContext) -> None:
+    async def abandon(self, *, context: CallContext) -> None:
         """A call that had begun is given up: its run has ended. What goes on for it has to end, too.
 
         For tools whose calls leave something behind that goes on by itself, also after a crash.

@@ -34,7 +34,7 @@ def linear_search(expression: str) -> Matcher | None:
     It cannot where the expression is wrong, or looks around. A text with half a character, which UTF-8 cannot
     hold, fits nothing.
     """
-    found = _compiled(expression)
+    found = _compile_expression(expression)
     return None if isinstance(found, str) else found
 
 
@@ -48,7 +48,7 @@ def text_search(expression: str, *, ignore_case: bool = False) -> Matcher:
         raise InvalidInputError(
             f"The pattern has more than {_LONGEST:,} characters.", advice="Search for several shorter ones."
         )
-    found = _compiled(f"(?i){expression}" if ignore_case else expression)
+    found = _compile_expression(f"(?i){expression}" if ignore_case else expression)
     if isinstance(found, str):
         raise InvalidInputError(
             f"The pattern cannot be used: {found}.",
@@ -57,7 +57,7 @@ def text_search(expression: str, *, ignore_case: bool = False) -> Matcher:
     return found
 
 
-def _compiled(expression: str) -> Matcher | str:
+def _compile_expression(expression: str) -> Matcher | str:
     """What searches; or why there is no such thing."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from loom_core.redaction import SECRET, Redaction, is_secret_name, item_names, member_names
 
-__all__ = ["arguments_digest", "redacted_arguments"]
+__all__ = ["arguments_digest", "redact_arguments"]
 
 _LONGEST = 1000  # characters of one text
 _MOST = 20_000  # characters of all arguments
@@ -29,12 +29,12 @@ def arguments_digest(arguments: Mapping[str, Any], secrets: Iterable[SecretStr] 
         secrets: known ones, wherever they stand, beside those that this process knows anyway.
     """
     redaction = Redaction.now(secrets, assigned=True)
-    told = {name: _redacted(name, value, redaction, None) for name, value in arguments.items()}
+    told = {name: _redact(name, value, redaction, None) for name, value in arguments.items()}
     text = json.dumps(told, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def redacted_arguments(
+def redact_arguments(
     arguments: Mapping[str, Any], secrets: Iterable[SecretStr] = (), *, whole: bool = False
 ) -> dict[str, Any]:
     """A copy of arguments with `[secret]` for what is called a secret or is a known one; what is long is cut.
@@ -46,14 +46,14 @@ def redacted_arguments(
     """
     redaction = Redaction.now(secrets, assigned=True)
     depth = None if whole else 0
-    told = {name: _redacted(name, value, redaction, depth) for name, value in arguments.items()}
+    told = {name: _redact(name, value, redaction, depth) for name, value in arguments.items()}
     if whole:
         return told
     text = json.dumps(told, ensure_ascii=False, default=repr)
     return told if len(text) <= _MOST else {"…": f"{text[:_MOST]}… [{len(text):,} characters]"}
 
 
-def _redacted(name: str, value: object, redaction: Redaction, depth: int | None) -> object:
+def _redact(name: str, value: object, redaction: Redaction, depth: int | None) -> object:
     """A value without secrets; `depth` is where it stands, None for a copy in which nothing is cut."""
     if isinstance(value, str):
         if is_secret_name(name):
@@ -68,13 +68,13 @@ def _redacted(name: str, value: object, redaction: Redaction, depth: int | None)
     if isinstance(value, Mapping):
         members = cast("Mapping[str, object]", value).items()
         return {
-            redaction.text(key): _redacted(f"{name} {called}", each, redaction, depth)
+            redaction.text(key): _redact(f"{name} {called}", each, redaction, depth)
             for (key, each), called in zip(members, member_names(members), strict=True)
         }
     if isinstance(value, list | tuple):
         items = cast("list[object]", value)
         return [
-            _redacted(f"{name} {called}", each, redaction, depth)
+            _redact(f"{name} {called}", each, redaction, depth)
             for called, each in zip(item_names(items), items, strict=True)
         ]
     if isinstance(value, int | float) and abs(value) >= _LEAST_SECRET:

@@ -59,7 +59,7 @@ class _Index:
 
     @classmethod
     def of(cls, tools: tuple[Tool, ...]) -> _Index:
-        words = tuple(_weighed(tool) for tool in tools)
+        words = tuple(_weigh_words(tool) for tool in tools)
         having = Counter(word for each in words for word in each)
         return cls(tools, words, {word: log(1 + len(tools) / count) for word, count in having.items()})
 
@@ -79,7 +79,7 @@ class _Index:
         return [self.tools[number] for _, number in scored[:limit]], len(scored)
 
 
-def _weighed(tool: Tool) -> Mapping[str, float]:
+def _weigh_words(tool: Tool) -> Mapping[str, float]:
     weights = Counter[str]()
     for word in search_words(tool.name):
         weights[word] += _NAME_WEIGHT
@@ -155,9 +155,9 @@ class ToolSearch(Tool):
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Search, and show a line for each tool; as data the names, and how many there are."""
-        from loom_core.llm.json_schema.values import problems
+        from loom_core.llm.json_schema.values import find_problems
 
-        if wrong := problems(dict(arguments), self._SCHEMA):
+        if wrong := find_problems(dict(arguments), self._SCHEMA):
             return ToolOutput(f"Invalid arguments for `tool_search`: {'; '.join(wrong)}.", is_error=True)
         found, fitting = self.search(arguments["query"], limit=int(arguments.get("limit", 5)))
         all_of_them = len(self._tools())

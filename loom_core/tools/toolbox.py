@@ -168,7 +168,7 @@ class Toolbox:
             return tool
         return self.find(tool.wire_name)
 
-    def prepared(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def prepare_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments of a call as the tool takes them: checked, put right once, with defaults.
 
         Raises:
@@ -178,7 +178,7 @@ class Toolbox:
         entry = self._snapshot().names.get(tool.wire_name)
         if entry is None or entry.tool is not tool:  # it is a search, or has gone since it was found
             entry = ToolEntry(tool)
-        return entry.prepared(arguments)
+        return entry.prepare_arguments(arguments)
 
     def offer(self, names: Iterable[str]) -> None:
         """Show a model these tools from now on: it has found or called them.
@@ -296,14 +296,14 @@ class ToolEntry:
             self._tokens = 1 + estimate_tokens(f"{self.spec.name}{self.spec.description}{schema}")
         return self._tokens
 
-    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments of a call: checked, put right once, with defaults.
 
         Raises:
             InvalidInputError: they are wrong.
             ConfigError: the tool's own schema is.
         """
-        given = self.tool.prepared(arguments)
+        given = self.tool.prepare_arguments(arguments)
         if given is not None:
             return given
         if self._arguments is None:
@@ -314,7 +314,7 @@ class ToolEntry:
                 )
             self._arguments = ToolArguments(self.tool.name, schema)
         properties: Mapping[str, Mapping[str, Any] | bool] = self.tool.args_schema.get("properties", {})
-        checked = self._arguments.checked(arguments)
+        checked = self._arguments.validate(arguments)
         defaults = {
             name: copy.deepcopy(part["default"])  # the tool may change what it is given
             for name, part in properties.items()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.callbacks import Sampled, SamplingRequest
     from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
     from loom_core.mcp_client.connections.connection import ServerConnection
-    from loom_core.tools.interface import Answer, Question
+    from loom_core.tools.interface import Question, QuestionAnswer
 
 _HERE = "http://localhost:7071/callback"
 _DOCUMENT = "https://conformance-test.local/client-metadata.json"  # the suite's name for the client
@@ -192,12 +192,12 @@ class _Browser:
         return dict(httpx2.URL(found.headers["location"]).params)
 
 
-async def _agree(question: Question) -> Answer:
+async def _agree(question: Question) -> QuestionAnswer:
     """What a form holds before anything is changed; yes where it holds nothing."""
-    from loom_core.tools.interface import Answer
+    from loom_core.tools.interface import QuestionAnswer
 
     fields: Mapping[str, Any] = question.schema.get("properties", {})
-    return Answer(
+    return QuestionAnswer(
         "accept", {name: field.get("default", _PLAIN[field["type"]]) for name, field in fields.items()}
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from loom_kb.cli import run
 from loom_kb.graph_pages.page import graph_html
-from loom_kb.graph_pages.view import GraphView, Span, ViewEntity, ViewPassage, ViewRelation
+from loom_kb.graph_pages.view import GraphView, TextSpan, ViewEntity, ViewPassage, ViewRelation
 
 from tests.fixtures.browser import Browser, Page
 
@@ -47,10 +47,10 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = "Ada Lovelace never saw Lyon, 里昂的雅卡尔 did. " + _HOSTILE
     places = [text.find(name) for name in names]
     entities = [
-        ViewEntity(name, kind, 2, (), (Span(0, at, at + len(name)),) if at >= 0 else ())
+        ViewEntity(name, kind, 2, (), (TextSpan(0, at, at + len(name)),) if at >= 0 else ())
         for name, kind, at in zip(names, types, places, strict=True)
     ]
-    relations = [ViewRelation(n, "next to", (n + 1) % 6, n + 1, Span(0, 0, 12)) for n in range(5)]
+    relations = [ViewRelation(n, "next to", (n + 1) % 6, n + 1, TextSpan(0, 0, 12)) for n in range(5)]
     relations.append(ViewRelation(5, "", 0, 1))
     view = GraphView(
         name="织",
@@ -381,8 +381,8 @@ def test_quotes_cut_no_word_and_no_character(browser: Browser, tmp_path: Path) -
     at = text.index("Lyon")
     view = GraphView(
         "q", "", None,
-        [ViewEntity("Lyon", "place", 1, (), (Span(0, at, at + 4),)), ViewEntity("x", "place", 1)],
-        [ViewRelation(0, "lies", 1, 1, Span(0, at, at + 4))],
+        [ViewEntity("Lyon", "place", 1, (), (TextSpan(0, at, at + 4),)), ViewEntity("x", "place", 1)],
+        [ViewRelation(0, "lies", 1, 1, TextSpan(0, at, at + 4))],
         [ViewPassage("d", text, "T", "file:///t", (), False, False)], 2, 1, 0,
     )  # fmt: skip
     path = tmp_path / "q.html"

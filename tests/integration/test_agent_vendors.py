@@ -11,7 +11,7 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.record import RunState
+from loom_core.agent.recorder import RunState
 from loom_core.llm.hosted.providers import PROVIDERS
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.mock import MockProvider
@@ -106,7 +106,7 @@ async def _begun_and_aborted(agent: Agent, book: _Book) -> str:
         with anyio.fail_after(20):
             await book.waiting.wait()
             (run,) = await agent.journal.runs()
-            await agent.order(run.id, Abort(reason="换个时间"))
+            await agent.send_command(run.id, Abort(reason="换个时间"))
     return run.id
 
 
@@ -153,7 +153,7 @@ async def _stopped_anywhere(agent: Agent, run_id: str) -> list[list[Message]]:
     log = await agent.journal.claim(run_id)
     assert log is not None
     async with log:
-        states = [RunState.restored(log.steps[:count]) for count in range(1, len(log.steps) + 1)]
+        states = [RunState.restore(log.steps[:count]) for count in range(1, len(log.steps) + 1)]
     return [state.conversation() for state in states]
 
 

@@ -18,7 +18,7 @@ from loom_core.llm.interface import ChatRequest, ToolSpec
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.transport.protocol import Connection
-from loom_core.llm.transport.replay import paired
+from loom_core.llm.transport.replay import pair_tool_results
 from loom_core.llm.vendors import VENDORS
 from tests.fixtures.conversations import conversations
 from tests.fixtures.vendors.app import FakeVendors
@@ -132,7 +132,7 @@ async def _shortened(history: Sequence[Message], *, keep: float) -> list[Message
     kept = shorter[place + 1 :]
     assert kept
     assert all(new is old for new, old in zip(kept, history[-len(kept) :], strict=True))
-    answers = [message.text for message in paired(kept) if isinstance(message, ToolMessage)]
-    before = [message.text for message in paired(history) if isinstance(message, ToolMessage)]
+    answers = [message.text for message in pair_tool_results(kept) if isinstance(message, ToolMessage)]
+    before = [message.text for message in pair_tool_results(history) if isinstance(message, ToolMessage)]
     assert answers == (before[-len(answers) :] if answers else [])
     return list(shorter)

@@ -129,7 +129,7 @@ async def test_a_killed_driver_frees_its_run_at_once_with_all_that_was_committed
         assert (await journal.get(run.id)).driver.startswith(f"pid {child.pid} ")
         child.kill()
         child.wait(timeout=10)
-        assert await journal.unclaimed() == [run.id]
+        assert await journal.find_unclaimed() == [run.id]
         stands = await journal.get(run.id)
         assert stands.driver == ""
         assert stands.last_seq >= seen[-1] > before
@@ -159,7 +159,7 @@ async def test_a_driver_that_merely_hangs_keeps_its_run(tmp_path: Path, start: S
     child = start(HOLDER, str(path), run.id)
     line(child)
     child.send_signal(signal.SIGSTOP)
-    assert await journal.unclaimed() == []
+    assert await journal.find_unclaimed() == []
     # It may have stopped in the middle of a transaction, so nothing is written here meanwhile.
     child.send_signal(signal.SIGCONT)
     assert await journal.claim(run.id) is None
@@ -178,13 +178,13 @@ async def test_a_run_of_another_process_is_followed_and_given_orders(tmp_path: P
             assert event.seq == seen
             if seen == 2000:
                 break
-    await journal.order(run.id, Reply(text="停"))
+    await journal.send_commands(run.id, Reply(text="停"))
     child.kill()
     child.wait(timeout=10)
     log = await journal.claim(run.id)
     assert log is not None
     async with log:
-        assert log.orders() == [Reply(text="停")]
+        assert log.take_commands() == [Reply(text="停")]
         log.add("agent_finish", {}, status="completed")
         await log.commit()
     assert (await journal.events(run.id, after=log.run.last_seq - 1))[0].type in FINAL_EVENTS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.storage.ownership import holder_of, read_card
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def test_a_killed_owner_is_replaced_and_every_job_of_every_process_is_done_once(
     until(lambda: peers[0].do("job", added) == {"added": 10})
     until(lambda: peers[0].do("idle"))  # its index is there for a process that answers alone
     jobs = [peer.do("add", documents(1000 * n, 100)) for n, peer in enumerate(peers, start=1)]
-    record = Record(folder / "record.db")
+    record = KnowledgeStore(folder / "record.db")
     gaps: list[float] = []
     for _ in range(2):
         so_far = record.documents.counts()[0]

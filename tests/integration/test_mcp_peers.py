@@ -23,7 +23,7 @@ import pytest_asyncio
 
 from loom_core.mcp_client.callbacks import Callbacks, Sampled, SamplingRequest
 from loom_core.mcp_client.registry import MCPToolRegistry
-from loom_core.tools.interface import Answer, CallContext, Question, ToolOutput
+from loom_core.tools.interface import CallContext, Question, QuestionAnswer, ToolOutput
 from tests.fixtures import node as nodejs
 from tests.fixtures.peers import peer_script
 
@@ -116,9 +116,9 @@ async def chain(
 
 
 def callbacks(asked: list[Question | SamplingRequest]) -> Callbacks:
-    async def ask(question: Question) -> Answer:
+    async def ask(question: Question) -> QuestionAnswer:
         asked.append(question)
-        return Answer("accept", {"name": "李明", "check": True})
+        return QuestionAnswer("accept", {"name": "李明", "check": True})
 
     async def sample(request: SamplingRequest) -> Sampled:
         asked.append(request)

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
     from loom_core.llm.messages import Message
 
-__all__ = ["blob_address", "cleared"]
+__all__ = ["blob_address", "clear_old_results"]
 
 _HEAD = 300  # characters that are left of a result
 _SHORTEST = 1000  # characters: a result that is not longer is left as it is
 _BLOB = re.compile(r"loom://[^\s\"'<>()\[\]]*/blobs/\d+")
 
 
-def cleared(history: Sequence[Message], *, until: int) -> tuple[Message, ...]:
+def clear_old_results(history: Sequence[Message], *, until: int) -> tuple[Message, ...]:
     """A history whose long results of tools are shortened, up to a place.
 
     What is left says how much there was, and where the whole is, if it was kept apart. Images are taken out.
@@ -31,7 +31,7 @@ def cleared(history: Sequence[Message], *, until: int) -> tuple[Message, ...]:
         until: the first place that stays as it is.
     """
     return tuple(
-        _shortened(message) if place < until and isinstance(message, ToolMessage) else message
+        _clear_result(message) if place < until and isinstance(message, ToolMessage) else message
         for place, message in enumerate(history)
     )
 
@@ -42,7 +42,7 @@ def blob_address(text: str) -> str:
     return found[-1] if found else ""
 
 
-def _shortened(message: ToolMessage) -> ToolMessage:
+def _clear_result(message: ToolMessage) -> ToolMessage:
     text = message.text
     images = sum(not isinstance(part, TextPart) for part in message.parts)
     if len(text) <= _SHORTEST and not images:

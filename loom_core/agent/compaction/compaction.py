@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
-from loom_core.agent.compaction.clearing import cleared
-from loom_core.agent.compaction.summarizer import Summariser
+from loom_core.agent.compaction.clearing import clear_old_results
+from loom_core.agent.compaction.summarizer import Summarizer
 from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError, LLMError, LoomError
-from loom_core.llm.accounting.sizing import message_size, tool_size
+from loom_core.llm.accounting.sizing import estimate_message, estimate_tool
 from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.interface import Usage
 from loom_core.llm.messages import (
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_RESERVE",
-    "Compacted",
+    "CompactionResult",
     "Compactor",
-    "Cut",
-    "Fill",
-    "Scale",
-    "Sizes",
-    "cut",
+    "ContextUsage",
+    "HistorySplit",
+    "TokenCounts",
+    "TokenScale",
     "has_goal",
-    "newest_from",
+    "newest_start",
+    "split_history",
     "tokens_after",
 ]
 
@@ -56,7 +56,7 @@ _SUMMARY_SHARE = 8  # a summary has an eighth of the room at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class CompactionResult:
     """A history with room in it.
 
     Attributes:
@@ -146,14 +146,14 @@ class Compactor:
         self._apply_at = apply_at
         self._target = target
         self._summary_tokens = min(summary_tokens, max(1, self._room // _SUMMARY_SHARE))
-        self._summariser = Summariser(llm, tokens=self._summary_tokens, seconds=seconds, window=llm_window)
+        self._summariser = Summarizer(llm, tokens=self._summary_tokens, seconds=seconds, window=llm_window)
         self._breaker = breaker or CircuitBreaker(failures=3, first_pause=60.0, longest_pause=900.0)
         self._clock = clock
-        self._sizes = Sizes()
+        self._sizes = TokenCounts()
 
     def measure(
         self, history: Sequence[Message], *, reported: Usage | None = None, tools: Sequence[ToolSpec] = ()
-    ) -> Fill:
+    ) -> ContextUsage:
         """How full the window is with a history.
 
         Args:
@@ -165,11 +165,11 @@ class Compactor:
         sizes = self._sizes.of(history)
         reads = tokens_after(history, sizes, reported) if reported and reported.input_tokens > 0 else None
         if reads is None:
-            return Fill(sum(sizes) + sum(map(tool_size, tools)), self._room)
+            return ContextUsage(sum(sizes) + sum(map(estimate_tool, tools)), self._room)
         # A server that leaves out what is too long for it reports only what it has read.
-        return Fill(max(reads, sum(sizes) // 2), self._room)
+        return ContextUsage(max(reads, sum(sizes) // 2), self._room)
 
-    def due(self, fill: Fill) -> Literal["nothing", "warning", "compaction"]:
+    def due(self, fill: ContextUsage) -> Literal["nothing", "warning", "compaction"]:
         """What has to be done when the window is so full."""
         if fill.ratio >= self._apply_at:
             return "compaction"
@@ -181,9 +181,9 @@ class Compactor:
         *,
         goal: str,
         pinned: Sequence[str] = (),
-        fill: Fill | None = None,
+        fill: ContextUsage | None = None,
         spent: Callable[[Usage], None] | None = None,
-    ) -> Compacted | None:
+    ) -> CompactionResult | None:
         """Make a history shorter, whether that is due or not.
 
         Args:
@@ -199,64 +199,68 @@ class Compactor:
             failures for a while. The reason is logged, and the history is to be used as it is.
         """
         sizes = self._sizes.of(history)
-        scale = Scale.of(sizes, fill)
-        shorter = self._cleared(history, sizes, scale)
-        if shorter is not None and shorter.after <= self._aim(scale):
+        scale = TokenScale.of(sizes, fill)
+        shorter = self._clear_results(history, sizes, scale)
+        if shorter is not None and shorter.after <= self._target_tokens(scale):
             return shorter
         # Where no summary can be had, shortened results are better than nothing, if they make real room.
         otherwise = shorter if shorter and shorter.after < self._warn_at * self._room else None
-        parts = self._cut(history, sizes, scale, goal)
+        parts = self._split(history, sizes, scale, goal)
         if parts is None or self._breaker.state == "open":
             return otherwise
         try:
             with self._breaker.request(title="the summary of conversations"):
-                return await self._summarised(parts, goal, pinned, scale, spent)
+                return await self._summarize(parts, goal, pinned, scale, spent)
         except LLMError as error:
             _log.warning("a conversation is not summarised: %s", error)
             return otherwise
 
-    def _aim(self, scale: Scale) -> float:
+    def _target_tokens(self, scale: TokenScale) -> float:
         return self._target * min(self._room, scale.before)
 
-    def _most(self, scale: Scale) -> float:
+    def _limit_tokens(self, scale: TokenScale) -> float:
         """Tokens that may be left at most: less than would bring the next compaction at once."""
         return min(self._apply_at * self._room, _LEAST_GAIN * scale.before)
 
-    def _cleared(self, history: Sequence[Message], sizes: Sequence[int], scale: Scale) -> Compacted | None:
+    def _clear_results(
+        self, history: Sequence[Message], sizes: Sequence[int], scale: TokenScale
+    ) -> CompactionResult | None:
         """The history with old results shortened, or None where that makes no difference."""
-        newest = newest_from(history, sizes, room=scale.estimate(self._aim(scale)) / 2)
-        shorter = cleared(history, until=newest)
+        newest = newest_start(history, sizes, room=scale.estimate(self._target_tokens(scale)) / 2)
+        shorter = clear_old_results(history, until=newest)
         changed = sum(new is not old for new, old in zip(shorter, history, strict=True))
-        after = scale.tokens(sum(map(message_size, shorter)))
-        if not changed or after >= self._most(scale):
+        after = scale.tokens(sum(map(estimate_message, shorter)))
+        if not changed or after >= self._limit_tokens(scale):
             return None
-        return Compacted(
+        return CompactionResult(
             history=shorter, before=scale.before, after=after, dropped=changed, kept=len(shorter) - changed
         )
 
-    def _cut(self, history: Sequence[Message], sizes: Sequence[int], scale: Scale, goal: str) -> Cut | None:
+    def _split(
+        self, history: Sequence[Message], sizes: Sequence[int], scale: TokenScale, goal: str
+    ) -> HistorySplit | None:
         """The parts of a history, or None where a summary could not make enough room."""
         systems = sum(
             size for message, size in zip(history, sizes, strict=True) if isinstance(message, SystemMessage)
         )
-        room = scale.estimate(self._aim(scale)) - systems - self._summary_tokens
-        parts = cut(history, sizes, goal=goal, room=room)
+        room = scale.estimate(self._target_tokens(scale)) - systems - self._summary_tokens
+        parts = split_history(history, sizes, goal=goal, room=room)
         if parts is None:
             return None
-        stays = sum(map(message_size, (*parts.lead, *parts.kept)))
-        if scale.tokens(stays) >= self._most(scale):
+        stays = sum(map(estimate_message, (*parts.lead, *parts.kept)))
+        if scale.tokens(stays) >= self._limit_tokens(scale):
             _log.warning("a conversation cannot be made shorter: what has to stay is too long by itself")
             return None
         return parts
 
-    async def _summarised(
+    async def _summarize(
         self,
-        parts: Cut,
+        parts: HistorySplit,
         goal: str,
         pinned: Sequence[str],
-        scale: Scale,
+        scale: TokenScale,
         spent: Callable[[Usage], None] | None,
-    ) -> Compacted:
+    ) -> CompactionResult:
         taken: list[Usage] = []
 
         def take(usage: Usage) -> None:
@@ -266,32 +270,32 @@ class Compactor:
 
         chinese = _in_chinese(goal, parts)
         try:
-            summary = await self._summariser.summarise(parts.dropped, goal=goal, chinese=chinese, spent=take)
+            summary = await self._summariser.summarize(parts.dropped, goal=goal, chinese=chinese, spent=take)
         except LLMError as error:
             raise error.retold(error.message, failure="unreadable") from error  # any failure counts
         except LoomError as error:
             raise LLMError(error.message, advice=error.advice, failure="unreadable") from error
-        stays = sum(map(message_size, (*parts.lead, *parts.kept)))
+        stays = sum(map(estimate_message, (*parts.lead, *parts.kept)))
 
         def message(after: int) -> UserMessage:
             return summary_message(
                 summary,
-                goal="" if _is_there(goal, parts) else goal,
-                pinned=[each for each in pinned if not _is_there(each, parts)],
+                goal="" if _is_present(goal, parts) else goal,
+                pinned=[each for each in pinned if not _is_present(each, parts)],
                 before=scale.before,
                 after=after,
                 at=self._clock(),
                 chinese=chinese,
             )
 
-        after = scale.tokens(stays + message_size(message(scale.before)))
-        if after >= self._most(scale):
+        after = scale.tokens(stays + estimate_message(message(scale.before)))
+        if after >= self._limit_tokens(scale):
             raise LLMError(
                 f"With a summary, {after:,} tokens of {scale.before:,} would be left, too many for "
                 f"{self._room:,}.",
                 failure="unreadable",
             )
-        return Compacted(
+        return CompactionResult(
             history=(*parts.lead, message(after), *parts.kept),
             before=scale.before,
             after=after,
@@ -302,13 +306,13 @@ class Compactor:
         )
 
 
-def _in_chinese(goal: str, parts: Cut) -> bool:
+def _in_chinese(goal: str, parts: HistorySplit) -> bool:
     """Whether the conversation is in Chinese, by what the user says."""
     said = [message.text for message in (*parts.lead, *parts.dropped) if isinstance(message, UserMessage)]
     return is_chinese(goal if goal.strip() else "\n".join(said[-3:]))
 
 
-def _is_there(wish: str, parts: Cut) -> bool:
+def _is_present(wish: str, parts: HistorySplit) -> bool:
     """Whether a message of the user that stays says the goal, or something else that they wish."""
     return not wish.strip() or any(has_goal(message, wish) for message in (*parts.lead, *parts.kept))
 
@@ -317,7 +321,7 @@ _LONG_GOAL = 40  # characters: a goal as long as this stands in no other message
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class HistorySplit:
     """A history in three parts. Each message is in one of them, as it was.
 
     Attributes:
@@ -331,7 +335,9 @@ class Cut:
     kept: tuple[Message, ...]
 
 
-def cut(history: Sequence[Message], sizes: Sequence[int], *, goal: str, room: float) -> Cut | None:
+def split_history(
+    history: Sequence[Message], sizes: Sequence[int], *, goal: str, room: float
+) -> HistorySplit | None:
     """Cut a history so that as much as possible is kept, but no more than there is room for.
 
     The cut lies before a message of the user, and not behind the goal: what belongs to the goal stays whole.
@@ -347,12 +353,12 @@ def cut(history: Sequence[Message], sizes: Sequence[int], *, goal: str, room: fl
     Returns:
         The parts, or None where there is nothing to cut off.
     """
-    behind = _behind(sizes)
+    behind = _suffix_sums(sizes)
     begins = next((place for place, each in enumerate(history) if not isinstance(each, SystemMessage)), 0)
     # An earlier summary is always in the part that is summarised.
     begins = max([begins, *(place for place, each in enumerate(history) if is_summary(each))])
-    turn = _turn_of(history, goal)
-    places = [place for place in _places(history) if place > begins]
+    turn = _turn_start(history, goal)
+    places = [place for place in _split_points(history) if place > begins]
     turns = [place for place in places if place <= turn and isinstance(history[place], UserMessage)]
     inside = [place for place in places if place > turn and isinstance(history[place], AssistantMessage)]
     chosen = next((place for place in (*turns, *inside) if behind[place] <= room), None)
@@ -369,23 +375,23 @@ def cut(history: Sequence[Message], sizes: Sequence[int], *, goal: str, room: fl
     dropped = tuple(each for each in history[:chosen] if id(each) not in stays)
     if all(map(is_summary, dropped)):
         return None
-    return Cut(lead, dropped, tuple(history[chosen:]))
+    return HistorySplit(lead, dropped, tuple(history[chosen:]))
 
 
-def newest_from(history: Sequence[Message], sizes: Sequence[int], *, room: float) -> int:
+def newest_start(history: Sequence[Message], sizes: Sequence[int], *, room: float) -> int:
     """Where the newest part begins that there is room for: at an answer, the last one at the latest."""
-    behind = _behind(sizes)
+    behind = _suffix_sums(sizes)
     answers = [place for place, each in enumerate(history) if isinstance(each, AssistantMessage)]
     last = answers[-1] if answers else len(history)
     return next((place for place in answers if behind[place] <= room), last)
 
 
-def _behind(sizes: Sequence[int]) -> list[int]:
+def _suffix_sums(sizes: Sequence[int]) -> list[int]:
     """Tokens from each place to the end."""
     return [*accumulate(reversed(sizes))][::-1]
 
 
-def _places(history: Sequence[Message]) -> list[int]:
+def _split_points(history: Sequence[Message]) -> list[int]:
     """Where a cut parts no result from its call: before answers, and before users whom no result follows."""
     places: list[int] = []
     results_follow = False
@@ -403,7 +409,7 @@ def _places(history: Sequence[Message]) -> list[int]:
     return places[::-1]
 
 
-def _turn_of(history: Sequence[Message], goal: str) -> int:
+def _turn_start(history: Sequence[Message], goal: str) -> int:
     """Where the current turn begins: at the message with the goal, else at the last one of the user."""
     users = [
         place
@@ -425,7 +431,7 @@ def has_goal(message: Message, goal: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class ContextUsage:
     """How full a model's window is.
 
     Attributes:
@@ -443,7 +449,7 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class TokenScale:
     """How estimates of a history's messages become tokens of the conversation.
 
     Attributes:
@@ -454,10 +460,10 @@ class Scale:
 
     before: int
     factor: float
-    beside: float
+    overhead: float
 
     @classmethod
-    def of(cls, sizes: Sequence[int], fill: Fill | None) -> Scale:
+    def of(cls, sizes: Sequence[int], fill: ContextUsage | None) -> TokenScale:
         """The scale of a history, by the sizes of its messages and what was measured, if it was."""
         estimated = sum(sizes)
         if fill is None or not estimated:
@@ -467,14 +473,14 @@ class Scale:
 
     def tokens(self, estimated: float) -> int:
         """Tokens of a conversation whose messages are estimated at so many."""
-        return round(self.beside + self.factor * estimated)
+        return round(self.overhead + self.factor * estimated)
 
     def estimate(self, tokens: float) -> float:
         """What messages may be estimated at, so that the conversation has so many tokens."""
-        return max(0.0, tokens - self.beside) / self.factor if self.factor else 0.0
+        return max(0.0, tokens - self.overhead) / self.factor if self.factor else 0.0
 
 
-class Sizes:
+class TokenCounts:
     """Tokens of the messages of a history that grows: each is estimated once."""
 
     def __init__(self) -> None:
@@ -488,7 +494,7 @@ class Sizes:
                 break
             same += 1
         del self._known[same:]
-        self._known += [(message, message_size(message)) for message in history[same:]]
+        self._known += [(message, estimate_message(message)) for message in history[same:]]
         return [size for _, size in self._known]
 
 
@@ -500,11 +506,11 @@ def tokens_after(history: Sequence[Message], sizes: Sequence[int], reported: Usa
     places = range(len(history) - 1, -1, -1)
     for place in places:
         if isinstance(answer := history[place], AssistantMessage):
-            return reported.input_tokens + _goes_back(answer, reported) + sum(sizes[place + 1 :])
+            return reported.input_tokens + _replayed_tokens(answer, reported) + sum(sizes[place + 1 :])
     return None
 
 
-def _goes_back(answer: AssistantMessage, reported: Usage) -> int:
+def _replayed_tokens(answer: AssistantMessage, reported: Usage) -> int:
     """Tokens of an answer that are in the next request: reasoning that the vendor keeps to itself is not."""
     shown = any(isinstance(part, ReasoningPart) for part in answer.parts)
     return max(0, reported.output_tokens - (0 if shown else reported.reasoning_tokens))

@@ -9,7 +9,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.agent.compaction.clearing import blob_address
-from loom_core.agent.compaction.summary import SECTIONS, is_summary, read_sections, written_sections
+from loom_core.agent.compaction.summary import SECTIONS, format_sections, is_summary, parse_sections
 from loom_core.agent.compaction.window import window_of
 from loom_core.errors import LLMError
 from loom_core.llm.messages import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider, LLMResponse, Usage
     from loom_core.llm.messages import Message, ToolCallPart, UserPart
 
-__all__ = ["Summariser", "shortened", "transcript"]
+__all__ = ["Summarizer", "transcript", "truncate_middle"]
 
 _LONGER = 1.25  # a summary may be so much longer than it was asked to be: estimates differ
 _THOUGHT = 4096  # tokens besides, for models that cannot leave their thinking
@@ -73,7 +73,7 @@ _EARLIER_ZH = "到目前为止的记录，你的记录将取代它：请保留�
 _WRITE, _WRITE_ZH = "Write the eight sections now.", "现在请写出这八个部分。"
 
 
-class Summariser:
+class Summarizer:
     """Writes summaries of eight sections (see `summary.SECTIONS`) by a model.
 
     The model is given no tools and asked not to think. A conversation that it cannot read at once is given to
@@ -95,7 +95,7 @@ class Summariser:
         self._seconds = seconds
         self._window = window
 
-    async def summarise(
+    async def summarize(
         self,
         messages: Sequence[Message],
         *,
@@ -121,16 +121,16 @@ class Summariser:
         if self._window is None:
             self._window = await to_thread.run_sync(window_of, self._llm)
         instructions = _instructions(self._tokens, chinese=chinese)
-        goal = shortened(goal, _LONGEST_GOAL)
+        goal = truncate_middle(goal, _LONGEST_GOAL)
         summary = "\n\n".join(message.text for message in messages if is_summary(message))
         taken = sum(map(estimate_tokens, (instructions, goal, summary))) + 2 * self._tokens + _THOUGHT
         for part in transcript(messages, most_tokens=max(_LEAST_PART, int(self._window * _SAFE) - taken)):
             request = _request(part, goal=goal, earlier=summary, chinese=chinese)
             conversation = [SystemMessage(instructions), UserMessage((TextPart(request),))]
-            summary = await self._asked(conversation, chinese=chinese, spent=spent)
+            summary = await self._request_summary(conversation, chinese=chinese, spent=spent)
         return summary
 
-    async def _asked(
+    async def _request_summary(
         self, conversation: Sequence[Message], *, chinese: bool, spent: Callable[[Usage], None]
     ) -> str:
         """One answer of the model, if it is a summary."""
@@ -141,21 +141,25 @@ class Summariser:
                     conversation, tools=(), effort="off", max_tokens=most + _THOUGHT
                 )
         except TimeoutError:
-            raise self._refused(f"did not answer within {self._seconds:g} s", failure="timeout") from None
+            raise self._summary_error(
+                f"did not answer within {self._seconds:g} s", failure="timeout"
+            ) from None
         spent(response.usage)
-        if why := _no_end(response):
-            raise self._refused(why)
-        sections = read_sections(response.content)
+        if why := _incomplete_reason(response):
+            raise self._summary_error(why)
+        sections = parse_sections(response.content)
         if missing := [section.title for number, section in enumerate(SECTIONS) if number not in sections]:
-            raise self._refused(f"left out sections of the summary ({', '.join(missing)})")
-        summary = written_sections(sections, chinese=chinese)
+            raise self._summary_error(f"left out sections of the summary ({', '.join(missing)})")
+        summary = format_sections(sections, chinese=chinese)
         if not summary:
-            raise self._refused("wrote a summary that says nothing")
+            raise self._summary_error("wrote a summary that says nothing")
         if (size := estimate_tokens(summary)) > most:
-            raise self._refused(f"wrote a summary of {size:,} tokens, where {self._tokens:,} were asked for")
+            raise self._summary_error(
+                f"wrote a summary of {size:,} tokens, where {self._tokens:,} were asked for"
+            )
         return summary
 
-    def _refused(self, what: str, *, failure: ModelFailure = "unreadable") -> LLMError:
+    def _summary_error(self, what: str, *, failure: ModelFailure = "unreadable") -> LLMError:
         who = self._llm.model or self._llm.name
         return LLMError(
             f"The model {who} {what}.",
@@ -182,7 +186,7 @@ def _request(part: str, *, goal: str, earlier: str, chinese: bool) -> str:
     return "\n\n".join(pieces)
 
 
-def _no_end(response: LLMResponse) -> str:
+def _incomplete_reason(response: LLMResponse) -> str:
     """Why an answer is not whole, or empty."""
     match response.finish:
         case "length":
@@ -216,7 +220,7 @@ def transcript(messages: Sequence[Message], *, most_tokens: int) -> list[str]:
     for entry in _entries(messages):
         size = estimate_tokens(entry) + 2
         if size > most_tokens:
-            entry = shortened(entry, most_tokens // 2)  # a character is a token at most
+            entry = truncate_middle(entry, most_tokens // 2)  # a character is a token at most
             size = estimate_tokens(entry) + 2
         if size > room and parts[-1]:
             parts.append([])
@@ -233,33 +237,33 @@ def _entries(messages: Iterable[Message]) -> Iterable[str]:
             continue
         match message:
             case SystemMessage(text=text):
-                yield f"[system] {shortened(text, _LONGEST_SAID)}"
+                yield f"[system] {truncate_middle(text, _LONGEST_SAID)}"
             case UserMessage():
-                yield f"[user] {shortened(_shown(message.parts), _LONGEST_SAID)}"
+                yield f"[user] {truncate_middle(_render_parts(message.parts), _LONGEST_SAID)}"
             case AssistantMessage():
                 names |= {call.id: call.name for call in message.tool_calls}
                 if message.text.strip():
-                    yield f"[assistant] {shortened(message.text, _LONGEST_SAID)}"
+                    yield f"[assistant] {truncate_middle(message.text, _LONGEST_SAID)}"
                 yield from (f"[call] {_call(call)}" for call in message.tool_calls)
             case ToolMessage():
                 kind = "failure" if message.failed else "result"
-                shown = _shown(message.parts)
+                shown = _render_parts(message.parts)
                 address = blob_address(shown)
-                text = shortened(shown, _LONGEST_RESULT)
+                text = truncate_middle(shown, _LONGEST_RESULT)
                 where = f" (whole: {address})" if address and address not in text else ""
                 yield f"[{kind} of {names.get(message.call_id, 'a tool')}] {text}{where}"
 
 
-def _shown(parts: Iterable[UserPart]) -> str:
+def _render_parts(parts: Iterable[UserPart]) -> str:
     return "".join("(an image)" if isinstance(part, ImagePart) else part.text for part in parts)
 
 
 def _call(call: ToolCallPart) -> str:
     written = call.unreadable or json.dumps(call.arguments, ensure_ascii=False, default=str)
-    return f"{call.name} {shortened(written, _LONGEST_ARGUMENTS)}"
+    return f"{call.name} {truncate_middle(written, _LONGEST_ARGUMENTS)}"
 
 
-def shortened(text: str, longest: int) -> str:
+def truncate_middle(text: str, longest: int) -> str:
     """A text without its middle, where it is too long."""
     text = text.strip()
     if len(text) <= longest:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from loom_core.llm.messages import Message, TextPart, UserMessage
 from loom_core.llm.text import as_data, without_thinking
 
-__all__ = ["SECTIONS", "Section", "is_summary", "read_sections", "summary_message", "written_sections"]
+__all__ = ["SECTIONS", "Section", "format_sections", "is_summary", "parse_sections", "summary_message"]
 
 _TAG = "conversation_summary"
 _VERSION = 1
@@ -155,7 +155,7 @@ def is_summary(message: Message) -> bool:
     return isinstance(message, UserMessage) and message.text.startswith(f"<{_TAG}>\n")
 
 
-def read_sections(answer: str) -> Mapping[int, str]:
+def parse_sections(answer: str) -> Mapping[int, str]:
     """The sections of a summary that a model wrote, by their place in `SECTIONS`; those that are there.
 
     Headings may be in either language. What stands before the first one is left out; what comes twice is
@@ -172,7 +172,7 @@ def read_sections(answer: str) -> Mapping[int, str]:
     return sections
 
 
-def written_sections(sections: Mapping[int, str], *, chinese: bool) -> str:
+def format_sections(sections: Mapping[int, str], *, chinese: bool) -> str:
     """Sections under their headings, in order; empty where none of them says anything."""
     if all(body.strip(" .。-*").casefold() in _NOTHING for body in sections.values()):
         return ""

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
-from loom_core.agent.calling_run import SPENT, calling_run
+from loom_core.agent.calling_run import USAGE_KEY, calling_run
 from loom_core.agent.result import RunResult
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrapped
-from loom_core.runs.commands import Abort, Answered, Decided, Pause, Resume, check_fits
-from loom_core.runs.human_broker import Asking, refused_by_time
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Resume, check_response
+from loom_core.runs.human_broker import HumanInputPolicy, deny_by_timeout
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import PARENT_CALL, PARENT_RUN, Budget, Pending
 from loom_core.tools.interface import CallContext, Question, Tool, ToolAnnotations, ToolOutput
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from loom_core.agent.agent import Agent
     from loom_core.agent.request import RunOptions
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
-    from loom_core.tools.interface import Answer
+    from loom_core.tools.interface import QuestionAnswer
 
 
 __all__ = ["AgentTool", "ChildRun"]
@@ -144,13 +144,13 @@ class AgentTool(Tool):
             return ToolOutput(str(error), is_error=True)
         return _output(result, self._name)
 
-    async def abandoned(self, *, context: CallContext) -> None:
+    async def abandon(self, *, context: CallContext) -> None:
         """Abort the run of a call, if there is one that goes on; see `Tool.abandoned`."""
         await ChildRun(self.agent, self._name, context, budget=self._budget).abort()
 
 
 def _output(result: RunResult[dict[str, Any]], name: str) -> ToolOutput:
-    metadata = {SPENT: result.spent, "run_id": result.run_id}
+    metadata = {USAGE_KEY: result.spent, "run_id": result.run_id}
     if result.status == "completed":
         return ToolOutput(result.output, result.structured, metadata=metadata)
     text = f"The agent `{name}` did not reach the goal: {result.problem}"
@@ -180,14 +180,14 @@ class ChildRun:
         calls, can_ask = self._calling, context.ask is not None
         # The agent's own people are asked if it has some; who is asked here has a deadline of their own.
         self._passes_on = asking.approve is None and can_ask and (calls is None or calls.can_ask)
-        asked = Asking(orders=True, seconds=None) if calls is None else calls.passed_on
-        self._agent = agent.extended(
+        asked = HumanInputPolicy(accepts_commands=True, seconds=None) if calls is None else calls.child_policy
+        self._agent = agent.extend(
             journal=None if calls is None else calls.journal,
             asking=asked if self._passes_on else None,
         )
         self._name = name
         self._context = context
-        self._budget = budget if calls is None else _within(budget, calls.left)
+        self._budget = budget if calls is None else _limit_budget(budget, calls.remaining_budget)
         self._key = "" if calls is None else f"{context.run_id}/{context.call_id}"
         self._questions: dict[str, anyio.CancelScope] = {}
 
@@ -203,9 +203,9 @@ class ChildRun:
         Raises:
             LoomError: as for `Agent.run`.
         """
-        known = await self._known()
+        known = await self._find_existing()
         if known is not None and known.status == "paused":
-            await self._order(known.id, Resume())
+            await self._send_command(known.id, Resume())
         if known is not None:  # what was left for it when it began: it is the same run again
             self._budget = known.request.budget
         run_id = ""
@@ -216,10 +216,10 @@ class ChildRun:
                     async for event in events:
                         if not run_id:
                             run_id = event.run_id
-                            group.start_soon(self._pause_with_it, run_id)
+                            group.start_soon(self._mirror_pauses, run_id)
                         if event.type == "approval_required" and self._passes_on:
                             group.start_soon(self._ask, run_id, Pending(**event.payload["pending"]))
-                        await self._tell(event)
+                        await self._report_progress(event)
                 group.cancel_scope.cancel()
         except ExceptionGroup as error:
             raise unwrapped(error) from None
@@ -227,14 +227,14 @@ class ChildRun:
 
     async def abort(self) -> None:
         """End it, if there is one and it goes on."""
-        run = await self._known()
+        run = await self._find_existing()
         if run is not None and run.status not in FINAL_STATUSES:
             reason = "The run that wanted this has ended."
-            await self._order(run.id, Abort(reason=reason, by=self._context.run_id))
+            await self._send_command(run.id, Abort(reason=reason, by=self._context.run_id))
             log = await self._agent.journal.claim(run.id)
             if log is not None:  # else who drives it obeys
                 async with log:
-                    await self._agent.drive(log)
+                    await self._agent.execute(log)
 
     def _options(self) -> RunOptions:
         if self._calling is None:
@@ -246,12 +246,12 @@ class ChildRun:
             "metadata": {PARENT_RUN: self._context.run_id, PARENT_CALL: self._context.call_id},
         }
 
-    async def _known(self) -> Run | None:
+    async def _find_existing(self) -> Run | None:
         if self._calling is None:
             return None
-        return await self._agent.journal.with_key(self._key, caller=self._calling.run.request.caller)
+        return await self._agent.journal.find_by_key(self._key, caller=self._calling.run.request.caller)
 
-    async def _tell(self, event: StreamEvent) -> None:
+    async def _report_progress(self, event: StreamEvent) -> None:
         """Tell how far it is."""
         match event.type:
             case "approval_decided":
@@ -277,7 +277,7 @@ class ChildRun:
             self._questions[pending.id] = scope
             if pending.kind == "question":
                 answer = await self._context.ask(Question(pending.reason, pending.schema, origin=self._name))
-                said = Answered(id=pending.id, action=answer.action, content=answer.content)
+                said = InputResponse(id=pending.id, action=answer.action, content=answer.content)
             else:
                 tool = f"{self._name}/{pending.tool}"
                 answer = await self._context.ask(
@@ -290,9 +290,9 @@ class ChildRun:
                     )
                 )
                 said = _decision(pending, answer)
-            await self._order(run_id, _fitting(pending, said))
+            await self._send_command(run_id, _validate_response(pending, said))
 
-    async def _pause_with_it(self, run_id: str) -> None:
+    async def _mirror_pauses(self, run_id: str) -> None:
         """Pause when the run that calls does, and go on with it."""
         if self._calling is None:
             return
@@ -301,49 +301,53 @@ class ChildRun:
             async for event in events:
                 if event.type in {"paused", "resumed"}:
                     by = str(event.payload["by"])
-                    await self._order(run_id, Pause(by=by) if event.type == "paused" else Resume(by=by))
+                    await self._send_command(
+                        run_id, Pause(by=by) if event.type == "paused" else Resume(by=by)
+                    )
 
-    async def _order(self, run_id: str, order: Order) -> None:
+    async def _send_command(self, run_id: str, order: Command) -> None:
         try:
-            await self._agent.order(run_id, order)
+            await self._agent.send_command(run_id, order)
         except InvalidInputError:  # it stands otherwise meanwhile: it has ended, or somebody was quicker
             return
 
 
-def _within(budget: Budget, left: Budget) -> Budget:
+def _limit_budget(budget: Budget, left: Budget) -> Budget:
     """A budget that takes no more than what is left of another; turns are each run's own."""
     return replace(
         budget,
-        tokens=_least(budget.tokens, left.tokens),
-        cost=_least(budget.cost, left.cost),
-        tool_calls=_least(budget.tool_calls, left.tool_calls),
-        seconds=_least(budget.seconds, left.seconds),
+        tokens=_minimum(budget.tokens, left.tokens),
+        cost=_minimum(budget.cost, left.cost),
+        tool_calls=_minimum(budget.tool_calls, left.tool_calls),
+        seconds=_minimum(budget.seconds, left.seconds),
     )
 
 
-def _least(one: _N | None, other: _N | None) -> _N | None:
+def _minimum(one: _N | None, other: _N | None) -> _N | None:
     return min((each for each in (one, other) if each is not None), default=None)
 
 
-def _fitting(pending: Pending, said: Decided | Answered) -> Decided | Answered:
+def _validate_response(
+    pending: Pending, said: ApprovalDecision | InputResponse
+) -> ApprovalDecision | InputResponse:
     """What was said, where it is an answer: of a program's function that is not checked before."""
     try:
-        check_fits(pending, said)
+        check_response(pending, said)
     except InvalidInputError as error:
-        if isinstance(said, Answered):
-            return Answered(id=pending.id, action="cancel")
-        return Decided(id=pending.id, action="deny", reason=str(error))
+        if isinstance(said, InputResponse):
+            return InputResponse(id=pending.id, action="cancel")
+        return ApprovalDecision(id=pending.id, action="deny", reason=str(error))
     return said
 
 
-def _decision(pending: Pending, answer: Answer) -> Decided:
+def _decision(pending: Pending, answer: QuestionAnswer) -> ApprovalDecision:
     """What was said of a call that it wants to make."""
     if answer.action == "cancel":
-        return refused_by_time(pending.id)
+        return deny_by_timeout(pending.id)
     if answer.action == "decline":
-        return Decided(id=pending.id, action="deny", reason=str(answer.content.get("reason", "")))
+        return ApprovalDecision(id=pending.id, action="deny", reason=str(answer.content.get("reason", "")))
     changed = cast("Mapping[str, Any] | None", answer.content.get("arguments"))
     keep = answer.content.get("keep", True) is True
     if changed is None:
-        return Decided(id=pending.id, action="approve", keep=keep)
-    return Decided(id=pending.id, action="edit", arguments=changed, keep=keep)
+        return ApprovalDecision(id=pending.id, action="approve", keep=keep)
+    return ApprovalDecision(id=pending.id, action="edit", arguments=changed, keep=keep)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.teams.composition import Composition, Runnable, Stage, check_step
+from loom_core.agent.teams.composition import Composition, Runnable, StepRunner, check_step
 from loom_core.agent.teams.step import CompositionResult, StepResult
 from loom_core.errors import ConfigError
 from loom_core.tools.interface import Tool
@@ -53,11 +53,11 @@ class Chain(Composition):
         for called, runnable in self._steps.items():
             check_step(called, runnable, of=f"the chain {name!r}")
 
-    async def within(self, stage: Stage, given: object) -> CompositionResult:
+    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
         """See `Composition.within`."""
         results: list[StepResult] = []
         for name, runnable in self._steps.items():
-            results.append(await stage.take(name, runnable, given))
+            results.append(await stage.run_step(name, runnable, given))
             given = results[-1].value
         return CompositionResult(given, tuple(results))
 

@@ -24,7 +24,7 @@ from loom_core.tools.function_tool import output_of, tool_threads
 if TYPE_CHECKING:
     from loom_core.agent.request import RunOptions
 
-__all__ = ["Composition", "Runnable", "Stage", "check_decider", "check_step", "text_of"]
+__all__ = ["Composition", "Runnable", "StepRunner", "check_predicate", "check_step", "text_of"]
 
 Runnable: TypeAlias = "Agent | Composition | Callable[[Any], object]"
 """What can be a step: an agent, which is given text as its goal; another composition; or a function of what
@@ -34,7 +34,7 @@ _BUFFERED = 256  # events of a stream that nobody has read yet
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StepRunner:
     """Where the steps of a composition run.
 
     Attributes:
@@ -45,18 +45,18 @@ class Stage:
 
     path: tuple[str, ...] = ()
     key: str = ""
-    teller: Callable[[StepEvent], Awaitable[None]] | None = None
+    on_event: Callable[[StepEvent], Awaitable[None]] | None = None
 
-    async def tell(self, event: StepEvent) -> None:
+    async def emit(self, event: StepEvent) -> None:
         """Something has happened."""
-        if self.teller is not None:
-            await self.teller(event)
+        if self.on_event is not None:
+            await self.on_event(event)
 
     def path_of(self, name: str) -> str:
         """The path of a step here."""
         return "/".join((*self.path, name))
 
-    async def take(
+    async def run_step(
         self,
         name: str,
         runnable: Runnable,
@@ -78,7 +78,7 @@ class Stage:
             StepError: it failed, or took too long; of a step of a step, that one is named.
         """
         step, begun = self.path_of(name), monotonic()
-        await self.tell(StepEvent(type="step_start", step=step, given=given))
+        await self.emit(StepEvent(type="step_start", step=step, given=given))
         result = None
         try:
             with anyio.move_on_after(seconds):
@@ -90,10 +90,10 @@ class Stage:
                     advice="Allow more with `seconds`, or let it do less.",
                 )
         except Exception as raised:  # noqa: BLE001 - whatever it raises is told with its name
-            error = _named(unwrapped(raised), step)
-            await self.tell(StepEvent(type="step_failed", step=step, problem=str(error)))
+            error = _to_step_error(unwrapped(raised), step)
+            await self.emit(StepEvent(type="step_failed", step=step, problem=str(error)))
             raise error from error.__cause__
-        await self.tell(StepEvent(type="step_end", step=step, value=result.value))
+        await self.emit(StepEvent(type="step_end", step=step, value=result.value))
         return StepResult(
             step=step,
             value=result.value,
@@ -102,10 +102,10 @@ class Stage:
             steps=result.steps,
         )
 
-    async def skip(self, name: str, problem: str) -> StepResult:
+    async def skip_step(self, name: str, problem: str) -> StepResult:
         """Leave a step out, and say why."""
         step = self.path_of(name)
-        await self.tell(StepEvent(type="step_skipped", step=step, problem=problem))
+        await self.emit(StepEvent(type="step_skipped", step=step, problem=problem))
         return StepResult(step=step, status="skipped", problem=problem)
 
     async def _agent_run(
@@ -114,7 +114,7 @@ class Stage:
         """The run of an agent for a step, at its end: the one that there is already, where there is a key."""
         step, run_id = self.path_of(name), ""
         key = f"{self.key}/{step}" if self.key else ""
-        found = await agent.journal.with_key(key) if key else None
+        found = await agent.journal.find_by_key(key) if key else None
         if found is not None and found.status in {"failed", "aborted"}:
             return await agent.resume(found.id)
         options: RunOptions = {
@@ -124,12 +124,12 @@ class Stage:
         }
         if found is not None:  # what it was begun with holds, whatever the agent has by now
             options["budget"] = found.request.budget
-        if self.teller is None:
+        if self.on_event is None:
             return await agent.run(goal, **options)
         async with aclosing(agent.stream(goal, **options)) as events:
             async for event in events:
                 run_id = event.run_id
-                await self.tell(StepEvent(type="agent_event", step=step, event=event))
+                await self.emit(StepEvent(type="agent_event", step=step, event=event))
         return RunResult[dict[str, Any]].of(await agent.journal.get(run_id))
 
     async def _outcome(self, name: str, runnable: Runnable, given: object, session_id: str) -> StepResult:
@@ -137,9 +137,9 @@ class Stage:
             run = await self._agent_run(name, runnable, _goal(given), session_id)
             return StepResult(step=name, value=run.or_raise().output, run=run)
         if isinstance(runnable, Composition):
-            result = await runnable.within(Stage((*self.path, name), self.key, self.teller), given)
+            result = await runnable.run_steps(StepRunner((*self.path, name), self.key, self.on_event), given)
             return StepResult(step=name, value=result.value, steps=result.steps)
-        return StepResult(step=name, value=await _called(runnable, given))
+        return StepResult(step=name, value=await _call(runnable, given))
 
 
 class Composition(ABC):
@@ -164,7 +164,7 @@ class Composition(ABC):
         Raises:
             StepError: a step failed.
         """
-        return await self.within(Stage(key=key), given)
+        return await self.run_steps(StepRunner(key=key), given)
 
     async def stream(self, given: object, *, key: str = "") -> AsyncGenerator[StepEvent]:
         """Run it, and tell everything that happens. The last event is `finished`.
@@ -182,7 +182,7 @@ class Composition(ABC):
 
         async def work() -> None:
             with sending:
-                result = await self.within(Stage(key=key, teller=sending.send), given)
+                result = await self.run_steps(StepRunner(key=key, on_event=sending.send), given)
                 await sending.send(StepEvent(type="finished", value=result.value, result=result))
 
         # A task and no task group: what a generator holds must not be open while it hands something on.
@@ -198,7 +198,7 @@ class Composition(ABC):
             receiving.close()
 
     @abstractmethod
-    async def within(self, stage: Stage, given: object) -> CompositionResult:
+    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
         """Run the steps, in a place where they are told about.
 
         Args:
@@ -240,7 +240,7 @@ def check_step(name: object, runnable: object, *, of: str) -> None:
         )
 
 
-def check_decider(name: str, decides: object, *, step: str) -> None:
+def check_predicate(name: str, decides: object, *, step: str) -> None:
     """Look whether something can decide about a step.
 
     Args:
@@ -279,7 +279,7 @@ def _goal(given: object) -> str:
     return goal
 
 
-async def _called(function: Callable[[Any], object], given: object) -> object:
+async def _call(function: Callable[[Any], object], given: object) -> object:
     if inspect.iscoroutinefunction(function):
         return await cast("Awaitable[object]", function(given))
     result = await to_thread.run_sync(
@@ -288,7 +288,7 @@ async def _called(function: Callable[[Any], object], given: object) -> object:
     return await cast("Awaitable[object]", result) if inspect.isawaitable(result) else result
 
 
-def _named(error: Exception, step: str) -> StepError:
+def _to_step_error(error: Exception, step: str) -> StepError:
     """The error of a step, with its name; the step of a step has named itself."""
     if isinstance(error, StepError):
         return error

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
-from loom_core.agent.teams.composition import Composition, Stage, text_of
+from loom_core.agent.teams.composition import Composition, StepRunner, text_of
 from loom_core.agent.teams.step import CompositionResult, StepResult
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError
@@ -32,8 +32,8 @@ _PROMPT = (
     "conversation over to it by its tool, without a word to the user: it sees all that was said, and "
     "answers. What you can do yourself, do yourself."
 )
-_TAKEN_OVER = "({before} has handed the conversation over to you: go on with it. {note})"
-_TAKEN_OVER_CHINESE = "（{before} 已将对话转交给你，请接着处理。{note}）"
+_HANDOFF_NOTE = "({before} has handed the conversation over to you: go on with it. {note})"
+_HANDOFF_NOTE_ZH = "（{before} 已将对话转交给你，请接着处理。{note}）"
 
 
 class MultiAgentSystem(Composition):
@@ -95,12 +95,14 @@ class MultiAgentSystem(Composition):
         self._supervisor: Agent | None = None
         if supervisor is not None:
             helpers = [AgentTool(agent) for agent in agents]
-            self._supervisor = supervisor.extended(tools=helpers, journal=self.journal, memory=memory)
+            self._supervisor = supervisor.extend(tools=helpers, journal=self.journal, memory=memory)
         memory = memory or InMemoryMemory()
         # Whoever a conversation comes to last has nobody to hand it over to.
-        self._last = {agent.name: agent.extended(journal=self.journal, memory=memory) for agent in agents}
+        self._last = {agent.name: agent.extend(journal=self.journal, memory=memory) for agent in agents}
         self._agents = {
-            name: _among(agent, [self._last[other] for other in _others(name, self._last, handoffs)])
+            name: _with_handoffs(
+                agent, [self._last[other] for other in _handoff_names(name, self._last, handoffs)]
+            )
             for name, agent in self._last.items()
         }
 
@@ -110,29 +112,29 @@ class MultiAgentSystem(Composition):
         other._session_id = session_id
         return other
 
-    async def within(self, stage: Stage, given: object) -> CompositionResult:
+    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
         """See `Composition.within`; the steps are the runs of the agents that had the conversation."""
         if self._supervisor is not None:
-            step = await stage.take(
+            step = await stage.run_step(
                 self._supervisor.name, self._supervisor, given, session_id=self._session_id
             )
             return CompositionResult(step.value, (step,))
         goal = text_of(given)
-        template = _TAKEN_OVER_CHINESE if is_chinese(goal) else _TAKEN_OVER
+        template = _HANDOFF_NOTE_ZH if is_chinese(goal) else _HANDOFF_NOTE
         name, session_id = await self._first(stage), self._session_id
         steps: list[StepResult] = []
         for number in range(self._max_handoffs + 1):
             agent = (self._agents if number < self._max_handoffs else self._last)[name]
-            step = await stage.take(f"{number + 1} {name}", agent, goal, session_id=session_id)
+            step = await stage.run_step(f"{number + 1} {name}", agent, goal, session_id=session_id)
             steps.append(step)
-            handed = _handed_over(step)
+            handed = _handoff_target(step)
             if handed is None or handed[0] not in self._agents:
                 break
             goal = template.format(before=name, note=handed[1])
             name, session_id = handed[0], "" if step.run is None else step.run.session_id
         return CompositionResult(steps[-1].value, tuple(steps))
 
-    async def _first(self, stage: Stage) -> str:
+    async def _first(self, stage: StepRunner) -> str:
         """Who answers a message: who answered the one before it."""
         if self._session_id:
             for run in await self.journal.runs(session_id=self._session_id):
@@ -142,17 +144,17 @@ class MultiAgentSystem(Composition):
         return next(iter(self._agents))
 
 
-def _handed_over(step: StepResult) -> tuple[str, str] | None:
+def _handoff_target(step: StepResult) -> tuple[str, str] | None:
     """To whom a run has handed over, and what it has said about that."""
     said = None if step.run is None else cast("Mapping[str, Any] | None", step.run.structured)
     return None if said is None or _TO not in said else (str(said[_TO]), str(said[_NOTE]))
 
 
-def _among(agent: Agent, others: Sequence[Agent]) -> Agent:
+def _with_handoffs(agent: Agent, others: Sequence[Agent]) -> Agent:
     """An agent that may hand over to others."""
     if not others:
         return agent
-    return agent.extended(tools=[_handoff(other) for other in others], system_prompt=_PROMPT)
+    return agent.extend(tools=[_handoff(other) for other in others], system_prompt=_PROMPT)
 
 
 def _handoff(agent: Agent) -> Tool:
@@ -174,7 +176,9 @@ def _handoff(agent: Agent) -> Tool:
     return handoff
 
 
-def _others(name: str, names: Iterable[str], handoffs: Mapping[str, Sequence[str]] | None) -> list[str]:
+def _handoff_names(
+    name: str, names: Iterable[str], handoffs: Mapping[str, Sequence[str]] | None
+) -> list[str]:
     """To whom an agent may hand over."""
     return [each for each in (names if handoffs is None else handoffs.get(name, ())) if each != name]
 

@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 
-from loom_core.agent.argument_validation import given_model
-from loom_core.agent.teams.composition import Composition, Runnable, Stage, check_decider, check_step, text_of
+from loom_core.agent.argument_validation import resolve_model
+from loom_core.agent.teams.composition import (
+    Composition,
+    Runnable,
+    StepRunner,
+    check_predicate,
+    check_step,
+    text_of,
+)
 from loom_core.agent.teams.step import CompositionResult, StepError
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
 from loom_core.llm.interface import OutputSchema
@@ -127,7 +134,7 @@ class Router(Composition):
                     f"Nothing can choose the route {route.name!r}.",
                     advice="Give it a rule, or a description and the router a model.",
                 )
-        self._llm = None if llm is None else given_model(llm)
+        self._llm = None if llm is None else resolve_model(llm)
         self._default = default
         self._seconds = seconds
 
@@ -156,20 +163,20 @@ class Router(Composition):
                 )
             return Choice(self._default, "default", "No rule fits.")
         try:
-            return await self._decided(self._llm, text)
+            return await self._route_with_llm(self._llm, text)
         except LLMError as error:
             if not self._default:
                 raise
             _log.warning("%s takes its default: %s", self.name, error)
             return Choice(self._default, "default", str(error))
 
-    async def within(self, stage: Stage, given: object) -> CompositionResult:
+    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
         """See `Composition.within`; the one step is the route."""
         choice = await self.choose(given)
-        step = await stage.take(choice.route, self._routes[choice.route].run, given)
+        step = await stage.run_step(choice.route, self._routes[choice.route].run, given)
         return CompositionResult(step.value, (step,))
 
-    async def _decided(self, llm: LLMProvider, text: str) -> Choice:
+    async def _route_with_llm(self, llm: LLMProvider, text: str) -> Choice:
         routes = {
             route.name: route.description or "Everything else."
             for route in self._routes.values()
@@ -203,7 +210,7 @@ class Router(Composition):
 def _rule(route: Route) -> Matcher:
     if not isinstance(route.when, str):
         assert route.when is not None
-        check_decider("when", route.when, step=f"the route {route.name!r}")
+        check_predicate("when", route.when, step=f"the route {route.name!r}")
         return route.when
     search = linear_search(route.when)
     if search is None:

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import anyio
 
-from loom_core.agent.teams.composition import Composition, Runnable, Stage, check_decider, check_step
+from loom_core.agent.teams.composition import Composition, Runnable, StepRunner, check_predicate, check_step
 from loom_core.agent.teams.step import CompositionResult, StepError, StepResult
 from loom_core.errors import ConfigError, LoomError, unwrapped
 
@@ -112,11 +112,11 @@ class Workflow(Composition):
             raise ConfigError("A workflow runs at least one step at a time.", advice="Give a larger number.")
         for step in steps:
             _check(step, self._steps)
-        self._before = _before(self._steps)
+        self._before = _prerequisites(self._steps)
         self._last = [name for name in self._steps if not any(name in each.after for each in steps)]
         self._max_concurrency = max_concurrency
 
-    async def within(self, stage: Stage, given: object) -> CompositionResult:
+    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
         """See `Composition.within`."""
         ended = {name: anyio.Event() for name in self._steps}
         room = anyio.Semaphore(self._max_concurrency)
@@ -144,31 +144,31 @@ class Workflow(Composition):
         return CompositionResult(value, tuple(results.values()))
 
 
-async def _outcome(stage: Stage, step: WorkflowStep, results: Results) -> StepResult:
+async def _outcome(stage: StepRunner, step: WorkflowStep, results: Results) -> StepResult:
     if step.after and not any(name in results for name in step.after):
-        return await stage.skip(step.name, "Every step that it waits for was skipped.")
+        return await stage.skip_step(step.name, "Every step that it waits for was skipped.")
     try:
         if step.when is not None and not step.when(results):
-            return await stage.skip(step.name, "Its condition does not hold.")
-        given = _given(step, results)
+            return await stage.skip_step(step.name, "Its condition does not hold.")
+        given = _build_input(step, results)
     except Exception as error:
         told = str(error) if isinstance(error, LoomError) else f"{type(error).__name__}: {error}"
         path = stage.path_of(step.name)
         raise StepError(f"What the step {path!r} begins with failed: {told}", step=path) from error
     try:
-        return await stage.take(step.name, step.run, given, seconds=step.seconds)
+        return await stage.run_step(step.name, step.run, given, seconds=step.seconds)
     except StepError as error:
         if step.on_failure == "skip":
-            return await stage.skip(step.name, str(error))
+            return await stage.skip_step(step.name, str(error))
         if step.on_failure == "fallback" and step.fallback is not None:
             # Another key: what there is for the step's own is the run that has failed.
             again = replace(stage, key=f"{stage.key}/fallback") if stage.key else stage
-            result = await again.take(step.name, step.fallback, given, seconds=step.seconds)
+            result = await again.run_step(step.name, step.fallback, given, seconds=step.seconds)
             return replace(result, status="fallback", problem=str(error))
         raise
 
 
-def _given(step: WorkflowStep, results: Results) -> object:
+def _build_input(step: WorkflowStep, results: Results) -> object:
     if step.given is not None:
         return step.given(results)
     if not step.after:
@@ -194,7 +194,7 @@ def _check(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> None:
         check_step(step.name, step.fallback, of="the workflow")
     for name, decides in (("when", step.when), ("given", step.given)):
         if decides is not None:
-            check_decider(name, decides, step=f"the step {step.name!r}")
+            check_predicate(name, decides, step=f"the step {step.name!r}")
     if step.on_failure not in get_args(OnFailure):
         raise ConfigError(
             f"`on_failure` of the step {step.name!r} cannot be {step.on_failure!r}.",
@@ -211,7 +211,7 @@ def _check(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> None:
         )
 
 
-def _before(steps: Mapping[str, WorkflowStep]) -> dict[str, frozenset[str]]:
+def _prerequisites(steps: Mapping[str, WorkflowStep]) -> dict[str, frozenset[str]]:
     """The steps that have to end before each one, those that wait for fewer others first."""
     try:
         order = list(TopologicalSorter({name: step.after for name, step in steps.items()}).static_order())

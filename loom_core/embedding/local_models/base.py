@@ -111,7 +111,7 @@ class LocalEmbedder(EmbeddingProvider):
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         size = 1 if kind == "query" else self._slice_size
         slices = iter([slice(start, start + size) for start in range(0, len(texts), size)])
-        places = self._places_for(kind)
+        places = self._limiter_for(kind)
         failures: list[EmbeddingError] = []
 
         async def work() -> None:
@@ -137,7 +137,7 @@ class LocalEmbedder(EmbeddingProvider):
                 self._model = self._load()
             return self._model
 
-    def _places_for(self, kind: EmbeddingKind) -> anyio.CapacityLimiter:
+    def _limiter_for(self, kind: EmbeddingKind) -> anyio.CapacityLimiter:
         """The running event loop's limiter: one cannot be shared between loops."""
         places = self._places[kind]
         try:

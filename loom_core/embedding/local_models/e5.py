@@ -101,7 +101,7 @@ class _E5Model:
 def _load(place: Path | None) -> _E5Model:
     """Read the weights and fill the graph with them: about half a second."""
     started = time.perf_counter()
-    weights = read_e5_weights(E5_FILE.verified(_MODEL, place))
+    weights = read_e5_weights(E5_FILE.verify(_MODEL, place))
     model = _E5Model(weights, open_e5_graph(weights, best_form()))
     _log.info("%s loaded in %.2f s", _MODEL, time.perf_counter() - started)
     return model

@@ -99,7 +99,7 @@ def _load() -> _MiniLmModel:
             advice=how_to_install("tokenizers"),
         ) from error
 
-    path = MINILM_FILE.verified("all-MiniLM-L6-v2")
+    path = MINILM_FILE.verify("all-MiniLM-L6-v2")
     vocabulary = Path(__file__).parents[1] / "data" / "bert_uncased_vocab.txt"
     ids = {token: id_ for id_, token in enumerate(vocabulary.read_text(encoding="utf-8").splitlines())}
     # No token is special to this tokenizer: "[SEP]" in a text is four characters and a word.

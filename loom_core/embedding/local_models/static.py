@@ -96,6 +96,6 @@ def _load() -> _StaticModel:
         ) from error
     import numpy as np
 
-    path = STATIC_FILE.verified(_MODEL)
-    tokenizer = Tokenizer.from_file(str(_TOKENIZER_FILE.verified(_MODEL)))
+    path = STATIC_FILE.verify(_MODEL)
+    tokenizer = Tokenizer.from_file(str(_TOKENIZER_FILE.verify(_MODEL)))
     return _StaticModel(tokenizer, np.fromfile(path, "<f2", offset=_HEADER).reshape(-1, _DIMENSION))

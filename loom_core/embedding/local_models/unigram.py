@@ -62,7 +62,7 @@ class UnigramTokenizer:
         # First two characters to the length of the longest piece that begins so. Two and not one: most
         # pairs of Chinese characters begin no piece at all.
         self._reach = {piece[:2]: len(piece) for piece in sorted(self._ids, key=len)}
-        self._cached_cut = lru_cache(maxsize=_CACHED_WORDS)(self._cut)
+        self._cached_cut = lru_cache(maxsize=_CACHED_WORDS)(self._segment)
 
     def encode(self, text: str) -> list[int]:
         """Ids of a text's pieces, without marks of beginning and end.
@@ -75,10 +75,10 @@ class UnigramTokenizer:
             text = _SPACE + text
         ids: list[int] = []
         for word in _WORDS.findall(text):
-            ids += self._cached_cut(word) if len(word) <= _LONGEST_CACHED_WORD else self._cut(word)
+            ids += self._cached_cut(word) if len(word) <= _LONGEST_CACHED_WORD else self._segment(word)
         return ids
 
-    def _cut(self, word: str) -> tuple[int, ...]:
+    def _segment(self, word: str) -> tuple[int, ...]:
         """The best cut of one word, by the best way to reach each of its positions."""
         size = len(word)
         ids, scores, reach = self._ids, self._scores, self._reach

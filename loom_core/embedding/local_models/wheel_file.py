@@ -36,7 +36,7 @@ class WheelFile:
             return None
         return Path(spec.origin).parent / self.path
 
-    def verified(self, model: str, place: Path | None = None) -> Path:
+    def verify(self, model: str, place: Path | None = None) -> Path:
         """Where the file is, after comparing its checksum: about 0.1 s for 70 MB.
 
         Args:

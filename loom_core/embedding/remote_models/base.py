@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loom_core.embedding.remote_models.vendors import EmbeddingVendor
     from loom_core.errors import ModelFailure
 
-__all__ = ["Patience", "Piece", "RemoteEmbedder", "batches", "halves", "windows"]
+__all__ = ["Piece", "RemoteEmbedder", "RequestRetrier", "batches", "halves", "windows"]
 
 _log = logging.getLogger(__name__)
 _C = TypeVar("_C")
@@ -67,7 +67,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         self._settings = RemoteSettings.of(vendor, model=model, base_url=base_url, **options)
         self._vendor, self._model = vendor, self._settings.model
         self._dimension = self._settings.dimension
-        self._patience = Patience(self._settings)
+        self._patience = RequestRetrier(self._settings)
         self._clients = RunVar[_C | None](f"client of {self._model}", None)
 
     @property
@@ -135,7 +135,9 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         if self._dimension is not None:
             return
         await import_numpy()
-        await self._patience.tell_while(self._asked(["dimension"], "query", self._patience.first()))
+        await self._patience.log_while_waiting(
+            self._request_with_retries(["dimension"], "query", self._patience.first())
+        )
 
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
         """Embed texts, see `EmbeddingProvider.embed`."""
@@ -162,7 +164,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         client = self._clients.get()
         self._clients.set(None)
         if client is not None:
-            await self._closed(client)
+            await self._close_quietly(client)
 
     @abstractmethod
     async def _request(
@@ -190,7 +192,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         """Further settings of this kind of server that change the vectors."""
         return {}
 
-    def _wanted_dimension(self) -> int | None:
+    def _dimension_to_request(self) -> int | None:
         """Return the dimension to request, if any: a length that is not the model's own."""
         known, wanted = self._settings.known, self._settings.dimension
         return wanted if known.shortens and wanted != known.dimension else None
@@ -233,7 +235,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         where = ".".join(map(str, first["loc"])) or "the whole"
         return self._unreadable(f"{where}: {first['msg']}")
 
-    def _failed(self, error: Exception) -> EmbeddingError:
+    def _convert_error(self, error: Exception) -> EmbeddingError:
         """Convert an error of the SDK or the HTTP client, see `model_error`."""
         return model_error(
             error,
@@ -278,7 +280,9 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         """Unit vectors of one batch; in smaller ones where the server says that it is too long."""
         try:
             texts = [piece.text for piece in batch]
-            answers.append((batch, await self._asked(texts, kind, self._patience.policy(kind))))
+            answers.append(
+                (batch, await self._request_with_retries(texts, kind, self._patience.policy(kind)))
+            )
         except EmbeddingError as error:
             if error.failure != "too_long" or (len(batch) == 1 and batch[0].tokens <= _LEAST_TOKENS):
                 raise
@@ -289,7 +293,9 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             for part in parts:
                 await self._answer(part, kind, answers)
 
-    async def _asked(self, texts: list[str], kind: EmbeddingKind, policy: RetryPolicy) -> NDArray[np.float32]:
+    async def _request_with_retries(
+        self, texts: list[str], kind: EmbeddingKind, policy: RetryPolicy
+    ) -> NDArray[np.float32]:
         self._patience.check()
         prefix = self._settings.prefixes[kind]
         client = await self._client()  # imports and asks a keyring, for which no server is to blame
@@ -329,10 +335,10 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         if client is None:
             self._clients.set(made)
             return made
-        await self._closed(made)
+        await self._close_quietly(made)
         return client
 
-    async def _closed(self, client: _C) -> None:
+    async def _close_quietly(self, client: _C) -> None:
         if self._settings.http_client is None:
             await self._close_client(client)
 
@@ -472,7 +478,7 @@ _WAITING_SECONDS = 3.0
 """After which it is told that the first answer is waited for."""
 
 
-class Patience:
+class RequestRetrier:
     """Tries requests again, and leaves the server alone for a while when it cannot be reached."""
 
     def __init__(self, settings: RemoteSettings) -> None:
@@ -527,17 +533,17 @@ class Patience:
                 raise error.retold(error.message, advice=_SLOW_ADVICE) from None
             raise
 
-    async def tell_while(self, doing: Awaitable[object]) -> None:
+    async def log_while_waiting(self, doing: Awaitable[object]) -> None:
         """Wait for the first answer, and tell what is waited for, if it takes long."""
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._tell)
+                tasks.start_soon(self._log_waiting)
                 await doing
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
             raise unwrapped(group) from None
 
-    async def _tell(self) -> None:
+    async def _log_waiting(self) -> None:
         await anyio.sleep(_WAITING_SECONDS)
         _log.warning(
             "%s has not answered with %s yet, and may be loading it: waiting for up to %g s.",

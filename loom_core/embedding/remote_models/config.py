@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.embedding.remote_models.ollama import OllamaEmbedder
 from loom_core.embedding.remote_models.openai_compatible import OpenAICompatibleEmbedder
-from loom_core.embedding.remote_models.settings import USUAL_CONCURRENCY
+from loom_core.embedding.remote_models.settings import DEFAULT_CONCURRENCY
 from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
 from loom_core.errors import ConfigError, capitalised
 from loom_core.installation import how_to_install
@@ -41,7 +41,7 @@ class _RemoteConfig(BaseModel):
     max_tokens: int | None = Field(default=None, gt=0)
     max_texts: int | None = Field(default=None, gt=0)
     max_request_tokens: int | None = Field(default=None, gt=0)
-    concurrency: int = Field(default=USUAL_CONCURRENCY, gt=0)
+    concurrency: int = Field(default=DEFAULT_CONCURRENCY, gt=0)
     timeout: float | None = Field(default=None, gt=0)
 
 

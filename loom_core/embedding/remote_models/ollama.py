@@ -91,7 +91,7 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
     ) -> Sequence[Sequence[float] | NDArray[np.float32]]:
         # Refused rather than cut off: what is too long goes in windows.
         body: dict[str, object] = {"model": self._model, "input": texts, "truncate": False}
-        if (wanted := self._wanted_dimension()) is not None:
+        if (wanted := self._dimension_to_request()) is not None:
             body["dimensions"] = wanted
         content = await self._post(client, json.dumps(body).encode())
         try:
@@ -112,7 +112,7 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
             if not response.is_success:
                 raise _RefusedError(response)
         except (httpx2.HTTPError, httpx2.InvalidURL, _RefusedError) as error:
-            failure = self._failed(error)
+            failure = self._convert_error(error)
             if failure.failure == "not_found":
                 advice = f"Run: ollama pull {self._model}; or check the model's name and base_url."
                 failure = failure.retold(failure.message, advice=advice)

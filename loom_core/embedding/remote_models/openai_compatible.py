@@ -152,21 +152,21 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
         from openai import OpenAIError, omit
 
         input_type = self._input_types[kind]
-        wanted = self._wanted_dimension()
+        wanted = self._dimension_to_request()
         try:
             answer = await client.embeddings.with_raw_response.create(
                 model=self._model,
                 input=texts,
                 encoding_format=self._encoding,
                 dimensions=omit if wanted is None else wanted,
-                extra_headers=dict.fromkeys(self._unwanted(client), omit),
+                extra_headers=dict.fromkeys(self._headers_to_drop(client), omit),
                 extra_body={"input_type": input_type} if input_type else None,
             )
         except (OpenAIError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._failed(error) from None
+            raise self._convert_error(error) from None
         return answer.content
 
-    def _unwanted(self, client: AsyncOpenAI) -> list[str]:
+    def _headers_to_drop(self, client: AsyncOpenAI) -> list[str]:
         """Headers that the SDK would send by itself, and that are not for this server."""
         foreign = custom_headers("openai") if self._vendor.name != "openai" else []
         if client.api_key == _NO_KEY:

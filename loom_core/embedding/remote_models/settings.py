@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from loom_core.embedding.remote_models.vendors import EmbeddingVendor
     from loom_core.retry import RetryPolicy
 
-__all__ = ["USUAL_CONCURRENCY", "KnownModel", "RemoteOptions", "RemoteSettings", "known_model"]
+__all__ = ["DEFAULT_CONCURRENCY", "KnownModel", "RemoteOptions", "RemoteSettings", "find_model"]
 
-USUAL_CONCURRENCY = 4
+DEFAULT_CONCURRENCY = 4
 
 
 class RemoteOptions(TypedDict, total=False):
@@ -115,28 +115,31 @@ class RemoteSettings:
                 f"The embedding provider {vendor.name!r} has no model.",
                 advice="Name one that the server has, such as bge-m3.",
             )
-        known = known_model(model)
+        known = find_model(model)
         key = options.get("api_key")
         query, passage = options.get("query_prefix"), options.get("passage_prefix")
-        dimension = _above_zero("dimension", options.get("dimension"), vendor)
+        dimension = _require_positive("dimension", options.get("dimension"), vendor)
         return cls(
             vendor=vendor,
             model=model,
-            base_url=_checked_url(base_url or vendor.base_url, vendor),
+            base_url=_check_url(base_url or vendor.base_url, vendor),
             known=known,
             api_key=None if key is None else checked_key(key, source="api_key"),
-            api_key_env=_checked_variable(options.get("api_key_env") or vendor.key_variable, vendor),
+            api_key_env=_check_variable(options.get("api_key_env") or vendor.key_variable, vendor),
             dimension=dimension or known.dimension or None,
             prefixes={
                 "query": known.query_prefix if query is None else query,
                 "passage": known.passage_prefix if passage is None else passage,
             },
-            max_tokens=_above_zero("max_tokens", options.get("max_tokens"), vendor) or known.max_tokens,
-            max_texts=_above_zero("max_texts", options.get("max_texts"), vendor) or vendor.max_texts,
-            max_request_tokens=_above_zero("max_request_tokens", options.get("max_request_tokens"), vendor)
+            max_tokens=_require_positive("max_tokens", options.get("max_tokens"), vendor) or known.max_tokens,
+            max_texts=_require_positive("max_texts", options.get("max_texts"), vendor) or vendor.max_texts,
+            max_request_tokens=_require_positive(
+                "max_request_tokens", options.get("max_request_tokens"), vendor
+            )
             or vendor.max_request_tokens,
-            concurrency=_above_zero("concurrency", options.get("concurrency"), vendor) or USUAL_CONCURRENCY,
-            timeout=_above_zero("timeout", options.get("timeout"), vendor) or vendor.timeout,
+            concurrency=_require_positive("concurrency", options.get("concurrency"), vendor)
+            or DEFAULT_CONCURRENCY,
+            timeout=_require_positive("timeout", options.get("timeout"), vendor) or vendor.timeout,
             retry=options.get("retry"),
             rest=options.get("rest", 15.0),
             http_client=options.get("http_client"),
@@ -154,17 +157,17 @@ class RemoteSettings:
         asked: dict[str, tuple[int | float, int | float]] = {
             "max_texts": (self.max_texts, vendor.max_texts),
             "max_request_tokens": (self.max_request_tokens, vendor.max_request_tokens),
-            "concurrency": (self.concurrency, USUAL_CONCURRENCY),
+            "concurrency": (self.concurrency, DEFAULT_CONCURRENCY),
             "timeout": (self.timeout, vendor.timeout),
         }
         return {name: ours for name, (ours, usual) in asked.items() if ours != usual}
 
 
 @overload
-def _above_zero(name: str, number: int | None, vendor: EmbeddingVendor) -> int | None: ...
+def _require_positive(name: str, number: int | None, vendor: EmbeddingVendor) -> int | None: ...
 @overload
-def _above_zero(name: str, number: float | None, vendor: EmbeddingVendor) -> float | None: ...
-def _above_zero(name: str, number: float | None, vendor: EmbeddingVendor) -> float | None:
+def _require_positive(name: str, number: float | None, vendor: EmbeddingVendor) -> float | None: ...
+def _require_positive(name: str, number: float | None, vendor: EmbeddingVendor) -> float | None:
     if number is not None and not number > 0:
         raise ConfigError(
             f"{name} of the embedding provider {vendor.name!r} is {number}.",
@@ -173,7 +176,7 @@ def _above_zero(name: str, number: float | None, vendor: EmbeddingVendor) -> flo
     return number
 
 
-def _checked_variable(name: str, vendor: EmbeddingVendor) -> str:
+def _check_variable(name: str, vendor: EmbeddingVendor) -> str:
     if not name:
         return ""
     return checked_variable(
@@ -183,7 +186,7 @@ def _checked_variable(name: str, vendor: EmbeddingVendor) -> str:
     )
 
 
-def _checked_url(base_url: str, vendor: EmbeddingVendor) -> str:
+def _check_url(base_url: str, vendor: EmbeddingVendor) -> str:
     if not is_base_url(base_url):
         said = "no address" if base_url else "missing"
         raise ConfigError(
@@ -340,7 +343,7 @@ _MODELS = (
 )
 
 
-def known_model(name: str) -> KnownModel:
+def find_model(name: str) -> KnownModel:
     """Return the facts of a model; an unknown one takes 8192 tokens and about every language."""
     folded = name.casefold()
     return next((model for model in _MODELS if fnmatchcase(folded, model.pattern)), KnownModel(pattern=name))

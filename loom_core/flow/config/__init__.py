@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.arazzo.exporter import ArazzoExport, export_arazzo
     from loom_core.flow.config.arazzo.importer import ImportedFlows, import_arazzo
     from loom_core.flow.config.flow_file import (
-        FlowFileWatch,
+        FlowFileWatcher,
         LoadedFlows,
         check_flow_file,
         flow_file_problems,
@@ -51,7 +51,7 @@ __all__ = [
     "EndpointConfig",
     "FlowConfig",
     "FlowFile",
-    "FlowFileWatch",
+    "FlowFileWatcher",
     "ImportedFlows",
     "KnowledgeEndpointConfig",
     "KnowledgeSource",

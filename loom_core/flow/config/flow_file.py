@@ -42,13 +42,13 @@ from loom_core.flow.config.models_endpoint import reference_in
 from loom_core.flow.config.references import texts_in
 
 __all__ = [
-    "FlowFileWatch",
+    "FlowFileWatcher",
     "LoadedFlows",
-    "SoundParts",
+    "ValidParts",
     "check_flow_file",
+    "environment_problems",
     "flow_file_problems",
     "flow_file_warnings",
-    "machine_problems",
     "parse_flow_file",
     "read_flow_file",
 ]
@@ -92,7 +92,7 @@ def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
         ConfigError: it is not there, cannot be read, or is no such configuration; the message says where and
             why.
     """
-    return _loaded(_read(path), path, tools)
+    return _load(_read(path), path, tools)
 
 
 def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str] = ()) -> LoadedFlows:
@@ -106,7 +106,7 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
     Raises:
         ConfigError: as for `read_flow_file`.
     """
-    return _loaded(ConfigText.of(text, name=name, depth=_DEPTH), Path(name), tools)
+    return _load(ConfigText.of(text, name=name, depth=_DEPTH), Path(name), tools)
 
 
 def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlows:
@@ -135,7 +135,7 @@ def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[Place
     except UnreadableConfigError as error:
         return [error.problem]
     if written is None:
-        return [_empty(path).problem]
+        return [_empty_file_error(path).problem]
     found = [written.placed(each) for each in _problems(written, tools)[1]]
     return sorted(dict.fromkeys(found), key=lambda each: (each.line, each.column))
 
@@ -150,16 +150,16 @@ def flow_file_warnings(path: Path) -> list[PlacedProblem]:
         ConfigError: as for `read_flow_file`.
     """
     written = _read(path)
-    return [] if written is None else [written.placed(each) for each in machine_problems(written.value)]
+    return [] if written is None else [written.placed(each) for each in environment_problems(written.value)]
 
 
 def _read(path: Path) -> ConfigText | None:
     return read_config_file(path, depth=_DEPTH, max_bytes=_MAX_BYTES, required=True)
 
 
-def _loaded(written: ConfigText | None, path: Path, tools: Collection[str]) -> LoadedFlows:
+def _load(written: ConfigText | None, path: Path, tools: Collection[str]) -> LoadedFlows:
     if written is None:
-        raise _empty(path)
+        raise _empty_file_error(path)
     file, problems = _problems(written, tools)
     if file is None or problems:
         raise written.refusal(problems, advice=_ADVICE)
@@ -167,7 +167,7 @@ def _loaded(written: ConfigText | None, path: Path, tools: Collection[str]) -> L
     return LoadedFlows(file, _version(written.value), path, tuple(variables))
 
 
-def _empty(path: Path) -> UnreadableConfigError:
+def _empty_file_error(path: Path) -> UnreadableConfigError:
     """An editor that writes a file anew empties it first: what stood there is not gone for that."""
     advice = "Write {} for a file without flows; `loom-flow-server init` writes one that works."
     return UnreadableConfigError(PlacedProblem(str(path), 1, 1, "there is nothing in it.", advice))
@@ -185,9 +185,9 @@ def _problems(written: ConfigText, tools: Collection[str]) -> tuple[FlowFile | N
         file = FlowFile.model_validate(written.value)
     except ValidationError as error:
         problems = [*written.problems(error, FlowFile)]
-        sound = SoundParts(written.value)
+        sound = ValidParts(written.value)
         others = file_problems(sound.file, tools=tools) if sound.file is not None else ()
-        return None, [*problems, *(each for each in others if not sound.means_nothing(each.path))]
+        return None, [*problems, *(each for each in others if not sound.is_meaningless(each.path))]
     return file, [*file_problems(file, tools=tools)]
 
 
@@ -201,7 +201,7 @@ _ADDRESSES = frozenset({"flow_url", "retrieve_knowledge_url", "url", "endpoint",
 _WHOLE = re.compile(r"https?://[^/?#{}\s]+", re.IGNORECASE)
 
 
-def machine_problems(
+def environment_problems(
     written: Mapping[str, Any], *, environment: Mapping[str, str] = os.environ
 ) -> Iterator[ConfigProblem]:
     """Addresses that may not be asked, and variables that the file refers to and that are not set.
@@ -210,7 +210,7 @@ def machine_problems(
         written: what the file says.
         environment: the variables.
     """
-    yield from _shut_addresses(written)
+    yield from _blocked_address_problems(written)
     told = set[str]()
     for text in texts_in(written, ()):
         reference = reference_in(text.text)
@@ -224,7 +224,7 @@ def machine_problems(
             )
 
 
-def _shut_addresses(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
+def _blocked_address_problems(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     """Whole addresses of hosts that are known by their names alone not to be asked."""
     from loom_core.net import HttpClient, NetPolicy
 
@@ -243,21 +243,21 @@ def _shut_addresses(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
 
 
 _ROUNDS = 20
-_SOMEWHERE = "https://flow.example"
+_PLACEHOLDER_URL = "https://flow.example"
 _ANY = {"additionalProperties": True}
 _NAMES = {"flows": "flow_id", "skills": "id", "system_tools": "name", "steps": "stepId"}
-_STAND_INS: Mapping[str, Mapping[str, Any]] = {
-    "flows": {"endpoint": _SOMEWHERE, "input_schema": _ANY},
+_PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
+    "flows": {"endpoint": _PLACEHOLDER_URL, "input_schema": _ANY},
     "skills": {"condition": "?", "action": "?"},
-    "system_tools": {"description": "?", "endpoint": _SOMEWHERE},
-    "steps": {"operation": _SOMEWHERE},
+    "system_tools": {"description": "?", "endpoint": _PLACEHOLDER_URL},
+    "steps": {"operation": _PLACEHOLDER_URL},
 }
 _PATTERNS = "trigger_patterns"
-_VALUES: Mapping[str, object] = {"flow_url": _SOMEWHERE, "input_schema": _ANY}
+_VALUES: Mapping[str, object] = {"flow_url": _PLACEHOLDER_URL, "input_schema": _ANY}
 """In place of what others refer to, so that these are not told that there is none."""
 
 
-class SoundParts:
+class ValidParts:
     """A flow file without what has a wrong form: the smallest parts are left out that can be.
 
     In the place of a flow, a skill, a tool or a step that cannot be without what is wrong in it stands
@@ -280,16 +280,16 @@ class SoundParts:
                 self.file = FlowFile.model_validate(self._value)
             except ValidationError as error:
                 wrong = {standing_path(self._value, each["loc"]) for each in error.errors(include_url=False)}
-                if not all(map(self._left_out, sorted(wrong, key=len, reverse=True))):
+                if not all(map(self._is_left_out, sorted(wrong, key=len, reverse=True))):
                     return
             else:
                 return
 
-    def means_nothing(self, path: ConfigPath) -> bool:
+    def is_meaningless(self, path: ConfigPath) -> bool:
         """Whether what is wrong at a path comes of what was left out."""
         return path in self._gaps or any(path[: len(part)] == part for part in self._stand_ins)
 
-    def _left_out(self, path: ConfigPath) -> bool:
+    def _is_left_out(self, path: ConfigPath) -> bool:
         """Leave out a part, or put another in its place; False if neither can be done."""
         if kind := _kind(path):
             if path in self._stand_ins:
@@ -297,11 +297,11 @@ class SoundParts:
             self._stand_ins.add(path)
             parts: list[Any] = self._at(path[:-1])
             index = cast("int", path[-1])
-            parts[index] = _stand_in(kind, parts[index], len(self._stand_ins))
+            parts[index] = _placeholder_value(kind, parts[index], len(self._stand_ins))
             return True
         if path and isinstance(path[-1], int):  # else the places of its neighbours change
             path = path[:-1]
-        if not path or path[-1] in _STAND_INS.keys() - {"steps"} or isinstance(path[-1], int):
+        if not path or path[-1] in _PLACEHOLDERS.keys() - {"steps"} or isinstance(path[-1], int):
             return False
         key = str(path[-1])
         around = self._at(path[:-1])
@@ -322,7 +322,7 @@ class SoundParts:
 def _kind(path: ConfigPath) -> str:
     """Return the value at a path, if something can stand in for it."""
     match path:
-        case (*_, str(key), int()) if key in _STAND_INS or key == _PATTERNS:
+        case (*_, str(key), int()) if key in _PLACEHOLDERS or key == _PATTERNS:
             return key
         case (*_, "parallel", int(), int()):
             return "steps"
@@ -330,12 +330,12 @@ def _kind(path: ConfigPath) -> str:
             return ""
 
 
-def _stand_in(kind: str, part: object, number: int) -> object:
+def _placeholder_value(kind: str, part: object, number: int) -> object:
     if kind == _PATTERNS:
         return "x"
     said: Mapping[str, Any] = cast("Mapping[str, Any]", part) if isinstance(part, Mapping) else {}
     name = said.get(_NAMES[kind]) or f"unnamed_{number}"
-    stand_in: dict[str, Any] = {**_STAND_INS[kind], _NAMES[kind]: name}
+    stand_in: dict[str, Any] = {**_PLACEHOLDERS[kind], _NAMES[kind]: name}
     outputs = said.get("outputs")
     if isinstance(outputs, Mapping) and kind in {"flows", "steps"}:
         named = cast("Collection[str]", outputs)
@@ -346,7 +346,7 @@ def _stand_in(kind: str, part: object, number: int) -> object:
 _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
-class FlowFileWatch:
+class FlowFileWatcher:
     """What a flow file says now. If it becomes wrong, what it said before stays, and it is said so.
 
     A file that has not changed is not opened again. What has been handed out never changes: who holds it
@@ -382,11 +382,11 @@ class FlowFileWatch:
         async with self._lock:
             if self._loaded is not None and time.monotonic() - self._looked < self._interval:
                 return self._loaded
-            return await to_thread.run_sync(self._look)
+            return await to_thread.run_sync(self._poll)
 
-    def _look(self) -> LoadedFlows:
+    def _poll(self) -> LoadedFlows:
         self._looked = time.monotonic()
-        stamp = _stamp(self._path)
+        stamp = _file_stamp(self._path)
         if self._loaded is not None and stamp == self._stamp:
             return self._loaded
         try:
@@ -410,7 +410,7 @@ class FlowFileWatch:
         return loaded
 
 
-def _stamp(path: Path) -> _Stamp | None:
+def _file_stamp(path: Path) -> _Stamp | None:
     """What changes when a file does; None if it is not there."""
     try:
         stat = path.stat()

@@ -12,21 +12,21 @@ from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.flow.config.references import (
     NAME_INPUT,
-    Text,
+    TemplateText,
     input_names,
-    missing,
+    missing_message,
     reference_problems,
     texts_in,
-    unreadable,
+    unreadable_problem,
 )
 from loom_core.flow.config.step_validation import (
     address_problems,
     endpoint_problems,
     endpoint_texts,
-    placed_steps,
     secret_problems,
     step_problems,
     step_texts,
+    walk_steps,
 )
 from loom_core.flow.triggers.matcher import check_pattern
 from loom_core.flow.understanding.choices import choices_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DESCRIBE_TOOL",
     "SERVER_TOOLS",
-    "Surroundings",
+    "ValidationContext",
     "file_problems",
     "flow_problems",
     "schema_problems",
@@ -80,13 +80,15 @@ def file_problems(file: FlowFile, *, tools: Collection[str] = ()) -> Iterator[Co
 def _all_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProblem]:
     flows = {flow.flow_id: flow for flow in file.flows if flow.enabled}
     known = {*tools, *(tool.name for tool in file.system_tools if tool.enabled)}
-    around = Surroundings(file, known, flows)
+    around = ValidationContext(file, known, flows)
     yield from _model_problems(file)
     yield from _address_problems(file)
     yield from _net_problems(file)
-    yield from _twice(file.flows, lambda each: each.flow_id, ("flows",), "flow_id", "flow")
-    yield from _twice(file.system_tools, lambda each: each.name, ("system_tools",), "name", "tool")
-    yield from _twice(file.skills, lambda each: each.id, ("skills",), "id", "skill")
+    yield from _duplicate_problems(file.flows, lambda each: each.flow_id, ("flows",), "flow_id", "flow")
+    yield from _duplicate_problems(
+        file.system_tools, lambda each: each.name, ("system_tools",), "name", "tool"
+    )
+    yield from _duplicate_problems(file.skills, lambda each: each.id, ("skills",), "id", "skill")
     offered = [flow for flow in file.flows if flow.as_tool and flow.enabled]
     names = [flow.tool_name or flow.flow_id for flow in offered]
     for index, flow in enumerate(file.flows):
@@ -118,7 +120,7 @@ def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
             yield ConfigProblem(
                 (*path, "provider"),
                 f"there is no provider of language models {model.provider[:80]!r}.",
-                missing(model.provider, known, none=""),
+                missing_message(model.provider, known, none=""),
             )
 
 
@@ -139,7 +141,7 @@ def _address_problems(file: FlowFile) -> Iterator[ConfigProblem]:
     knowledge, path = file.retrieve_knowledge_url, ("retrieve_knowledge_url",)
     yield from address_problems(knowledge.url, path, flow_url=url)
     texts = [
-        Text((*path, "url"), knowledge.url, "url"),
+        TemplateText((*path, "url"), knowledge.url, "url"),
         *texts_in({**knowledge.headers}, (*path, "headers")),
         *texts_in(knowledge.parameters or {}, (*path, "parameters")),
     ]
@@ -160,7 +162,7 @@ def _net_problems(file: FlowFile) -> Iterator[ConfigProblem]:
                 )
 
 
-def _twice(
+def _duplicate_problems(
     parts: Sequence[_T], named: Callable[[_T], str], path: ConfigPath, key: str, what: str
 ) -> Iterator[ConfigProblem]:
     seen = set[str]()
@@ -176,10 +178,10 @@ def _twice(
 def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator[ConfigProblem]:
     """Flows that would run themselves, directly or by way of others."""
     runs = {
-        flow.flow_id: [placed.step.workflow_id for placed in placed_steps(flow.steps, ())]
+        flow.flow_id: [placed.step.workflow_id for placed in walk_steps(flow.steps, ())]
         for flow in flows.values()
     }
-    if cycle := _cycle({name: [each for each in run if each in flows] for name, run in runs.items()}):
+    if cycle := _find_cycle({name: [each for each in run if each in flows] for name, run in runs.items()}):
         index = next(index for index, flow in enumerate(file.flows) if flow.flow_id == cycle[0])
         yield ConfigProblem(
             ("flows", index, "flow_id"),
@@ -188,7 +190,7 @@ def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator
         )
 
 
-def _cycle(needed: Mapping[str, Sequence[str]]) -> list[str]:
+def _find_cycle(needed: Mapping[str, Sequence[str]]) -> list[str]:
     """A circle in what needs what, its first part at both ends; empty if there is none."""
     try:
         TopologicalSorter(needed).prepare()
@@ -206,7 +208,7 @@ def _tool_problems(file: FlowFile) -> Iterator[ConfigProblem]:
         yield from endpoint_problems(tool.endpoint, (*path, "endpoint"), flow_url=file.flow_url)
         texts = [*endpoint_texts(tool.endpoint, (*path, "endpoint"))]
         if isinstance(tool.confirm, str):
-            texts.append(Text((*path, "confirm"), tool.confirm))
+            texts.append(TemplateText((*path, "confirm"), tool.confirm))
         yield from reference_problems(texts, input_names(tool.parameters), {})
 
 
@@ -219,17 +221,17 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
                 yield ConfigProblem(
                     (*path, "tools", number),
                     f"there is no tool {name[:80]!r}.",
-                    missing(name, tools, none=DESCRIBE_TOOL),
+                    missing_message(name, tools, none=DESCRIBE_TOOL),
                 )
         if skill.confirm:
-            yield from reference_problems([Text((*path, "confirm"), skill.confirm)], None, {})
+            yield from reference_problems([TemplateText((*path, "confirm"), skill.confirm)], None, {})
         for key, named in (("depends_on", skill.depends_on), ("excludes", skill.excludes)):
             for number, other in enumerate(named):
                 if other not in ids:
                     yield ConfigProblem(
                         (*path, key, number),
                         f"there is no skill {other[:80]!r}.",
-                        missing(other, ids, none="Give one this `id`."),
+                        missing_message(other, ids, none="Give one this `id`."),
                     )
                 elif other == skill.id and key == "excludes":
                     yield ConfigProblem((*path, key, number), "that is the skill itself.", "Leave it out.")
@@ -240,7 +242,7 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
                 f"it depends on {min(both)!r} and excludes it.",
                 "Keep the one or the other.",
             )
-    if cycle := _cycle(
+    if cycle := _find_cycle(
         {skill.id: [each for each in skill.depends_on if each in ids] for skill in file.skills}
     ):
         index = next(index for index, skill in enumerate(file.skills) if skill.id == cycle[0])
@@ -265,7 +267,7 @@ _RESULT = "result"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ValidationContext:
     """What there is around a flow.
 
     Attributes:
@@ -279,7 +281,7 @@ class Surroundings:
     flows: Mapping[str, FlowConfig]
 
 
-def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> Iterator[ConfigProblem]:
+def flow_problems(flow: FlowConfig, path: ConfigPath, around: ValidationContext) -> Iterator[ConfigProblem]:
     """List the errors of a flow."""
     flow_url = around.file.flow_url
     yield from schema_problems(flow.input_schema, (*path, "input_schema"))
@@ -293,7 +295,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> I
         yield from endpoint_problems(flow.endpoint, (*path, "endpoint"), flow_url=flow_url)
     elif not flow.steps:
         yield from address_problems("", path, flow_url=flow_url)
-    placed = [*placed_steps(flow.steps, (*path, "steps"))]
+    placed = [*walk_steps(flow.steps, (*path, "steps"))]
     seen = set[str]()
     for each in placed:
         if each.step.step_id in seen:
@@ -304,8 +306,8 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> I
             )
         seen.add(each.step.step_id)
         yield from step_problems(each, flow_url=flow_url)
-        yield from _named_problems(each, around)
-        yield from _asked_problems(each, input_names(flow.input_schema))
+        yield from _step_reference_problems(each, around)
+        yield from _ask_problems(each, input_names(flow.input_schema))
     inputs, outputs = _inputs(flow, placed), _outputs(placed, around.flows)
     before = steps_before(flow.steps)
     for each in placed:
@@ -321,7 +323,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> I
     yield from _flow_tool_problems(flow, path)
 
 
-def _answer_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
+def _answer_problems(texts: Iterator[TemplateText]) -> Iterator[ConfigProblem]:
     """What a flow of several steps says of an answer at its end, where there is none."""
     for text in texts:
         try:
@@ -350,7 +352,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
             yield ConfigProblem(
                 (*path, "required", index),
                 f"`required` names {name[:80]!r}, which is no property.",
-                missing(name, names, none="Name it in `properties`."),
+                missing_message(name, names, none="Name it in `properties`."),
             )
 
 
@@ -380,13 +382,13 @@ def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator
                     )
 
 
-def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[Text]:
+def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[TemplateText]:
     """What is filled in outside of steps."""
     if flow.endpoint is not None:
         yield from endpoint_texts(flow.endpoint, (*path, "endpoint"))
     for name, expression in flow.outputs.items():
-        yield Text((*path, "outputs", name), expression, "expression")
-    yield Text((*path, "response"), flow.response)
+        yield TemplateText((*path, "outputs", name), expression, "expression")
+    yield TemplateText((*path, "response"), flow.response)
 
 
 def _inputs(flow: FlowConfig, placed: Sequence[PlacedStep]) -> Collection[str] | None:
@@ -411,14 +413,14 @@ def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> d
     return found
 
 
-def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[ConfigProblem]:
+def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> Iterator[ConfigProblem]:
     """Tools, flows and inputs that a step names."""
     step, path = placed.step, placed.path
     if step.tool and ":" not in step.tool and step.tool not in around.tools:
         yield ConfigProblem(
             (*path, "tool"),
             f"there is no tool {step.tool[:80]!r}.",
-            missing(step.tool, around.tools, none=DESCRIBE_TOOL),
+            missing_message(step.tool, around.tools, none=DESCRIBE_TOOL),
         )
     if step.ask is not None and step.ask.answer is not None:
         answer = {"type": "object", "properties": {_ANSWER: step.ask.answer}}
@@ -430,10 +432,10 @@ def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[Config
         yield ConfigProblem(
             (*path, "workflowId"),
             f"there is no flow {step.workflow_id[:80]!r}.",
-            missing(step.workflow_id, around.flows, none="Write one."),
+            missing_message(step.workflow_id, around.flows, none="Write one."),
         )
         return
-    if placed.in_branch and _asks(flow.steps):
+    if placed.in_branch and _has_ask_step(flow.steps):
         yield ConfigProblem(
             (*path, "workflowId"),
             f"the flow {flow.flow_id!r} asks the user, which is not done side by side with other steps.",
@@ -445,11 +447,11 @@ def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[Config
             yield ConfigProblem(
                 (*path, "parameters", index, "name"),
                 f"the flow {flow.flow_id!r} has no input {parameter.name[:80]!r}.",
-                missing(parameter.name, names, none="Leave it out."),
+                missing_message(parameter.name, names, none="Leave it out."),
             )
 
 
-def _asked_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
+def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
     """An answer that becomes an input of which nothing is known."""
     ask = placed.step.ask
     if ask is None or not ask.into or ask.answer is not None or inputs is None or ask.into in inputs:
@@ -457,12 +459,12 @@ def _asked_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Itera
     yield ConfigProblem(
         (*placed.path, "ask", "into"),
         f"no schema names the input {ask.into[:80]!r}, which the answer becomes.",
-        missing(ask.into, inputs, none="Name it in `input_schema`, or give the question a `schema`."),
+        missing_message(ask.into, inputs, none="Name it in `input_schema`, or give the question a `schema`."),
     )
 
 
-def _asks(steps: Sequence[StepConfig]) -> bool:
-    return any(each.step.kind in {"ask", "confirm"} for each in placed_steps(steps, ()))
+def _has_ask_step(steps: Sequence[StepConfig]) -> bool:
+    return any(each.step.kind in {"ask", "confirm"} for each in walk_steps(steps, ()))
 
 
 def _pattern_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProblem]:
@@ -472,14 +474,14 @@ def _pattern_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProb
         try:
             groups = check_pattern(pattern)
         except UnreadableTextError as error:
-            yield unreadable(at, error, advice=_PATTERNS)
+            yield unreadable_problem(at, error, advice=_PATTERNS)
             continue
         for group in groups:
             if names is not None and group not in names:
                 yield ConfigProblem(
                     at,
                     f"no schema names the input {group[:80]!r}, which a group fills.",
-                    missing(group, names, none=NAME_INPUT),
+                    missing_message(group, names, none=NAME_INPUT),
                 )
 
 
@@ -514,7 +516,7 @@ def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
         steps: of a flow.
     """
     leads: dict[str, set[str]] = {}
-    _lead(steps, leads, on=())
+    _add_successors(steps, leads, on=())
     before: dict[str, set[str]] = {step: set() for step in leads}
     for start in leads:
         waiting = [*leads[start]]
@@ -526,7 +528,7 @@ def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
     return before
 
 
-def _lead(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collection[str]) -> None:
+def _add_successors(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collection[str]) -> None:
     """Note where each step leads.
 
     Args:
@@ -541,4 +543,4 @@ def _lead(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collec
         begins = {branch[0].step_id for branch in step.parallel if branch}
         leads.setdefault(step.step_id, set()).update(onward | begins)
         for branch in step.parallel:
-            _lead(branch, leads, on=onward)
+            _add_successors(branch, leads, on=onward)

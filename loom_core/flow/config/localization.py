@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from loom_core.flow.config.models import FlowConfig, FlowFile, SkillConfig, SystemToolConfig
-    from loom_core.flow.config.models_endpoint import Section
+    from loom_core.flow.config.models_endpoint import ConfigSection
     from loom_core.flow.config.models_step import StepConfig
 
-__all__ = ["spoken"]
+__all__ = ["localize"]
 
 _SHOWN = frozenset({"title", "description"})
 
-_S = TypeVar("_S", bound="Section")
+_S = TypeVar("_S", bound="ConfigSection")
 
 
-def spoken(file: FlowFile, language: Language) -> FlowFile:
+def localize(file: FlowFile, language: Language) -> FlowFile:
     """A file whose names, titles, questions and answers are in a language, as far as they are in both."""
-    settings = _changed(file.basic_settings, language, "name", "greeting")
+    settings = _replace_changed(file.basic_settings, language, "name", "greeting")
     update = {
         "basic_settings": settings,
-        "flows": [_flow(flow, language) for flow in file.flows],
-        "skills": [_confirming(skill, language) for skill in file.skills],
-        "system_tools": [_confirming(tool, language) for tool in file.system_tools],
+        "flows": [_localize_flow(flow, language) for flow in file.flows],
+        "skills": [_localize_confirm(skill, language) for skill in file.skills],
+        "system_tools": [_localize_confirm(tool, language) for tool in file.system_tools],
     }
     return file.model_copy(update=update)
 
@@ -37,65 +37,67 @@ def spoken(file: FlowFile, language: Language) -> FlowFile:
 _C = TypeVar("_C", "SkillConfig", "SystemToolConfig")
 
 
-def _confirming(part: _C, language: Language) -> _C:
+def _localize_confirm(part: _C, language: Language) -> _C:
     """A skill or a tool, with what users are asked before a call."""
-    return _changed(part, language, "confirm") if isinstance(part.confirm, str) else part
+    return _replace_changed(part, language, "confirm") if isinstance(part.confirm, str) else part
 
 
-def _flow(flow: FlowConfig, language: Language) -> FlowConfig:
-    told = _changed(flow, language, "name", "response")
+def _localize_flow(flow: FlowConfig, language: Language) -> FlowConfig:
+    told = _replace_changed(flow, language, "name", "response")
     return told.model_copy(
         update={
-            "input_schema": _schema(flow.input_schema, language),
-            "endpoint": _endpoint(flow.endpoint, language),
-            "steps": _steps(flow.steps, language),
+            "input_schema": _localize_schema(flow.input_schema, language),
+            "endpoint": _localize_endpoint(flow.endpoint, language),
+            "steps": _localize_steps(flow.steps, language),
         }
     )
 
 
-def _steps(steps: Sequence[StepConfig], language: Language) -> list[StepConfig]:
-    return [_step(step, language) for step in steps]
+def _localize_steps(steps: Sequence[StepConfig], language: Language) -> list[StepConfig]:
+    return [_localize_step(step, language) for step in steps]
 
 
-def _step(step: StepConfig, language: Language) -> StepConfig:
+def _localize_step(step: StepConfig, language: Language) -> StepConfig:
     update: dict[str, Any] = {
-        "parallel": [_steps(branch, language) for branch in step.parallel],
-        "on_success": [_changed(action, language, "response") for action in step.on_success],
-        "on_failure": [_changed(action, language, "response") for action in step.on_failure],
-        "operation": _endpoint(step.operation, language),
+        "parallel": [_localize_steps(branch, language) for branch in step.parallel],
+        "on_success": [_replace_changed(action, language, "response") for action in step.on_success],
+        "on_failure": [_replace_changed(action, language, "response") for action in step.on_failure],
+        "operation": _localize_endpoint(step.operation, language),
     }
     if step.ask is not None:
-        schema = None if step.ask.answer is None else _schema(step.ask.answer, language)
-        asked = _changed(step.ask, language, "question")
+        schema = None if step.ask.answer is None else _localize_schema(step.ask.answer, language)
+        asked = _replace_changed(step.ask, language, "question")
         update["ask"] = asked.model_copy(update={"answer": schema})
     if step.confirm:
-        update["confirm"] = _changed(step.confirm, language, "question")
-    return _changed(step, language, "description").model_copy(update=update)
+        update["confirm"] = _replace_changed(step.confirm, language, "question")
+    return _replace_changed(step, language, "description").model_copy(update=update)
 
 
-def _endpoint(endpoint: EndpointConfig | None, language: Language) -> EndpointConfig | None:
-    return None if endpoint is None else _changed(endpoint, language, "failure")
+def _localize_endpoint(endpoint: EndpointConfig | None, language: Language) -> EndpointConfig | None:
+    return None if endpoint is None else _replace_changed(endpoint, language, "failure")
 
 
-def _schema(schema: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
+def _localize_schema(schema: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
     """A schema with the titles and descriptions of its properties."""
     named = schema.get("properties")
     if not isinstance(named, Mapping):
-        return _titled(schema, language)
+        return _localize_title(schema, language)
     parts = {
-        name: _titled(cast("Mapping[str, JsonValue]", part), language) if isinstance(part, Mapping) else part
+        name: _localize_title(cast("Mapping[str, JsonValue]", part), language)
+        if isinstance(part, Mapping)
+        else part
         for name, part in cast("Mapping[str, JsonValue]", named).items()
     }
-    return {**_titled(schema, language), "properties": parts}
+    return {**_localize_title(schema, language), "properties": parts}
 
 
-def _titled(part: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
+def _localize_title(part: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
     return {
         name: in_language(value, language) if name in _SHOWN and isinstance(value, str) else value
         for name, value in part.items()
     }
 
 
-def _changed(section: _S, language: Language, *names: str) -> _S:
+def _replace_changed(section: _S, language: Language, *names: str) -> _S:
     """A part of the file with some of its texts in a language."""
     return section.model_copy(update={name: in_language(getattr(section, name), language) for name in names})

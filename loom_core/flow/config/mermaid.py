@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.config.models_step import Action, StepConfig
 
-__all__ = ["mermaid"]
+__all__ = ["render_mermaid"]
 
-_LONGEST = 60
+_MAX_LENGTH = 60
 _SHAPES = {
     "ask": ("[/", "/]"),
     "confirm": ("{", "}"),
@@ -22,85 +22,85 @@ _SHAPES = {
 _PLAIN = ("[", "]")
 
 
-def mermaid(flow: FlowConfig) -> str:
+def render_mermaid(flow: FlowConfig) -> str:
     """A flowchart of a flow: its steps, where each leads to, and what runs side by side.
 
     Drawn lines are followed after success, dotted ones after a failure.
     """
-    drawing = _Drawing()
-    drawing.line(f"%% {_plain(flow.title)}")
-    drawing.line("flowchart TD")
-    drawing.line(f"  start(({_quoted(flow.title)}))")
+    drawing = _Diagram()
+    drawing.add_line(f"%% {_plain(flow.title)}")
+    drawing.add_line("flowchart TD")
+    drawing.add_line(f"  start(({_quote(flow.title)}))")
     if flow.steps:
-        first = drawing.steps(flow.steps, end="finish")
-        drawing.line(f"  start --> {first}")
+        first = drawing.add_steps(flow.steps, end="finish")
+        drawing.add_line(f"  start --> {first}")
     else:
         request = flow.endpoint
         text = f"{request.method} {request.url}" if request else "POST flow_url"
-        drawing.line(f"  request[{_quoted(text)}]")
-        drawing.line("  start --> request --> finish")
-    drawing.line('  finish((("End")))')
+        drawing.add_line(f"  request[{_quote(text)}]")
+        drawing.add_line("  start --> request --> finish")
+    drawing.add_line('  finish((("End")))')
     return "\n".join(drawing.lines) + "\n"
 
 
-class _Drawing:
+class _Diagram:
     """Lines being written. Ids of steps may be of any script; those of Mermaid's nodes are numbers."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._nodes = 0
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         self.lines.append(text)
 
-    def steps(self, steps: Sequence[StepConfig], *, end: str) -> str:
+    def add_steps(self, steps: Sequence[StepConfig], *, end: str) -> str:
         """Draws a list of steps, and says what its first one is called."""
-        names = {step.step_id: self._name() for step in steps}
+        names = {step.step_id: self._next_node_id() for step in steps}
         for index, step in enumerate(steps):
             following = names[steps[index + 1].step_id] if index + 1 < len(steps) else end
             name = names[step.step_id]
             leaving = self._branches(step, name) if step.parallel else name
             if not step.parallel:
                 opening, closing = _SHAPES.get(step.kind, _PLAIN)
-                self.line(f"  {name}{opening}{_quoted(_label(step))}{closing}")
+                self.add_line(f"  {name}{opening}{_quote(_label(step))}{closing}")
             self._successes(step, leaving, following, names)
             self._failures(step, leaving, names)
         return next(iter(names.values()))
 
-    def _name(self) -> str:
+    def _next_node_id(self) -> str:
         self._nodes += 1
         return f"n{self._nodes}"
 
     def _branches(self, step: StepConfig, name: str) -> str:
         """Draws what runs side by side, and says what node it leads to."""
-        joined = self._name()
-        self.line(f"  {name}>{_quoted(step.step_id)}]")
-        self.line(f"  subgraph s{name}[{_quoted(step.description or step.step_id)}]")
-        firsts = [self.steps(branch, end=joined) for branch in step.parallel if branch]
-        self.line("  end")
-        self.line(f"  {joined}((+))")
+        joined = self._next_node_id()
+        self.add_line(f"  {name}>{_quote(step.step_id)}]")
+        self.add_line(f"  subgraph s{name}[{_quote(step.description or step.step_id)}]")
+        firsts = [self.add_steps(branch, end=joined) for branch in step.parallel if branch]
+        self.add_line("  end")
+        self.add_line(f"  {joined}((+))")
         for first in firsts:
-            self.line(f"  {name} --> {first}")
+            self.add_line(f"  {name} --> {first}")
         return joined
 
     def _successes(self, step: StepConfig, name: str, following: str, names: dict[str, str]) -> None:
         always = False
         for action in step.on_success:
             target = names.get(action.step_id, following) if action.type == "goto" else "finish"
-            self.line(f"  {name} -->{_when(action)} {target}")
+            self.add_line(f"  {name} -->{_edge_label(action)} {target}")
             always = always or not action.criteria
         if not always:
-            self.line(f"  {name} --> {following}")
+            self.add_line(f"  {name} --> {following}")
 
     def _failures(self, step: StepConfig, name: str, names: dict[str, str]) -> None:
         for action in step.on_failure:
             if action.type == "retry":
-                self.line(f"  {name} -.->{_when(action, f'retry ×{action.retry_limit}')} {name}")
+                self.add_line(f"  {name} -.->{_edge_label(action, f'retry ×{action.retry_limit}')} {name}")
             else:
                 target = names.get(action.step_id, "finish") if action.type == "goto" else "finish"
-                self.line(f"  {name} -.->{_when(action)} {target}")
+                self.add_line(f"  {name} -.->{_edge_label(action)} {target}")
         if step.confirm and not step.on_failure:
-            self.line(f"  {name} -.->|no| finish")
+            self.add_line(f"  {name} -.->|no| finish")
 
 
 def _label(step: StepConfig) -> str:
@@ -117,18 +117,18 @@ def _label(step: StepConfig) -> str:
     return f"{step.step_id}: {what}" if what else step.step_id
 
 
-def _when(action: Action, otherwise: str = "") -> str:
+def _edge_label(action: Action, otherwise: str = "") -> str:
     criteria = " && ".join(each.condition for each in action.criteria)
     text = " ".join(part for part in (otherwise or action.name, criteria) if part)
-    return f"|{_quoted(text)}|" if text else ""
+    return f"|{_quote(text)}|" if text else ""
 
 
 def _plain(text: str) -> str:
     """A text on one line and not too long."""
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+    return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A text between quotation marks; what would end it or mark it up is written as a number."""
     return '"' + "".join(f"#{ord(each)};" if each in '"#;<>&`' else each for each in _plain(text)) + '"'

@@ -10,12 +10,12 @@ from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, JsonV
 from loom_core.errors import NotFoundError
 from loom_core.flow.config.models_endpoint import (
     Address,
+    ConfigSection,
     EndpointConfig,
     Headers,
     Id,
     Query,
     Schema,
-    Section,
     WrittenEndpoint,
 )
 from loom_core.flow.config.models_step import StepConfig
@@ -23,7 +23,7 @@ from loom_core.knowledge.sources.documents import TextDocument
 from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping
-from loom_core.llm.config import WrittenProvider
+from loom_core.llm.config import ProviderConfigInput
 
 __all__ = [
     "SKILLS_PROFILE",
@@ -44,17 +44,17 @@ __all__ = [
     "SkillConfig",
     "SystemToolConfig",
     "WrittenKnowledgeEndpoint",
-    "changes_something",
     "flow_json_schema",
+    "has_side_effects",
 ]
 
-_OF_THE_CALLER: dict[str, JsonValue] = {
+_CALLER_CONTEXT: dict[str, JsonValue] = {
     "chatbotId": "{$context.chatbotId}",
     "tenantId": "{$context.tenantId}",
 }
 
 
-class KnowledgeEndpointConfig(Section):
+class KnowledgeEndpointConfig(ConfigSection):
     """An API that is asked for what is known about a message, before it is needed; a text is its address."""
 
     url: Address = Field(min_length=1, description="An http(s) address, or a path behind `flow_url`.")
@@ -71,7 +71,7 @@ class KnowledgeEndpointConfig(Section):
     )
     limit_field: str = Field(default="", description="The parameter of how many passages are wanted.")
     parameters: Query = Field(
-        default=_OF_THE_CALLER,
+        default=_CALLER_CONTEXT,
         repr=False,
         description="Further parameters: templates (what has no value is left out), or secrets.",
     )
@@ -81,17 +81,17 @@ class KnowledgeEndpointConfig(Section):
     limit: int = Field(default=5, ge=1, le=50, description="So many passages are used.")
 
 
-def _address(written: object) -> object:
+def _parse_address(written: object) -> object:
     return {"url": written} if isinstance(written, str) else written
 
 
 WrittenKnowledgeEndpoint = Annotated[
     KnowledgeEndpointConfig,
-    BeforeValidator(_address, json_schema_input_type=KnowledgeEndpointConfig | str),
+    BeforeValidator(_parse_address, json_schema_input_type=KnowledgeEndpointConfig | str),
 ]
 
 
-class LocalSource(Section):
+class LocalSource(ConfigSection):
     """A knowledge base of Loom on this machine."""
 
     kind: Literal["local"]
@@ -114,7 +114,7 @@ class McpSource(MCPKnowledgeConfig):
     )
 
 
-class DocumentsSource(Section):
+class DocumentsSource(ConfigSection):
     """A few texts that stand in the file itself."""
 
     kind: Literal["documents"]
@@ -142,7 +142,7 @@ Confirm: TypeAlias = Literal["never", "always", "model"]
 _TRUNCATED = 4096
 
 
-class BasicSettings(Section):
+class BasicSettings(ConfigSection):
     """Who speaks."""
 
     name: str = Field(default="", description="What the assistant is called.")
@@ -155,7 +155,7 @@ class BasicSettings(Section):
     greeting: str = Field(default="", description="What it says to a greeting, or to nothing.")
 
 
-class NetConfig(Section):
+class NetConfig(ConfigSection):
     """What may be asked of the network: the open internet, and besides it what is named here."""
 
     allow: list[str] = Field(
@@ -180,7 +180,7 @@ class NetConfig(Section):
     )
 
 
-class FlowConfig(Section):
+class FlowConfig(ConfigSection):
     """A fixed piece of business: one request, or several steps."""
 
     flow_id: Id = Field(description="Its id, unique in the file.")
@@ -246,7 +246,7 @@ class FlowConfig(Section):
         return self.name or self.flow_id
 
 
-class SkillConfig(Section):
+class SkillConfig(ConfigSection):
     """What to do in a situation that a model recognises."""
 
     id: str = Field(default="", max_length=64, description="Its id; by default `skill-1` and so on.")
@@ -269,7 +269,7 @@ class SkillConfig(Section):
     enabled: bool = Field(default=True, description="Whether it is there at all.")
 
 
-class SystemToolConfig(Section):
+class SystemToolConfig(ConfigSection):
     """A request that models may call as a tool."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Its name: letters, digits, `_` and `-`.")
@@ -290,7 +290,7 @@ class SystemToolConfig(Section):
     enabled: bool = Field(default=True, description="Whether it is there at all.")
 
     @property
-    def changes_nothing(self) -> bool:
+    def is_read_only(self) -> bool:
         """Whether it only reads, as is said or as its method promises."""
         return self.endpoint.method in {"GET", "HEAD"} if self.read_only is None else self.read_only
 
@@ -300,19 +300,19 @@ class SystemToolConfig(Section):
         return self.endpoint.repeatable if self.idempotent is None else self.idempotent
 
 
-def _with_ids(skills: list[SkillConfig]) -> list[SkillConfig]:
+def _assign_ids(skills: list[SkillConfig]) -> list[SkillConfig]:
     return [
         skill if skill.id else skill.model_copy(update={"id": f"skill-{number}"})
         for number, skill in enumerate(skills, 1)
     ]
 
 
-class FlowFile(Section):
+class FlowFile(ConfigSection):
     """What stands in the file."""
 
     schema_url: str = Field(default="", alias="$schema", description="For editors: where this schema is.")
     basic_settings: BasicSettings = Field(default=BasicSettings(), description="Who speaks, and how.")
-    model: WrittenProvider | None = Field(
+    model: ProviderConfigInput | None = Field(
         default=None,
         description='A language model, a text (`"deepseek"`) or an object; without one, rules decide alone.',
     )
@@ -341,7 +341,7 @@ class FlowFile(Section):
         "endpoint nor steps: POST {flow_id, message, parameters, context}.",
     )
     flows: list[FlowConfig] = Field(default=[], description="The flows; of equals the first is meant.")
-    skills: Annotated[list[SkillConfig], AfterValidator(_with_ids)] = Field(
+    skills: Annotated[list[SkillConfig], AfterValidator(_assign_ids)] = Field(
         default=[], description="What to do in which situation."
     )
     system_tools: list[SystemToolConfig] = Field(default=[], description="Requests that models may call.")
@@ -380,7 +380,7 @@ class FlowFile(Section):
         """The same flow as this file has it, such as in the language of this file; itself, if it has none."""
         return self.flow(flow.flow_id) or flow
 
-    def can_drive(self, profile: str) -> bool:
+    def can_execute(self, profile: str) -> bool:
         """Whether runs of a profile can go on by this file: it has the flow, or they are of skills."""
         return profile == SKILLS_PROFILE or self.flow(profile) is not None
 
@@ -408,10 +408,10 @@ class AgentConfigSchema(FlowFile):
     )
 
 
-_READING = frozenset({"GET", "HEAD"})
+_READ_ONLY_METHODS = frozenset({"GET", "HEAD"})
 
 
-def changes_something(
+def has_side_effects(
     file: FlowFile, flow: FlowConfig, *, reads_only: Callable[[str], bool] | None = None
 ) -> bool:
     """Whether a step of a flow may change something outside: a request that is not GET or HEAD, or a tool.
@@ -421,39 +421,39 @@ def changes_something(
         flow: which.
         reads_only: says of a tool that is not of the file whether it changes nothing; by default each may.
     """
-    return _changes(file, flow, reads_only or (lambda _: False), frozenset())
+    return _flow_has_side_effects(file, flow, reads_only or (lambda _: False), frozenset())
 
 
-def _changes(
+def _flow_has_side_effects(
     file: FlowFile, flow: FlowConfig, reads_only: Callable[[str], bool], seen: frozenset[str]
 ) -> bool:
     if flow.flow_id in seen:
         return False
     inside = seen | {flow.flow_id}
     if not flow.steps:
-        return file.endpoint_of(flow).method not in _READING
-    return _any_step(file, flow.steps, reads_only, inside)
+        return file.endpoint_of(flow).method not in _READ_ONLY_METHODS
+    return _any_step_has_side_effects(file, flow.steps, reads_only, inside)
 
 
-def _any_step(
+def _any_step_has_side_effects(
     file: FlowFile, steps: Sequence[StepConfig], reads_only: Callable[[str], bool], seen: frozenset[str]
 ) -> bool:
     for step in steps:
-        if step.operation is not None and step.operation.method not in _READING:
+        if step.operation is not None and step.operation.method not in _READ_ONLY_METHODS:
             return True
-        if step.tool and not _reads(file, step.tool, reads_only):
+        if step.tool and not _is_read_only_tool(file, step.tool, reads_only):
             return True
         inner = file.flow(step.workflow_id) if step.workflow_id else None
-        if inner is not None and _changes(file, inner, reads_only, seen):
+        if inner is not None and _flow_has_side_effects(file, inner, reads_only, seen):
             return True
-        if any(_any_step(file, branch, reads_only, seen) for branch in step.parallel):
+        if any(_any_step_has_side_effects(file, branch, reads_only, seen) for branch in step.parallel):
             return True
     return False
 
 
-def _reads(file: FlowFile, tool: str, reads_only: Callable[[str], bool]) -> bool:
+def _is_read_only_tool(file: FlowFile, tool: str, reads_only: Callable[[str], bool]) -> bool:
     known = next((each for each in file.system_tools if each.name == tool), None)
-    return reads_only(tool) if known is None else known.changes_nothing
+    return reads_only(tool) if known is None else known.is_read_only
 
 
 def flow_json_schema() -> dict[str, Any]:

@@ -11,12 +11,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from loom_core.errors import ConfigError
 from loom_core.keys import check_reference
-from loom_core.knowledge.text.control_characters import ACTING
+from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
 
 __all__ = [
     "BODYLESS",
     "MAX_ID",
     "Address",
+    "ConfigSection",
     "ContentType",
     "Criterion",
     "EndpointConfig",
@@ -25,7 +26,6 @@ __all__ = [
     "Method",
     "Query",
     "Schema",
-    "Section",
     "WrittenCriterion",
     "WrittenEndpoint",
     "check_headers",
@@ -45,10 +45,10 @@ _SECRET_HEADER = re.compile(r"auth(?!or\b)|cookie|key|secret|token|passw", re.IG
 _SECRET_QUERY = re.compile(
     r"^key$|(?:api|app|access|private)[_-]?key$|token|secret|passw|^sign(?:ature)?$", re.I
 )
-_NOT_OURS = {"host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade"}
+_RESERVED_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "te", "trailer", "upgrade"}
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """What every part of the file is: nothing unknown, nothing of another type, and it stays as it is."""
 
     # Inputs stay out of messages, as one may be a key in the wrong place.
@@ -61,15 +61,19 @@ def reference_in(text: str) -> str:
     return found[1] if found else ""
 
 
-def _id(text: str) -> str:
+def _check_id(text: str) -> str:
     marks = all(each.isalnum() or each in "_-" or unicodedata.category(each)[0] == "M" for each in text)
     if not text or len(text) > MAX_ID or not marks:
         raise ValueError(f"an id is 1 to {MAX_ID} letters and digits of any script, `_` and `-`")
     return text
 
 
-def _address(url: str) -> str:
-    if ACTING.search(url) or "\\" in url or any(each.isspace() for each in _PLACEHOLDER.sub("", url)):
+def _check_address(url: str) -> str:
+    if (
+        CONTROL_CHARACTERS.search(url)
+        or "\\" in url
+        or any(each.isspace() for each in _PLACEHOLDER.sub("", url))
+    ):
         raise ValueError("an address holds no blanks, backslashes or control characters")
     if url.startswith("//"):
         raise ValueError(
@@ -99,7 +103,7 @@ def _address(url: str) -> str:
     return url
 
 
-def _secret_value(name: str, value: str) -> None:
+def _check_secret_value(name: str, value: str) -> None:
     """Checks what stands where secrets do: a reference, or something of the run's own context."""
     reference = reference_in(value)
     if _FILLED.fullmatch(value):
@@ -117,12 +121,12 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
         ValueError: a name or a value can be none, or a secret stands there itself.
     """
     for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_OURS:
+        if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
             raise ValueError(f"{name[:MAX_ID]!r} is no header that can be set")
         if any((each < " " and each != "\t") or each == "\x7f" for each in value):
             raise ValueError(f"{name}: the value of a header is one line")
         if _SECRET_HEADER.search(name) or reference_in(value):
-            _secret_value(name, value)
+            _check_secret_value(name, value)
     return headers
 
 
@@ -134,14 +138,14 @@ def check_query(query: dict[str, JsonValue] | None) -> dict[str, JsonValue] | No
     """
     for name, value in (query or {}).items():
         if isinstance(value, str) and (reference_in(value) or (value and _SECRET_QUERY.search(name))):
-            _secret_value(name, value)
+            _check_secret_value(name, value)
     return query
 
 
-Id = Annotated[str, AfterValidator(_id), Field(min_length=1, max_length=MAX_ID)]
+Id = Annotated[str, AfterValidator(_check_id), Field(min_length=1, max_length=MAX_ID)]
 """Letters and digits of any script, `_` and `-`."""
 
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(_check_address)]
 """An http(s) address, or a path behind `flow_url`; placeholders stand behind the host only."""
 
 Headers = Annotated[dict[str, str], AfterValidator(check_headers)]
@@ -161,7 +165,7 @@ BODYLESS: frozenset[Method] = frozenset({"GET", "HEAD", "DELETE"})
 ContentType = Literal["application/json", "application/x-www-form-urlencoded", "text/plain"]
 
 
-class Criterion(Section):
+class Criterion(ConfigSection):
     """Something that has to hold; a text is a condition of the simple kind."""
 
     condition: str = Field(
@@ -177,14 +181,16 @@ class Criterion(Section):
     )
 
 
-def _criterion(written: object) -> object:
+def _parse_criterion(written: object) -> object:
     return {"condition": written} if isinstance(written, str) else written
 
 
-WrittenCriterion = Annotated[Criterion, BeforeValidator(_criterion, json_schema_input_type=Criterion | str)]
+WrittenCriterion = Annotated[
+    Criterion, BeforeValidator(_parse_criterion, json_schema_input_type=Criterion | str)
+]
 
 
-class EndpointConfig(Section):
+class EndpointConfig(ConfigSection):
     """An HTTP request; a text such as `"POST /leave"` is its method and address.
 
     If neither `query` nor `body` is written, the inputs are sent, except those that the address or a header
@@ -254,7 +260,7 @@ class EndpointConfig(Section):
         return self.query is None and self.body is None
 
 
-def _endpoint(written: object) -> object:
+def _parse_endpoint(written: object) -> object:
     """`POST /leave`, or an address alone; an object as it is."""
     if not isinstance(written, str):
         return written
@@ -263,5 +269,5 @@ def _endpoint(written: object) -> object:
 
 
 WrittenEndpoint = Annotated[
-    EndpointConfig, BeforeValidator(_endpoint, json_schema_input_type=EndpointConfig | str)
+    EndpointConfig, BeforeValidator(_parse_endpoint, json_schema_input_type=EndpointConfig | str)
 ]

@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from loom_core.flow.config.models_endpoint import (
     BODYLESS,
+    ConfigSection,
     ContentType,
     EndpointConfig,
     Id,
     Schema,
-    Section,
     WrittenCriterion,
     WrittenEndpoint,
 )
@@ -32,7 +32,7 @@ StepKind: TypeAlias = Literal["operation", "tool", "workflow", "parallel", "ask"
 """What a step does; `none` only judges, keeps outputs, or goes on elsewhere."""
 
 
-class Parameter(Section):
+class Parameter(ConfigSection):
     """A value that a request, a tool or another flow is given."""
 
     name: str = Field(min_length=1, description="Its name.")
@@ -45,7 +45,7 @@ class Parameter(Section):
     )
 
 
-class RequestBody(Section):
+class RequestBody(ConfigSection):
     """Payload of a request."""
 
     content_type: ContentType = Field(
@@ -54,7 +54,7 @@ class RequestBody(Section):
     payload: JsonValue = Field(default=None, description="Any JSON with templates in it.")
 
 
-class Action(Section):
+class Action(ConfigSection):
     """What follows a step; of several, the first whose criteria hold."""
 
     name: str = Field(default="", description="For who reads the journal.")
@@ -80,7 +80,7 @@ class Action(Section):
     )
 
 
-class AskConfig(Section):
+class AskConfig(ConfigSection):
     """A question to the user, whose answer is waited for; a text is the question."""
 
     question: str = Field(min_length=1, description="A template.")
@@ -95,17 +95,17 @@ class AskConfig(Section):
     )
 
 
-class ConfirmConfig(Section):
+class ConfirmConfig(ConfigSection):
     """A yes or no of the user, which is waited for; a text is the question. A no is a failure of the step."""
 
     question: str = Field(min_length=1, description="A template.")
 
 
-def _question(written: object) -> object:
+def _parse_question(written: object) -> object:
     return {"question": written} if isinstance(written, str) else written
 
 
-def _parameters(written: object) -> object:
+def _parse_parameters(written: object) -> object:
     """A list as in Arazzo; or an object of names and values."""
     if not isinstance(written, Mapping):
         return written
@@ -115,13 +115,15 @@ def _parameters(written: object) -> object:
 
 _Parameters = Annotated[
     list[Parameter],
-    BeforeValidator(_parameters, json_schema_input_type=list[Parameter] | dict[str, JsonValue]),
+    BeforeValidator(_parse_parameters, json_schema_input_type=list[Parameter] | dict[str, JsonValue]),
 ]
-_Ask = Annotated[AskConfig, BeforeValidator(_question, json_schema_input_type=AskConfig | str)]
-_Confirm = Annotated[ConfirmConfig, BeforeValidator(_question, json_schema_input_type=ConfirmConfig | str)]
+_Ask = Annotated[AskConfig, BeforeValidator(_parse_question, json_schema_input_type=AskConfig | str)]
+_Confirm = Annotated[
+    ConfirmConfig, BeforeValidator(_parse_question, json_schema_input_type=ConfirmConfig | str)
+]
 
 
-class StepConfig(Section):
+class StepConfig(ConfigSection):
     """One step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
 
     Only `tool` and `confirm` go together.

@@ -18,17 +18,17 @@ from loom_core.llm.json_schema.values import readable_path
 
 __all__ = [
     "NAME_INPUT",
-    "Manner",
-    "Text",
+    "TemplateText",
+    "TextKind",
     "input_names",
-    "missing",
+    "missing_message",
     "reference_problems",
     "texts_in",
-    "unreadable",
+    "unreadable_problem",
 ]
 
 
-Manner: TypeAlias = Literal["template", "url", "expression", "output", "condition"]
+TextKind: TypeAlias = Literal["template", "url", "expression", "output", "condition"]
 """How a text is meant: with placeholders in it, the same as an address, as one expression, as that of an
 output (which may end in `?`), as a condition."""
 
@@ -40,7 +40,7 @@ _GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-conf
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TemplateText:
     """A text with something to be filled in.
 
     Attributes:
@@ -51,7 +51,7 @@ class Text:
 
     path: ConfigPath
     text: str
-    manner: Manner = "template"
+    kind: TextKind = "template"
 
     def expressions(self) -> tuple[Expression, ...]:
         """What it names.
@@ -59,21 +59,21 @@ class Text:
         Raises:
             UnreadableTextError: it cannot be read.
         """
-        if self.manner == "condition":
+        if self.kind == "condition":
             return Condition.of(self.text).expressions
-        if self.manner == "expression":
+        if self.kind == "expression":
             return (Expression.of(self.text),)
-        if self.manner == "output":
+        if self.kind == "output":
             return (output_expression(self.text),)
-        if self.manner == "url":
+        if self.kind == "url":
             check_url(self.text)
         return tuple(expressions_in(self.text))
 
 
-def texts_in(value: JsonValue | Mapping[str, JsonValue], path: ConfigPath) -> Iterator[Text]:
+def texts_in(value: JsonValue | Mapping[str, JsonValue], path: ConfigPath) -> Iterator[TemplateText]:
     """The texts of a JSON value, as templates; keys are none."""
     if isinstance(value, str):
-        yield Text(path, value)
+        yield TemplateText(path, value)
     elif isinstance(value, Mapping):
         for key, each in value.items():
             yield from texts_in(each, (*path, key))
@@ -83,7 +83,7 @@ def texts_in(value: JsonValue | Mapping[str, JsonValue], path: ConfigPath) -> It
 
 
 def reference_problems(
-    texts: Iterable[Text],
+    texts: Iterable[TemplateText],
     inputs: Collection[str] | None,
     outputs: Mapping[str, Collection[str]],
     *,
@@ -103,7 +103,7 @@ def reference_problems(
         try:
             expressions = text.expressions()
         except UnreadableTextError as error:
-            yield unreadable(text.path, error)
+            yield unreadable_problem(text.path, error)
             continue
         for each in expressions:
             if each.root == "inputs" and each.path:
@@ -112,11 +112,11 @@ def reference_problems(
                     yield ConfigProblem(
                         text.path,
                         f"no schema names the input {name[:_SHOWN]!r}.",
-                        missing(name, inputs, none=NAME_INPUT),
+                        missing_message(name, inputs, none=NAME_INPUT),
                     )
             elif each.root == "outputs" and each.path and each.path[0] not in own:
                 name = each.path[0][:_SHOWN]
-                advice = missing(name, own, none="Name it in the `outputs` of the flow.")
+                advice = missing_message(name, own, none="Name it in the `outputs` of the flow.")
                 yield ConfigProblem(text.path, f"the flow has no output {name!r}.", advice)
             elif each.root == "steps":
                 yield from _step_problems(text.path, each, outputs, before)
@@ -130,7 +130,7 @@ def _step_problems(
 ) -> Iterator[ConfigProblem]:
     step, *rest = expression.path
     if step not in outputs:
-        advice = missing(step, outputs, none="Name one of the steps of this flow.")
+        advice = missing_message(step, outputs, none="Name one of the steps of this flow.")
         yield ConfigProblem(path, f"there is no step {step[:_SHOWN]!r}.", advice)
     elif before is not None and step not in before:
         yield ConfigProblem(
@@ -142,11 +142,11 @@ def _step_problems(
         yield ConfigProblem(
             path,
             f"the step {step!r} has no output {rest[0][:_SHOWN]!r}.",
-            missing(rest[0], outputs[step], none="Name it in the `outputs` of the step."),
+            missing_message(rest[0], outputs[step], none="Name it in the `outputs` of the step."),
         )
 
 
-def missing(name: str, known: Collection[str], *, none: str) -> str:
+def missing_message(name: str, known: Collection[str], *, none: str) -> str:
     """Advice where there is nothing of a name.
 
     Args:
@@ -160,7 +160,9 @@ def missing(name: str, known: Collection[str], *, none: str) -> str:
     return f"There are: {', '.join(sorted(known)[:20])}." if known else none
 
 
-def unreadable(path: ConfigPath, error: UnreadableTextError, *, advice: str = _GRAMMAR) -> ConfigProblem:
+def unreadable_problem(
+    path: ConfigPath, error: UnreadableTextError, *, advice: str = _GRAMMAR
+) -> ConfigProblem:
     """The problem that a text cannot be read; by default an expression, or what has some in it."""
     where = f"character {error.column}" if error.line == 1 else f"line {error.line}, character {error.column}"
     inside = path[2:] if len(path) > 2 and isinstance(path[1], int) else path  # of a flow, skill or tool
@@ -169,7 +171,7 @@ def unreadable(path: ConfigPath, error: UnreadableTextError, *, advice: str = _G
 
 
 _PARTS = ("allOf", "anyOf", "oneOf")
-_MOST = 1000
+_MAX_COUNT = 1000
 
 
 def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
@@ -180,7 +182,7 @@ def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
     """
     names = set[str]()
     waiting: list[object] = [schema]
-    for _ in range(_MOST):
+    for _ in range(_MAX_COUNT):
         if not waiting:
             return frozenset(names)
         part = waiting.pop()
@@ -189,25 +191,25 @@ def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
         keywords = cast("Mapping[str, Any]", part)
         if keywords.get("patternProperties") or keywords.get("additionalProperties", False) is not False:
             return None
-        names |= set(_mapping(keywords.get("properties")))
+        names |= set(_as_mapping(keywords.get("properties")))
         for keyword in _PARTS:
             each = keywords.get(keyword)
             waiting += cast("list[object]", each) if isinstance(each, list) else []
         waiting += [keywords.get(keyword) for keyword in ("if", "then", "else")]
         if "$ref" in keywords:
-            waiting.append(_referred(schema, keywords["$ref"]))
+            waiting.append(_resolve_reference(schema, keywords["$ref"]))
     return None
 
 
-def _referred(schema: Mapping[str, Any], reference: object) -> object:
+def _resolve_reference(schema: Mapping[str, Any], reference: object) -> object:
     """What `#/$defs/…` stands for."""
     value: object = schema
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return {"additionalProperties": True}  # nothing is known of it
     for step in reference[2:].split("/"):
-        value = _mapping(value).get(step.replace("~1", "/").replace("~0", "~"))
+        value = _as_mapping(value).get(step.replace("~1", "/").replace("~0", "~"))
     return value
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _as_mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}

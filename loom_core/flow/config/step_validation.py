@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from loom_core.config_file import ConfigPath, ConfigProblem
 from loom_core.errors import UnreadableTextError
 from loom_core.flow.config.models_endpoint import check_headers, check_query, reference_in
-from loom_core.flow.config.references import Text, missing, texts_in, unreadable
+from loom_core.flow.config.references import TemplateText, missing_message, texts_in, unreadable_problem
 from loom_core.flow.expressions.condition import check_criterion
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ __all__ = [
     "criteria_texts",
     "endpoint_problems",
     "endpoint_texts",
-    "placed_steps",
     "secret_problems",
     "step_problems",
     "step_texts",
+    "walk_steps",
 ]
 
 
@@ -46,11 +46,11 @@ class PlacedStep:
 
     path: ConfigPath
     step: StepConfig
-    beside: Collection[str]
+    siblings: Collection[str]
     in_branch: bool = False
 
 
-def placed_steps(
+def walk_steps(
     steps: Sequence[StepConfig], path: ConfigPath, *, in_branch: bool = False
 ) -> Iterator[PlacedStep]:
     """Steps with all that stand in their branches."""
@@ -59,7 +59,7 @@ def placed_steps(
         at = (*path, index)
         yield PlacedStep(at, step, beside, in_branch)
         for number, branch in enumerate(step.parallel):
-            yield from placed_steps(branch, (*at, "parallel", number), in_branch=True)
+            yield from walk_steps(branch, (*at, "parallel", number), in_branch=True)
 
 
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
@@ -147,19 +147,19 @@ def _action_problems(
         if action.type == "end":
             if action.step_id:
                 yield ConfigProblem((*at, "stepId"), "`end` leads to no step.", "Use `goto`.")
-        elif action.step_id not in placed.beside and (action.step_id or action.type == "goto"):
+        elif action.step_id not in placed.siblings and (action.step_id or action.type == "goto"):
             yield ConfigProblem(
                 (*at, "stepId"),
                 f"there is no step {action.step_id[:80]!r} in this list."
                 if action.step_id
                 else "it lacks a step.",
-                missing(action.step_id, placed.beside, none="Name one."),
+                missing_message(action.step_id, placed.siblings, none="Name one."),
             )
         if action.response and (action.type != "end" or placed.in_branch):
             yield ConfigProblem((*at, "response"), "the user reads a response at the end of the flow only.")
 
 
-def step_texts(placed: PlacedStep) -> Iterator[Text]:
+def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
     """Everything in a step that is filled in, without what stands in its branches."""
     step, path = placed.step, placed.path
     if step.operation is not None:
@@ -169,16 +169,16 @@ def step_texts(placed: PlacedStep) -> Iterator[Text]:
     if step.request_body is not None:
         yield from texts_in(step.request_body.payload, (*path, "requestBody", "payload"))
     if step.ask is not None:
-        yield Text((*path, "ask", "question"), step.ask.question)
+        yield TemplateText((*path, "ask", "question"), step.ask.question)
     if step.confirm:
-        yield Text((*path, "confirm", "question"), step.confirm.question)
+        yield TemplateText((*path, "confirm", "question"), step.confirm.question)
     yield from criteria_texts(step.success_criteria, (*path, "successCriteria"))
     for key, actions in (("onSuccess", step.on_success), ("onFailure", step.on_failure)):
         for index, action in enumerate(actions):
             yield from criteria_texts(action.criteria, (*path, key, index, "criteria"))
-            yield Text((*path, key, index, "response"), action.response)
+            yield TemplateText((*path, key, index, "response"), action.response)
     for name, expression in step.outputs.items():
-        yield Text((*path, "outputs", name), expression, "output")
+        yield TemplateText((*path, "outputs", name), expression, "output")
 
 
 _SECRETS = "Write secrets into `headers` or `query`, where they are hidden from logs and models."
@@ -202,31 +202,31 @@ def endpoint_problems(
     yield from criteria_problems(endpoint.success_criteria, (*path, "successCriteria"))
 
 
-def secret_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
+def secret_problems(texts: Iterator[TemplateText]) -> Iterator[ConfigProblem]:
     """References to secrets where they are not looked up."""
     for text in texts:
         if reference_in(text.text):
             yield ConfigProblem(text.path, "a secret is not looked up here.", _SECRETS)
 
 
-def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[Text]:
+def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[TemplateText]:
     """Everything in a request that is filled in."""
-    yield Text((*path, "url"), endpoint.url, "url")
+    yield TemplateText((*path, "url"), endpoint.url, "url")
     yield from texts_in({**endpoint.headers}, (*path, "headers"))
     yield from texts_in(endpoint.query or {}, (*path, "query"))
     yield from texts_in(endpoint.body, (*path, "body"))
-    yield Text((*path, "result"), endpoint.result, "expression")
-    yield Text((*path, "failure"), endpoint.failure)
+    yield TemplateText((*path, "result"), endpoint.result, "expression")
+    yield TemplateText((*path, "failure"), endpoint.failure)
     yield from criteria_texts(endpoint.success_criteria, (*path, "successCriteria"))
 
 
-def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[Text]:
+def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[TemplateText]:
     """What criteria look at, as far as they can be read."""
     for index, criterion in enumerate(criteria):
         if criterion.type == "simple":
-            yield Text((*path, index, "condition"), criterion.condition, "condition")
+            yield TemplateText((*path, index, "condition"), criterion.condition, "condition")
         elif criterion.context:
-            yield Text((*path, index, "context"), criterion.context, "expression")
+            yield TemplateText((*path, index, "context"), criterion.context, "expression")
 
 
 def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[ConfigProblem]:
@@ -247,4 +247,4 @@ def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterat
         try:
             check_criterion(criterion.model_copy(update={"context": "$response.body"}))
         except UnreadableTextError as error:
-            yield unreadable((*path, index, "condition"), error)
+            yield unreadable_problem((*path, index, "condition"), error)

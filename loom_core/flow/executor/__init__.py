@@ -8,20 +8,20 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import FlowChangedError
+    from loom_core.flow.executor.dependencies import FlowDependencies, FlowLimits
     from loom_core.flow.executor.executor import FlowExecutor
-    from loom_core.flow.executor.failing import FlowTimeError, StepFailedError
+    from loom_core.flow.executor.failures import FlowTimeoutError, StepFailedError
     from loom_core.flow.executor.loop import FlowLoop
-    from loom_core.flow.executor.parts import FlowLimits, FlowParts
     from loom_core.flow.executor.state import FlowState
 
 __all__ = [
     "FlowChangedError",
+    "FlowDependencies",
     "FlowExecutor",
     "FlowLimits",
     "FlowLoop",
-    "FlowParts",
     "FlowState",
-    "FlowTimeError",
+    "FlowTimeoutError",
     "StepFailedError",
 ]
 

@@ -17,12 +17,12 @@ __all__ = [
     "REQUEST_STEP",
     "Digests",
     "FlowChangedError",
-    "digests_of",
-    "every_step",
+    "changed_steps_problem",
+    "compute_digests",
     "flow_steps",
+    "iter_steps",
     "server_tools",
     "step_title",
-    "unchanged_problem",
 ]
 
 REQUEST_STEP = "request"
@@ -45,12 +45,12 @@ def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:
     return [StepConfig(stepId=REQUEST_STEP, operation=request, outputs=outputs, onSuccess=ends)]
 
 
-def every_step(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
+def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
     """Steps with all that stand in their branches."""
     for step in steps:
         yield step
         for branch in step.parallel:
-            yield from every_step(branch)
+            yield from iter_steps(branch)
 
 
 def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:
@@ -61,7 +61,7 @@ def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:
         unasked: only those about which users are not asked (`confirm: false`).
     """
     named = [
-        (step.tool, step.confirm) for flow in file.flows if flow.enabled for step in every_step(flow.steps)
+        (step.tool, step.confirm) for flow in file.flows if flow.enabled for step in iter_steps(flow.steps)
     ]
     named += [(tool, skill.confirm) for skill in file.skills if skill.enabled for tool in skill.tools]
     tools = [tool for tool, confirm in named if ":" in tool and (confirm is False or not unasked)]
@@ -75,18 +75,18 @@ def step_title(file: FlowFile, flow_id: str, step_id: str) -> str:
         return "#"
     if not flow.steps:
         return flow.title
-    numbered = enumerate(every_step(flow.steps), 1)
+    numbered = enumerate(iter_steps(flow.steps), 1)
     return next(
         (step.description or f"#{number}" for number, step in numbered if step.step_id == step_id), "#"
     )
 
 
-def digests_of(steps: Sequence[StepConfig]) -> Digests:
+def compute_digests(steps: Sequence[StepConfig]) -> Digests:
     """See `Digests`; what only people read does not count."""
     return [(step.step_id, _digest(step)) for step in steps]
 
 
-def unchanged_problem(before: Digests, now: Digests, done: Sequence[str]) -> str:
+def changed_steps_problem(before: Digests, now: Digests, done: Sequence[str]) -> str:
     """Which step stands between a run and going on; empty if none does.
 
     Steps up to the furthest one that has begun have to be the same, in the same order; behind it, anything
@@ -105,15 +105,15 @@ def unchanged_problem(before: Digests, now: Digests, done: Sequence[str]) -> str
 
 
 def _digest(step: StepConfig) -> str:
-    told = step.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_silent(step))
+    told = step.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_without_texts(step))
     text = json.dumps(told, ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _silent(step: StepConfig) -> dict[str, Any]:
+def _without_texts(step: StepConfig) -> dict[str, Any]:
     """What only people read of a step and of those in its branches, for `exclude`."""
     branches = {
-        number: {place: _silent(inner) for place, inner in enumerate(branch)}
+        number: {place: _without_texts(inner) for place, inner in enumerate(branch)}
         for number, branch in enumerate(step.parallel)
     }
     return {"description": True, "parallel": branches}

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.config.flow_file import parse_flow_file
-from loom_core.flow.config.localization import spoken
+from loom_core.flow.config.localization import localize
 from loom_core.flow.config.models import FlowConfig, FlowFile
-from loom_core.flow.executor.auditing import FlowAudit
-from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
+from loom_core.flow.executor.audit import FlowAudit
+from loom_core.flow.executor.dependencies import Caller, FlowDependencies, FlowLimits
+from loom_core.flow.executor.inputs import check_known, validate_inputs
 from loom_core.flow.executor.loop import FlowLoop
-from loom_core.flow.executor.parts import Caller, FlowLimits, FlowParts
 from loom_core.flow.understanding.language import Language
 from loom_core.runs.commands import Retry
-from loom_core.runs.human_broker import Asking
+from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.journal import Journal
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import Budget, RunRequest, caller_name
@@ -29,7 +29,7 @@ from loom_core.tools.toolbox import Toolbox
 if TYPE_CHECKING:
     from loom_core.flow.config.flow_file import LoadedFlows
     from loom_core.flow.config.models_endpoint import EndpointConfig
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.human_broker import ApproveFunction
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
@@ -41,7 +41,7 @@ __all__ = ["FlowExecutor"]
 _WAIT_SECONDS = 30.0
 
 
-class _FlowsOfAddress(FlowFile):
+class _RemoteFlowFile(FlowFile):
     """The flows of an API that knows them by their ids: any id is one, and is posted to `flow_url`."""
 
     def flow(self, flow_id: str) -> FlowConfig | None:
@@ -102,19 +102,19 @@ class FlowExecutor:
         self._permissions = (
             Permissions(otherwise=permissions) if isinstance(permissions, str) else permissions
         )
-        self._asking = Asking(approve=approve, orders=True, seconds=answer_seconds)
+        self._asking = HumanInputPolicy(approve=approve, accepts_commands=True, seconds=answer_seconds)
         self._audit = audit
         self._scheduler = scheduler or Scheduler()
         self._limits = limits or FlowLimits()
-        loaded = _flows_of_address(flows) if isinstance(flows, str) else flows
-        self.parts = self._made(loaded, caller, tools, live)
+        loaded = _load_remote_flows(flows) if isinstance(flows, str) else flows
+        self.parts = self._build_dependencies(loaded, caller, tools, live)
 
     async def aclose(self) -> None:
         """Close the journal, if it is the executor's own."""
         if self._own_journal:
             await self.journal.aclose()
 
-    def use(
+    def reload(
         self,
         loaded: LoadedFlows,
         *,
@@ -127,7 +127,7 @@ class FlowExecutor:
         Raises:
             ConfigError: two of the tools have the same name.
         """
-        self.parts = self._made(loaded, caller, tools, live)
+        self.parts = self._build_dependencies(loaded, caller, tools, live)
 
     def loop(self, log: RunLog) -> FlowLoop:
         """Take a run up: what a `RunHost` calls."""
@@ -142,7 +142,7 @@ class FlowExecutor:
         self.parts.file.find_flow(profile)
         return self
 
-    def request(
+    def build_request(
         self,
         flow_id: str,
         message: str = "",
@@ -180,8 +180,8 @@ class FlowExecutor:
         flow = self.parts.file.find_flow(flow_id)
         given = dict(parameters or {})
         if given:
-            refuse_unknown(flow, list(given))
-            given = checked_inputs(flow, given, whole=False)
+            check_known(flow, list(given))
+            given = validate_inputs(flow, given, whole=False)
         metadata: dict[str, Any] = {
             "kind": "flow",
             "message": message,
@@ -229,7 +229,7 @@ class FlowExecutor:
                 its end.
             RecordError: the journal cannot be written.
         """
-        request = self.request(
+        request = self.build_request(
             flow_id,
             message,
             parameters,
@@ -242,17 +242,17 @@ class FlowExecutor:
             seconds=seconds,
             idempotency_key=idempotency_key,
         )
-        return await self.go_on((await self.journal.create(request)).id)
+        return await self.resume((await self.journal.create(request)).id)
 
-    async def order(self, run_id: str, order: Order, *, caller: str | None = None) -> Run:
+    async def send_command(self, run_id: str, order: Command, *, caller: str | None = None) -> Run:
         """Tell a run something, and have it go on as far as it can; see `Journal.order`.
 
         Raises:
             InvalidInputError: it does not fit how the run stands.
             NotFoundError: there is no such run of this caller.
         """
-        await self.journal.order(run_id, order, caller=caller)
-        return await self.go_on(run_id)
+        await self.journal.send_commands(run_id, order, caller=caller)
+        return await self.resume(run_id)
 
     async def retry(
         self,
@@ -272,9 +272,11 @@ class FlowExecutor:
         run = await self.journal.get(run_id, caller=caller)
         if step:
             self._check_step(run, step)
-        return await self.order(run_id, self.retrying(run, step, inputs=inputs or {}, by=by), caller=caller)
+        return await self.send_command(
+            run_id, self.build_retry(run, step, inputs=inputs or {}, by=by), caller=caller
+        )
 
-    def retrying(self, run: Run, step: str = "", *, inputs: Mapping[str, Any], by: str = "") -> Retry:
+    def build_retry(self, run: Run, step: str = "", *, inputs: Mapping[str, Any], by: str = "") -> Retry:
         """The order that has a run go on with other inputs, which are checked.
 
         Raises:
@@ -284,10 +286,10 @@ class FlowExecutor:
         if not inputs:
             return Retry(step=step, by=by)
         flow = self.parts.file.find_flow(run.request.profile)
-        refuse_unknown(flow, list(inputs))
-        return Retry(step=step, inputs=checked_inputs(flow, inputs, whole=False), by=by)
+        check_known(flow, list(inputs))
+        return Retry(step=step, inputs=validate_inputs(flow, inputs, whole=False), by=by)
 
-    async def go_on(self, run_id: str) -> Run:
+    async def resume(self, run_id: str) -> Run:
         """Drive a run to its end or until people have to say something; wait, where another drives it.
 
         Raises:
@@ -297,10 +299,10 @@ class FlowExecutor:
             log = await self.journal.claim(run_id)
             if log is not None:
                 async with log:
-                    await self.loop(log).drive()
+                    await self.loop(log).execute()
                 return await self.journal.get(run_id)
             run = await self.journal.get(run_id)
-            run = await self.journal.changed(run_id, after=run.last_seq, seconds=_WAIT_SECONDS)
+            run = await self.journal.wait_until_idle(run_id, after=run.last_seq, seconds=_WAIT_SECONDS)
             if run.status in FINAL_STATUSES | {"input_required", "paused"}:
                 return run
 
@@ -312,13 +314,13 @@ class FlowExecutor:
                 f"{flow.title} has no step {step!r}.", advice=f"It has: {', '.join(known)}."
             )
 
-    def _made(
+    def _build_dependencies(
         self,
         loaded: LoadedFlows,
         caller: Caller,
         tools: Iterable[Tool],
         live: Sequence[Callable[[], tuple[Tool, ...]]],
-    ) -> FlowParts:
+    ) -> FlowDependencies:
         toolbox = Toolbox(tools, live=live)
 
         def pipeline(run: Run) -> ToolPipeline:
@@ -332,9 +334,9 @@ class FlowExecutor:
                 caller=caller_name(run),
             )
 
-        return FlowParts(
+        return FlowDependencies(
             file=loaded.file,
-            spoken={language: spoken(loaded.file, language) for language in get_args(Language)},
+            localized={language: localize(loaded.file, language) for language in get_args(Language)},
             version=loaded.version,
             caller=caller,
             toolbox=toolbox,
@@ -345,6 +347,6 @@ class FlowExecutor:
         )
 
 
-def _flows_of_address(flow_url: str) -> LoadedFlows:
+def _load_remote_flows(flow_url: str) -> LoadedFlows:
     loaded = parse_flow_file(json.dumps({"flow_url": flow_url}), name="FlowExecutor")
-    return replace(loaded, file=_FlowsOfAddress(flow_url=flow_url))
+    return replace(loaded, file=_RemoteFlowFile(flow_url=flow_url))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models_step import StepConfig
     from loom_core.flow.understanding.language import Language
 
-__all__ = ["checked_inputs", "form_of", "input_names_of", "missing_inputs", "uses_input", "with_defaults"]
+__all__ = ["input_form", "input_names_of", "missing_inputs", "uses_input", "validate_inputs", "with_defaults"]
 
 _IN_PARTS = (
     "required",
@@ -48,7 +48,7 @@ def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list
     return [name for name in required if name not in inputs]
 
 
-def checked_inputs(
+def validate_inputs(
     flow: FlowConfig, given: Mapping[str, Any], *, whole: bool = True, schema: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Inputs as the schema of a flow wants them, corrected where they are nearly right.
@@ -75,10 +75,10 @@ def checked_inputs(
         return dict(given)
     if not whole:
         schema = {name: part for name, part in schema.items() if name not in _IN_PARTS}
-    return ToolArguments(flow.title, schema).checked(dict(given))
+    return ToolArguments(flow.title, schema).validate(dict(given))
 
 
-def form_of(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def input_form(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """JSON Schema of an answer that gives some inputs; it may correct others."""
     properties = _properties(schema)
     form: dict[str, Any] = {
@@ -96,7 +96,7 @@ def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: La
     for name in names:
         part = properties.get(name)
         told = _properties({"properties": part})
-        titles = [each.told(language) for each in choices_of(told) if each.title] if language else []
+        titles = [each.label_in(language) for each in choices_of(told) if each.title] if language else []
         listed = Phrases.of(language).options.format(options="/".join(titles)) if language and titles else ""
         called.append(f"{told.get('title') or told.get('description') or name}{listed}")
     return ", ".join(called) if all(each.isascii() for each in called) else "、".join(called)
@@ -118,7 +118,7 @@ def uses_input(step: StepConfig, name: str) -> bool:
     )
 
 
-def refuse_unknown(flow: FlowConfig, names: Sequence[str]) -> None:
+def check_known(flow: FlowConfig, names: Sequence[str]) -> None:
     """Refuse inputs that no schema names.
 
     Raises:

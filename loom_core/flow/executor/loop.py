@@ -10,40 +10,40 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from loom_core.agent.calling_run import CallingRun, calling_run, calls_of
+from loom_core.agent.calling_run import CallingRun, calling_from, calling_run
 from loom_core.errors import LoomError, NotFoundError
-from loom_core.flow.executor.asking import DeclinedError, FlowQuestions
-from loom_core.flow.executor.correcting import CorrectionError, WentBackError, way_back
+from loom_core.flow.executor.activity import RunActivity
 from loom_core.flow.executor.definition import (
     FlowChangedError,
-    digests_of,
-    every_step,
+    changed_steps_problem,
+    compute_digests,
     flow_steps,
+    iter_steps,
     step_title,
-    unchanged_problem,
 )
-from loom_core.flow.executor.failing import FlowTimeError, StepFailedError, failure_of, said_of
-from loom_core.flow.executor.idling import Idling
+from loom_core.flow.executor.failures import FlowTimeoutError, StepFailedError, classify_failure, user_message
 from loom_core.flow.executor.inputs import input_names_of, with_defaults
-from loom_core.flow.executor.record import FlowRecord
-from loom_core.flow.executor.state import Frame, Next
-from loom_core.flow.executor.steps.context import Scene, StepOutcome
-from loom_core.flow.executor.steps.runner import StepWork
-from loom_core.flow.executor.wording import Wording
+from loom_core.flow.executor.messages import FlowMessages
+from loom_core.flow.executor.questions import DeclinedError, FlowQuestions
+from loom_core.flow.executor.recorder import FlowRecorder
+from loom_core.flow.executor.rewind import CorrectionError, FlowRewoundError, find_rewind_point
+from loom_core.flow.executor.state import Frame, NextStep
+from loom_core.flow.executor.steps.context import RunScope, StepOutcome
+from loom_core.flow.executor.steps.runner import StepRunner
 from loom_core.flow.expressions import (
+    ExpressionValues,
     IncomparableError,
-    Values,
     criterion_holds,
     fill,
     read_output,
     text_of,
 )
-from loom_core.flow.http.answer import failure_told
+from loom_core.flow.http.response import failure_message
 from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.observability.spans import INVOKE_WORKFLOW
-from loom_core.runs.commands import Order, Resume, Retry
-from loom_core.runs.executor import Driving
-from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS
+from loom_core.runs.commands import Command, Resume, Retry
+from loom_core.runs.executor import RunExecutor
+from loom_core.tools.execution.call_run import CLEANUP_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import Criterion
     from loom_core.flow.config.models_step import Action, StepConfig
     from loom_core.flow.executor.definition import Digests
-    from loom_core.flow.executor.parts import FlowParts
+    from loom_core.flow.executor.dependencies import FlowDependencies
     from loom_core.flow.executor.state import FlowState
     from loom_core.runs.commands import Abort
-    from loom_core.runs.human_broker import People
+    from loom_core.runs.human_broker import HumanBroker
     from loom_core.runs.journal import RunLog
     from loom_core.runs.run import Run
 
-__all__ = ["FlowLoop", "PresentSteps", "StepMachine", "told_of_changes"]
+__all__ = ["CurrentSteps", "FlowLoop", "StepMachine", "describe_changes"]
 
 
-class FlowLoop(Driving[FlowRecord]):
+class FlowLoop(RunExecutor[FlowRecorder]):
     """One run of a flow.
 
     It is a state machine: where each list of steps stands follows from the journalled events. Each step is in
@@ -81,43 +81,46 @@ class FlowLoop(Driving[FlowRecord]):
 
     span_form = INVOKE_WORKFLOW
 
-    def __init__(self, parts: FlowParts, log: RunLog) -> None:
+    def __init__(self, parts: FlowDependencies, log: RunLog) -> None:
         setting = parts.file.basic_settings.language
         language = language_of_run(log.run.request, setting=setting)
         asking = parts.asking
         if asking.approve is None:  # who answers by orders is a customer
-            phrases, unapproved = Phrases.of(language), Wording.of(language).unapproved
+            phrases, unapproved = Phrases.of(language), FlowMessages.of(language).unapproved
             asking = replace(asking, unapproved=unapproved, confirmation=phrases.confirmation)
-        super().__init__(log, FlowRecord(log), asking=asking)
-        self._file = parts.spoken[language]
+        super().__init__(log, FlowRecorder(log), asking=asking)
+        self._file = parts.localized[language]
         self._parts = parts = replace(parts, file=self._file)
-        self._wording = Wording.of(language)
+        self._wording = FlowMessages.of(language)
         self._calling = CallingRun(self._record, asking)
         self._machine: StepMachine | None = None
-        self._idling: Idling | None = None
+        self._idling: RunActivity | None = None
         self._problem: LoomError | None = None
-        self._present = PresentSteps(parts.file, self._record.state)
+        self._present = CurrentSteps(parts.file, self._record.state)
         self._group: TaskGroup | None = None
 
-    async def drive(self) -> Run:
+    async def execute(self) -> Run:
         """See `Driving.drive`."""
         outer = calling_run()
         self._log.observe(self._parts.audit)
         try:
-            with calls_of(self._calling), nullcontext() if outer is None else outer.drives(self.leave):
-                return await super().drive()
+            with (
+                calling_from(self._calling),
+                nullcontext() if outer is None else outer.attach_child(self.detach),
+            ):
+                return await super().execute()
         finally:
-            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
                 await self._parts.audit.write()
 
     async def _begin(self) -> None:
         """The frame of the flow is made where its errors are the run's: see `_advance`."""
 
-    async def _left(self) -> None:
+    async def _wait_for_calls(self) -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(self._calling.leave)
+            group.start_soon(self._calling.detach)
             if self._machine is not None:
-                group.start_soon(self._machine.work.leave)
+                group.start_soon(self._machine.work.detach)
 
     def _stop(self) -> None:
         """Cancel what is under way, but for what changes something: that has a moment to end by itself."""
@@ -130,40 +133,40 @@ class FlowLoop(Driving[FlowRecord]):
     async def _settle(self, machine: StepMachine) -> None:
         with anyio.move_on_after(self._parts.limits.settle_seconds):
             await machine.work.abandon()  # what goes on elsewhere for a call need not be waited for
-            await machine.work.settled()
+            await machine.work.wait_until_settled()
         super()._stop()
 
-    async def _gate(self) -> None:
+    async def _wait_while_paused(self) -> None:
         if self._abort is not None:
             await anyio.sleep_forever()  # until what is under way has settled
         if self._record.paused and self._idling is not None:
             with self._idling.waiting():
-                await super()._gate()
+                await super()._wait_while_paused()
         else:
-            await super()._gate()
+            await super()._wait_while_paused()
 
-    def _goes_on(self, reviving: Order | None) -> bool:
+    def _is_revived_by(self, reviving: Command | None) -> bool:
         # What is said to a flow that has just ended is for the next one.
         return isinstance(reviving, Resume | Retry)
 
-    def _over_time(self) -> LoomError:
+    def _timeout_error(self) -> LoomError:
         seconds = self._record.run.request.budget.seconds
-        return FlowTimeError(
+        return FlowTimeoutError(
             f"The flow has taken all of its {seconds:g} s.", advice="Resume it to grant the same once more."
         )
 
-    def _revive(self, order: Order) -> None:
+    def _revive(self, order: Command) -> None:
         record, self._problem = self._record, None
         if not isinstance(order, Retry) or not record.state.frames:
-            record.resumed_by(order.by)
+            record.record_resume(order.by)
             return
         try:
-            path, step_id = self._place_of(order)
+            path, step_id = self._retry_target(order)
         except LoomError as error:
-            record.resumed_by(order.by)
+            record.record_resume(order.by)
             self._problem = error
             return
-        record.retried(
+        record.record_retry(
             order.by,
             path=path,
             step_id=step_id,
@@ -172,7 +175,7 @@ class FlowLoop(Driving[FlowRecord]):
             inputs=order.inputs,
         )
 
-    def _place_of(self, order: Retry) -> tuple[str, str]:
+    def _retry_target(self, order: Retry) -> tuple[str, str]:
         """From where a run goes on: the path of a list of steps, and a step in it; empty for where it failed.
 
         Raises:
@@ -184,24 +187,24 @@ class FlowLoop(Driving[FlowRecord]):
         path += slash
         frame = state.frames.get(path)
         if step_id:
-            known = [] if frame is None else [step.step_id for step in self._present.of(frame)]
+            known = [] if frame is None else [step.step_id for step in self._present.steps_of(frame)]
             if step_id not in known:
                 raise NotFoundError(
                     f"The run cannot go on from the step {order.step!r}: "
                     "it is not there, or was not come to.",
-                    advice=f"There are: {', '.join(known or self._present.known())}.",
+                    advice=f"There are: {', '.join(known or self._present.list_known())}.",
                 )
         root = state.root
         changed = [name for name, value in order.inputs.items() if root.inputs.get(name) != value]
-        way = way_back(state, self._file, root, changed)
+        way = find_rewind_point(state, self._file, root, changed)
         if way.done:
             schema = self._file.find_flow(root.flow_id).input_schema
-            raise CorrectionError(self._wording.used_by(way, input_names_of(schema, changed)))
+            raise CorrectionError(self._wording.used_by_message(way, input_names_of(schema, changed)))
         begun = None if frame is None else frame.steps.get(step_id)
         is_before = bool(step_id) and (begun is None or way.place < begun.place)
         return ("", way.step) if way.step and (is_before or not step_id) else (path, step_id)
 
-    async def _advance(self, people: People, group: TaskGroup) -> None:
+    async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
         record, state = self._record, self._record.state
         if self._problem is not None:
             raise self._problem
@@ -209,30 +212,30 @@ class FlowLoop(Driving[FlowRecord]):
             self._start()
         if state.config != self._parts.version:
             self._present.check_unchanged()
-            record.flow_changed(self._parts.version, self._present.digests())
+            record.record_flow_change(self._parts.version, self._present.digests())
         self._group, wording = group, self._wording
-        self._idling = idling = Idling(self._park)
+        self._idling = idling = RunActivity(self._park)
         questions = FlowQuestions(record, people, file=self._file, wording=wording, idle=idling.waiting)
-        scene = Scene(self._parts, record, questions=questions, idling=idling, wording=wording)
-        self._machine = machine = StepMachine(scene, people, gate=self._gate)
+        scene = RunScope(self._parts, record, questions=questions, idling=idling, wording=wording)
+        self._machine = machine = StepMachine(scene, people, gate=self._wait_while_paused)
         flow, root = self._file.find_flow(state.root.flow_id), state.root
         try:
-            await self._gate()
+            await self._wait_while_paused()
             if not root.steps:
-                await questions.inputs(root, flow)
+                await questions.request_inputs(root, flow)
                 metadata = record.run.request.metadata
                 if metadata.get("confirm"):
-                    await questions.begin(root, flow, str(metadata.get("confirm_reason", "")))
+                    await questions.confirm_begin(root, flow, str(metadata.get("confirm_reason", "")))
         except DeclinedError as error:
-            record.aborted(by=error.by, reason=error.reason, output=wording.denied)
+            record.record_abort(by=error.by, reason=error.reason, output=wording.denied)
             return
         while True:
             await machine.run(root)
             await record.commit()
-            self._obey_all()  # nothing that was said before the end is left unread
+            self._apply_commands()  # nothing that was said before the end is left unread
             if not record.paused and self._abort is None:
                 break
-            await self._gate()
+            await self._wait_while_paused()
         self._end(scene, flow)
 
     def _start(self) -> None:
@@ -242,7 +245,7 @@ class FlowLoop(Driving[FlowRecord]):
         steps = flow_steps(self._file, flow)
         metadata: Mapping[str, Any] = request.metadata
         if isinstance(route := metadata.get("route"), Mapping):
-            self._record.routed(cast("Mapping[str, Any]", route))
+            self._record.record_route(cast("Mapping[str, Any]", route))
         given = cast("Mapping[str, Any]", metadata.get("inputs") or {})
         frame = Frame(
             path="",
@@ -252,13 +255,13 @@ class FlowLoop(Driving[FlowRecord]):
             flow_id=flow.flow_id,
             scope="",
             inputs=with_defaults(flow.input_schema, given),
-            digests=digests_of(steps),
+            digests=compute_digests(steps),
             at=steps[0].step_id,
         )
         message = str(metadata.get("message", request.goal))
-        self._record.flow_begun(frame, name=flow.title, message=message, config=self._parts.version)
+        self._record.record_flow_start(frame, name=flow.title, message=message, config=self._parts.version)
 
-    def _end(self, scene: Scene, flow: FlowConfig) -> None:
+    def _end(self, scene: RunScope, flow: FlowConfig) -> None:
         """Write down how it ended.
 
         Raises:
@@ -268,39 +271,39 @@ class FlowLoop(Driving[FlowRecord]):
         if root.ended == "success":
             result, outputs = scene.result_of(root)
             values = replace(scene.values(root), outputs=outputs)
-            told = scene.told(root, values)
+            told = scene.values_for_text(root, values)
             text = root.response or text_of(fill(flow.response, told) if flow.response else result)
-            record.finished(text or scene.wording.done, result)
+            record.record_finish(text or scene.wording.done, result)
             return
-        status, problem = scene.failed_as(root), scene.problem_of(root)
+        status, problem = scene.failure_status(root), scene.problem_of(root)
         if status == "declined":
-            told = told_of_changes(record, self._file, scene.wording, said=scene.wording.denied)
-            record.aborted(by="", reason=problem, output=told)
+            told = describe_changes(record, self._file, scene.wording, said=scene.wording.denied)
+            record.record_abort(by="", reason=problem, output=told)
             return
-        failed = self._failed_step(root)
+        failed = self._find_failed_step(root)
         raise StepFailedError(
             f"The step {failed!r} of {flow.title} has failed: {problem}",
             step=failed,
-            said=scene.said_of(root),
+            said=scene.message_of(root),
             advice="Correct what is wrong, and resume the run: it goes on with this step.",
         )
 
-    def _failed_step(self, frame: Frame) -> str:
+    def _find_failed_step(self, frame: Frame) -> str:
         """The path of the step that has failed, innermost."""
-        for inner in self._record.state.inside(frame.path, frame.at):
+        for inner in self._record.state.frames_inside(frame.path, frame.at):
             if inner.ended == "failure":
-                return self._failed_step(inner)
+                return self._find_failed_step(inner)
         return frame.path + frame.at
 
     async def _fail(self, error: LoomError) -> None:
         if self._machine is not None:
             await self._machine.work.abandon()
         wording = self._wording
-        said = wording.failed.format(flow=self._title, said=said_of(error, wording))
-        self._record.failed(error, failure=failure_of(error), output=said)
+        said = wording.failed.format(flow=self._title, said=user_message(error, wording))
+        self._record.record_failure(error, failure=classify_failure(error), output=said)
 
     async def _end_aborted(self, abort: Abort) -> None:
-        self._parts.audit.aborted(self._record.run, by=abort.by)
+        self._parts.audit.record_abort(self._record.run, by=abort.by)
         if self._machine is not None:
             await self._machine.work.abandon()
         wording, state = self._wording, self._record.state
@@ -308,8 +311,8 @@ class FlowLoop(Driving[FlowRecord]):
             told = wording.too_late.format(flow=self._title)
         else:
             said = wording.cancelled.format(flow=self._title)
-            told = told_of_changes(self._record, self._file, wording, said=said)
-        self._record.aborted(by=abort.by, reason=abort.reason, output=told)
+            told = describe_changes(self._record, self._file, wording, said=said)
+        self._record.record_abort(by=abort.by, reason=abort.reason, output=told)
 
     @property
     def _title(self) -> str:
@@ -322,7 +325,7 @@ class FlowLoop(Driving[FlowRecord]):
 _BROKEN_OFF = "The run was called off before there was an answer."
 
 
-def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, said: str) -> str:
+def describe_changes(record: FlowRecorder, file: FlowFile, wording: FlowMessages, *, said: str) -> str:
     """What the user is to know of a run that ends early: what had been done, and what nobody knows of.
 
     A step that was under way and changes something is unknown from now on.
@@ -346,13 +349,13 @@ def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, sai
         title = step_title(file, frame.flow_id, step.step_id)
         (done if step.status == "success" else unknown).append(title)
         if step.begun:
-            record.step_ended(
+            record.record_step_end(
                 frame,
                 step.step_id,
                 status="unknown",
                 outputs={},
                 problem=_BROKEN_OFF,
-                following=Next("fail"),
+                following=NextStep("fail"),
                 seconds=0.0,
                 maybe_done=True,
             )
@@ -364,7 +367,7 @@ def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, sai
     return "\n".join(lines)
 
 
-class PresentSteps:
+class CurrentSteps:
     """What the lists of steps of a run consist of now.
 
     Args:
@@ -376,7 +379,7 @@ class PresentSteps:
         self._file = file
         self._state = state
 
-    def of(self, frame: Frame) -> list[StepConfig]:
+    def steps_of(self, frame: Frame) -> list[StepConfig]:
         """The steps of a list.
 
         Raises:
@@ -385,7 +388,7 @@ class PresentSteps:
         steps = list(flow_steps(self._file, self._file.find_flow(frame.flow_id)))
         if frame.path == frame.scope:
             return steps
-        for step in every_step(steps):
+        for step in iter_steps(steps):
             number = int(frame.path.rsplit("/", 2)[1])
             if step.step_id == frame.step and number < len(step.parallel):
                 return list(step.parallel[number])
@@ -396,12 +399,12 @@ class PresentSteps:
         found: dict[str, Digests] = {}
         for path, frame in self._state.frames.items():
             try:
-                found[path] = digests_of(self.of(frame))
+                found[path] = compute_digests(self.steps_of(frame))
             except LoomError:
                 continue
         return found
 
-    def known(self) -> list[str]:
+    def list_known(self) -> list[str]:
         """Paths of all steps that the run can go on from."""
         return [path + step_id for path, digests in self.digests().items() for step_id, _ in digests]
 
@@ -415,8 +418,8 @@ class PresentSteps:
         for frame in self._state.frames.values():
             if frame.path == frame.scope and not frame.ended:
                 flow = self._file.find_flow(frame.flow_id)
-                now = digests_of(flow_steps(self._file, flow))
-                step = unchanged_problem(frame.digests, now, list(frame.steps))
+                now = compute_digests(flow_steps(self._file, flow))
+                step = changed_steps_problem(frame.digests, now, list(frame.steps))
                 if step:
                     raise FlowChangedError(
                         f"The flow {flow.title!r} is not what it was when this run began: its step {step!r} "
@@ -425,7 +428,7 @@ class PresentSteps:
                     )
 
 
-_LONGEST_WAIT = 3600.0
+_MAX_WAIT_LENGTH = 3600.0
 
 
 class StepMachine:
@@ -443,9 +446,9 @@ class StepMachine:
         work: does the steps.
     """
 
-    def __init__(self, scene: Scene, people: People, *, gate: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, scene: RunScope, people: HumanBroker, *, gate: Callable[[], Awaitable[None]]) -> None:
         self.scene = scene
-        self.work = StepWork(scene, people, run_frame=self.run)
+        self.work = StepRunner(scene, people, run_frame=self.run)
         self._parts = scene.parts
         self._record = scene.record
         self._gate = gate
@@ -465,11 +468,11 @@ class StepMachine:
                 if step.via:
                     next_id = step.via
                 else:
-                    await anyio.sleep(min(max(step.due - time(), 0.0), _LONGEST_WAIT))
+                    await anyio.sleep(min(max(step.due - time(), 0.0), _MAX_WAIT_LENGTH))
                     await self._gate()
             try:
                 await self._visit(frame, steps, next_id)
-            except WentBackError:
+            except FlowRewoundError:
                 await self._record.commit()
 
     def _steps(self, frame: Frame) -> dict[str, StepConfig]:
@@ -498,19 +501,19 @@ class StepMachine:
         step, began = steps[step_id], monotonic()
         try:
             if self._may_visit(frame, step_id):
-                outcome, circles = await self.work.outcome(frame, step), False
+                outcome, circles = await self.work.run(frame, step), False
             else:
-                self._record.step_begun(frame, step_id, "")
+                self._record.record_step_start(frame, step_id, "")
                 problem = f"It was come to {self._parts.limits.visits} times: this goes in circles."
                 outcome, circles = StepOutcome(status="failure", problem=problem), True
-            outcome, outputs, values = self._judged(frame, step, outcome)
+            outcome, outputs, values = self._evaluate(frame, step, outcome)
             if step_id != frame.at:
-                following = Next("end" if outcome.status == "success" else "fail")
+                following = NextStep("end" if outcome.status == "success" else "fail")
             elif circles:
-                following = Next("fail")
+                following = NextStep("fail")
             else:
-                outcome, following = self._following(frame, list(steps), step, outcome, values)
-            self._record.step_ended(
+                outcome, following = self._next_step(frame, list(steps), step, outcome, values)
+            self._record.record_step_end(
                 frame,
                 step_id,
                 status=outcome.status,
@@ -522,7 +525,7 @@ class StepMachine:
                 maybe_done=outcome.maybe_done or outcome.status == "unknown",
             )
         finally:
-            self.work.ended(frame, step_id)
+            self.work.record_end(frame, step_id)
         await self._record.commit()
 
     def _may_visit(self, frame: Frame, step_id: str) -> bool:
@@ -531,16 +534,16 @@ class StepMachine:
         goes_on = step is not None and (step.begun or step.due is not None)
         return goes_on or frame.visits[step_id] < self._parts.limits.visits
 
-    def _judged(
+    def _evaluate(
         self, frame: Frame, step: StepConfig, outcome: StepOutcome
-    ) -> tuple[StepOutcome, dict[str, Any], Values]:
+    ) -> tuple[StepOutcome, dict[str, Any], ExpressionValues]:
         """The outcome by the criteria of the step, its outputs, and what was known of it."""
         outputs = dict(outcome.outputs)
         values = self.scene.values(frame, step.step_id, outputs, response=outcome.response)
         try:
             if outcome.status == "success" and not _all_hold(step.success_criteria, values):
                 problem = "Its success criteria do not hold."
-                said = self._told_by_file(step, values) or self.scene.wording.refused
+                said = self._failure_message(step, values) or self.scene.wording.refused
                 outcome = replace(outcome, status="failure", problem=problem, said=said)
             succeeded = outcome.status == "success"
             if outcome.response is not None or succeeded:
@@ -551,14 +554,19 @@ class StepMachine:
             outcome = outcome.unreadable(str(error), said=said, risky=risky)
         return outcome, outputs, self.scene.values(frame, step.step_id, outputs, response=outcome.response)
 
-    def _told_by_file(self, step: StepConfig, values: Values) -> str:
+    def _failure_message(self, step: StepConfig, values: ExpressionValues) -> str:
         """What the request of a step says where it fails; empty if nothing."""
-        told = failure_told(step.request(), values) if step.kind == "operation" else ""
+        told = failure_message(step.request(), values) if step.kind == "operation" else ""
         return self.scene.wording.part_of(told)
 
-    def _following(
-        self, frame: Frame, ids: Sequence[str], step: StepConfig, outcome: StepOutcome, values: Values
-    ) -> tuple[StepOutcome, Next]:
+    def _next_step(
+        self,
+        frame: Frame,
+        ids: Sequence[str],
+        step: StepConfig,
+        outcome: StepOutcome,
+        values: ExpressionValues,
+    ) -> tuple[StepOutcome, NextStep]:
         """What follows a step: the first action whose criteria hold, else the next step or the failure."""
         succeeded = outcome.status == "success"
         actions = step.on_success if succeeded else step.on_failure
@@ -566,37 +574,39 @@ class StepMachine:
             for number, action in enumerate(actions):
                 if _all_hold(action.criteria, values, failed=not succeeded):
                     name = action.name or f"{number + 1}"
-                    following = self._by_action(frame, step, action, name, outcome, values)
+                    following = self._apply_action(frame, step, action, name, outcome, values)
                     if following is not None:
                         return outcome, following
         except LoomError as error:
             risky = succeeded and frame.steps[step.step_id].risky
             said = self.scene.wording.unusable
-            return outcome.unreadable(str(error), said=said, risky=risky), Next("fail")
+            return outcome.unreadable(str(error), said=said, risky=risky), NextStep("fail")
         if not succeeded:
-            return outcome, Next("fail")
+            return outcome, NextStep("fail")
         place = ids.index(step.step_id) + 1
-        return outcome, Next("step", ids[place]) if place < len(ids) else Next("end")
+        return outcome, NextStep("step", ids[place]) if place < len(ids) else NextStep("end")
 
-    def _by_action(
+    def _apply_action(
         self,
         frame: Frame,
         step: StepConfig,
         action: Action,
         name: str,
         outcome: StepOutcome,
-        values: Values,
-    ) -> Next | None:
+        values: ExpressionValues,
+    ) -> NextStep | None:
         """What an action says; None where it does not apply."""
         match action.type:
             case "goto":
-                return Next("step", action.step_id, action=name)
+                return NextStep("step", action.step_id, action=name)
             case "end":
                 values = replace(values, outputs=self.scene.outputs_of(frame, values))
                 response = (
-                    text_of(fill(action.response, self.scene.told(frame, values))) if action.response else ""
+                    text_of(fill(action.response, self.scene.values_for_text(frame, values)))
+                    if action.response
+                    else ""
                 )
-                return Next("end", action=name, response=response)
+                return NextStep("end", action=name, response=response)
             case "retry":
                 before = frame.steps[step.step_id]
                 if outcome.status in {"success", "declined"} or outcome.final:
@@ -604,11 +614,11 @@ class StepMachine:
                 if before.retries[name] >= action.retry_limit:
                     return None
                 wait = action.retry_after if outcome.retry_after is None else outcome.retry_after
-                due = time() + min(wait, _LONGEST_WAIT)
-                return Next("retry", action.step_id, at=due, action=name)
+                due = time() + min(wait, _MAX_WAIT_LENGTH)
+                return NextStep("retry", action.step_id, at=due, action=name)
 
 
-def _all_hold(criteria: Sequence[Criterion], values: Values, *, failed: bool = False) -> bool:
+def _all_hold(criteria: Sequence[Criterion], values: ExpressionValues, *, failed: bool = False) -> bool:
     """Whether all criteria hold. Those of a failed step do not, where what they compare is not there."""
     try:
         return all(criterion_holds(each, values) for each in criteria)

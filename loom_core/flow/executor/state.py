@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.run import Pending
 from loom_core.tools.permission.permissions import ToolIdentity
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import Digests
 
-__all__ = ["FlowState", "Frame", "Next", "StepState", "StepStatus", "digests_from"]
+__all__ = ["FlowState", "Frame", "NextStep", "StepState", "StepStatus", "parse_digests"]
 
 
 StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
@@ -22,7 +22,7 @@ StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
+class NextStep:
     """What follows a step.
 
     Attributes:
@@ -131,10 +131,10 @@ class Frame:
     def from_json(cls, kept: Mapping[str, Any]) -> Frame:
         """What `to_json` gave."""
         others = {name: value for name, value in kept.items() if name not in {"inputs", "digests"}}
-        return cls(**others, inputs=dict(kept["inputs"]), digests=digests_from(kept["digests"]))
+        return cls(**others, inputs=dict(kept["inputs"]), digests=parse_digests(kept["digests"]))
 
 
-def digests_from(kept: object) -> Digests:
+def parse_digests(kept: object) -> Digests:
     """Digests as the journal has them."""
     return [(step, digest) for step, digest in cast("list[tuple[str, str]]", kept)]
 
@@ -164,8 +164,8 @@ class FlowState:
     message: str = ""
     config: str = ""
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
-    decisions: dict[str, Decided] = field(default_factory=dict[str, Decided])
-    answers: dict[str, Answered] = field(default_factory=dict[str, Answered])
+    decisions: dict[str, ApprovalDecision] = field(default_factory=dict[str, ApprovalDecision])
+    answers: dict[str, InputResponse] = field(default_factory=dict[str, InputResponse])
     calls: set[str] = field(default_factory=set[str])
     approved: set[ToolIdentity] = field(default_factory=set[ToolIdentity])
     begun: int = 0
@@ -189,11 +189,11 @@ class FlowState:
         if step is not None and (step.begun or step.due is not None):
             return step.visit
         last = self.visited[frame.key + step_id]
-        return last if last and self.may_be_done(_named(frame, step_id, last)) else last + 1
+        return last if last and self.may_be_done(_visit_name(frame, step_id, last)) else last + 1
 
     def key_of(self, frame: Frame, step_id: str) -> str:
         """The name of a step's visit, which no other has in the run."""
-        return _named(frame, step_id, self.visit_of(frame, step_id))
+        return _visit_name(frame, step_id, self.visit_of(frame, step_id))
 
     def may_be_done(self, key: str) -> bool:
         """Whether nobody knows of a visit, or of something in it, if it was done."""
@@ -201,23 +201,23 @@ class FlowState:
 
     def has_changed(self, frame: Frame, step: StepState) -> bool:
         """Whether a step has changed something outside, or may have."""
-        key = _named(frame, step.step_id, step.visit)
+        key = _visit_name(frame, step.step_id, step.visit)
         return step.changes and (step.status == "success" or step.begun or key in self.in_doubt)
 
     def results_for(self, frame: Frame) -> dict[str, Mapping[str, Any]]:
         """The outputs of all steps that a frame may refer to, by id: not those of branches beside it."""
         seen: dict[str, Mapping[str, Any]] = {}
         for other in self.frames.values():
-            if other.scope == frame.scope and not self._beside(other, frame):
+            if other.scope == frame.scope and not self._are_parallel(other, frame):
                 seen |= {step.step_id: step.outputs for step in other.steps.values() if not step.begun}
         return seen
 
-    def frame_begun(self, frame: Frame) -> None:
+    def add_frame(self, frame: Frame) -> None:
         """A list of steps begins; what was there of an earlier visit is gone."""
         self._drop(frame.path)
         self.frames[frame.path] = frame
 
-    def given(
+    def apply_inputs(
         self,
         path: str,
         inputs: Mapping[str, Any],
@@ -246,7 +246,7 @@ class FlowState:
             frame.at, frame.ended = back_to, ""
             frame.visits.clear()
 
-    def step_begun(
+    def start_step(
         self,
         path: str,
         step_id: str,
@@ -272,8 +272,8 @@ class FlowState:
         self.begun += 1
         if before is not None and (before.begun or before.due is not None):
             before.attempt += 1
-            for inside in self.inside(path, step_id) if before.due is not None else ():
-                self._open_again(inside.path)
+            for inside in self.frames_inside(path, step_id) if before.due is not None else ():
+                self._reopen(inside.path)
             before.status, before.due, before.begun, before.place = "running", None, True, self.begun
         else:
             self._drop(f"{path}{step_id}/")
@@ -286,7 +286,7 @@ class FlowState:
         if isinstance(approved, ToolIdentity):
             self.approved.add(approved)
 
-    def step_ended(
+    def end_step(
         self,
         path: str,
         step_id: str,
@@ -294,7 +294,7 @@ class FlowState:
         status: StepStatus,
         outputs: Mapping[str, Any],
         problem: str,
-        following: Next,
+        following: NextStep,
         said: str = "",
         maybe_done: bool = False,
     ) -> None:
@@ -339,22 +339,22 @@ class FlowState:
                 step.retries[following.action] += 1
                 step.due, step.via = following.at, following.step
 
-    def asked(self, pending: Pending) -> None:
+    def add_pending(self, pending: Pending) -> None:
         """People are asked."""
         self.pending[pending.id] = pending
         self.answers.pop(pending.id, None)
 
-    def decided(self, decision: Decided) -> None:
+    def apply_decision(self, decision: ApprovalDecision) -> None:
         """They have decided."""
         self.pending.pop(decision.id, None)
         self.decisions[decision.id] = decision
 
-    def answered(self, answer: Answered) -> None:
+    def apply_answer(self, answer: InputResponse) -> None:
         """They have answered."""
         self.pending.pop(answer.id, None)
         self.answers[answer.id] = answer
 
-    def resumed(self, seconds: float) -> None:
+    def apply_resume(self, seconds: float) -> None:
         """It goes on after its end: where it failed; all that is limited is granted again.
 
         Args:
@@ -364,9 +364,9 @@ class FlowState:
         self.decisions = {id_: each for id_, each in self.decisions.items() if each.action != "deny"}
         self.answers = {id_: each for id_, each in self.answers.items() if each.action == "accept"}
         if self.frames:
-            self._open_again("")
+            self._reopen("")
 
-    def retried(
+    def apply_retry(
         self,
         path: str,
         step_id: str,
@@ -387,20 +387,20 @@ class FlowState:
         self.config = config
         for each, now in digests.items():
             self.frames[each].digests = now
-        self.given("", inputs)
+        self.apply_inputs("", inputs)
         if not step_id:
             return
-        around = self._around(self.frames[path])
+        around = self._ancestors(self.frames[path])
         for frame, inner in zip(around, [*(each.step for each in around[1:]), step_id], strict=True):
             self._forget(frame, inner, keep=frame.path != path)
             frame.at, frame.ended = inner, ""
             frame.visits.clear()
 
-    def inside(self, path: str, step_id: str) -> list[Frame]:
+    def frames_inside(self, path: str, step_id: str) -> list[Frame]:
         """The frames of a step: its branches, or the flow that it runs."""
         return [frame for frame in self.frames.values() if (frame.parent, frame.step) == (path, step_id)]
 
-    def _open_again(self, path: str) -> None:
+    def _reopen(self, path: str) -> None:
         """Let a list of steps that has failed go on with the step that did."""
         frame = self.frames[path]
         failed, step = frame.ended == "failure", frame.steps.get(frame.at)
@@ -409,9 +409,9 @@ class FlowState:
             return
         frame.ended = ""
         step.retries.clear()
-        inside = self.inside(path, step.step_id)
+        inside = self.frames_inside(path, step.step_id)
         for each in inside:
-            self._open_again(each.path)
+            self._reopen(each.path)
         if failed and inside:
             step.begun = True  # its own steps go on, and it with them
         elif failed and step.status == "unknown":
@@ -419,16 +419,16 @@ class FlowState:
         elif failed:
             self._forget(frame, step.step_id, keep=False)
 
-    def _around(self, frame: Frame) -> list[Frame]:
+    def _ancestors(self, frame: Frame) -> list[Frame]:
         """A frame, behind those that it is in."""
         found = [frame]
         while (parent := found[0].parent) is not None:
             found.insert(0, self.frames[parent])
         return found
 
-    def _beside(self, one: Frame, other: Frame) -> bool:
+    def _are_parallel(self, one: Frame, other: Frame) -> bool:
         """Whether two frames are in different branches of one step."""
-        for this, that in zip(self._around(one), self._around(other), strict=False):
+        for this, that in zip(self._ancestors(one), self._ancestors(other), strict=False):
             if this is not that:
                 return this.step == that.step
         return False
@@ -449,21 +449,21 @@ class FlowState:
                 self._drop(f"{frame.path}{step.step_id}/")
                 for said in (self.answers, self.decisions):
                     said.pop(self.key_of(frame, step.step_id), None)
-                self._doubt(frame, step)
+                self._mark_uncertain(frame, step)
                 del frame.steps[step.step_id]
 
     def _drop(self, path: str) -> None:
         """Forget the lists of steps below a path."""
         for frame in [frame for frame in self.frames.values() if path and frame.path.startswith(path)]:
             for step in frame.steps.values():
-                self._doubt(frame, step)
+                self._mark_uncertain(frame, step)
             del self.frames[frame.path]
 
-    def _doubt(self, frame: Frame, step: StepState) -> None:
+    def _mark_uncertain(self, frame: Frame, step: StepState) -> None:
         """A step is forgotten: one that had begun may have been done."""
         if step.begun:
-            self.in_doubt.add(_named(frame, step.step_id, step.visit))
+            self.in_doubt.add(_visit_name(frame, step.step_id, step.visit))
 
 
-def _named(frame: Frame, step_id: str, visit: int) -> str:
+def _visit_name(frame: Frame, step_id: str, visit: int) -> str:
     return f"{frame.key}{step_id}" + (f"#{visit}" if visit > 1 else "")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     )
     from loom_core.flow.expressions.expression import (
         Expression,
-        NoOutputError,
+        MissingOutputError,
         check_expression,
         evaluate,
         output_expression,
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
         fill_url,
         text_of,
     )
-    from loom_core.flow.expressions.values import MISSING, Missing, ResponseLike, Values
+    from loom_core.flow.expressions.values import MISSING, ExpressionValues, Missing, ResponseLike
 
 __all__ = [
     "MISSING",
     "Condition",
     "CriterionLike",
     "Expression",
+    "ExpressionValues",
     "IncomparableError",
     "Missing",
-    "NoOutputError",
+    "MissingOutputError",
     "ResponseLike",
-    "Values",
     "check_criterion",
     "check_expression",
     "check_template",

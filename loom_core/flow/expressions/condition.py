@@ -24,10 +24,10 @@ from operator import ge, gt, le, lt
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from loom_core.errors import LoomError, UnreadableTextError
-from loom_core.flow.expressions.expression import Expression, check_expression, read_expression
+from loom_core.flow.expressions.expression import Expression, check_expression, parse_expression
 from loom_core.flow.expressions.json_query import check_query, query
 from loom_core.flow.expressions.template import text_of
-from loom_core.flow.expressions.values import MISSING, Values
+from loom_core.flow.expressions.values import MISSING, ExpressionValues
 from loom_core.tools.patterns import linear_search
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Condition", "CriterionLike", "IncomparableError", "check_criterion", "criterion_holds", "equal"]
 
 
-_LONGEST = 4000
-_DEEPEST = 50
+_MAX_LENGTH = 4000
+_MAX_DEPTH = 50
 _BLANK = re.compile(r"\s*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,30})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,3})?(?![\w.])")
 _WORD = re.compile(r"(?:true|false|null)(?![\w-])")
@@ -55,15 +55,15 @@ class IncomparableError(LoomError):
 class _Literal:
     found: JsonValue
 
-    def value(self, _values: Values) -> JsonValue:
+    def value(self, _values: ExpressionValues) -> JsonValue:
         return self.found
 
 
 @dataclass(frozen=True, slots=True)
-class _Named:
+class _Reference:
     expression: Expression
 
-    def value(self, values: Values) -> JsonValue:
+    def value(self, values: ExpressionValues) -> JsonValue:
         found = self.expression.value(values)
         return None if found is MISSING else found
 
@@ -72,40 +72,41 @@ class _Named:
 class _Not:
     part: _Part
 
-    def value(self, values: Values) -> JsonValue:
+    def value(self, values: ExpressionValues) -> JsonValue:
         return not self.part.value(values)
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
+class _Comparison:
     left: _Part
     operator: str
     right: _Part
 
-    def value(self, values: Values) -> JsonValue:
+    def value(self, values: ExpressionValues) -> JsonValue:
         left, right = self.left.value(values), self.right.value(values)
         if self.operator in _EQUALITIES:
             return equal(left, right) == (self.operator == "==")
         pair = _comparable(left, right)
         if pair is None:
             raise IncomparableError(
-                f"{_told(self.left, left)} {self.operator} {_told(self.right, right)} cannot be said.",
+                f"{_describe(self.left, left)} {self.operator} {_describe(self.right, right)} "
+                "cannot be said.",
                 advice="See what was answered; where it may lack, write `… != null && …`.",
             )
         return _ORDERS[self.operator](*pair)
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
+class _Junction:
     every: bool
     parts: tuple[_Part, ...]
 
-    def value(self, values: Values) -> JsonValue:
+    def value(self, values: ExpressionValues) -> JsonValue:
         held = (bool(part.value(values)) for part in self.parts)
         return all(held) if self.every else any(held)
 
 
-_Part: TypeAlias = _Literal | _Named | _Not | _Compared | _Joined
+_Part: TypeAlias = _Literal | _Reference | _Not | _Comparison | _Junction
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,9 @@ class Condition:
         Raises:
             UnreadableTextError: it is none; a `ConfigError` with line and column.
         """
-        return _read(text)
+        return _parse(text)
 
-    def holds(self, values: Values) -> bool:
+    def holds(self, values: ExpressionValues) -> bool:
         """Whether it holds.
 
         Raises:
@@ -140,13 +141,13 @@ class Condition:
 
 
 @lru_cache(maxsize=2048)
-def _read(text: str) -> Condition:
-    reader = _Reader(text)
+def _parse(text: str) -> Condition:
+    reader = _ConditionParser(text)
     root = reader.read()
     return Condition(text, tuple(reader.expressions), root)
 
 
-class _Reader:
+class _ConditionParser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -154,9 +155,11 @@ class _Reader:
         self.expressions: list[Expression] = []
 
     def read(self) -> _Part:
-        if len(self._text) > _LONGEST:
-            raise UnreadableTextError.at(self._text, _LONGEST, f"it has more than {_LONGEST:,} characters")
-        part = self._either()
+        if len(self._text) > _MAX_LENGTH:
+            raise UnreadableTextError.at(
+                self._text, _MAX_LENGTH, f"it has more than {_MAX_LENGTH:,} characters"
+            )
+        part = self._parse_or()
         if self._at < len(self._text):
             self._fail("nothing more can stand here")
         return part
@@ -168,59 +171,59 @@ class _Reader:
         blank = _BLANK.match(self._text, self._at)
         self._at = blank.end() if blank else self._at
 
-    def _takes(self, token: str) -> bool:
+    def _accept(self, token: str) -> bool:
         self._skip()
         if not self._text.startswith(token, self._at):
             return False
         self._at += len(token)
         return True
 
-    def _either(self) -> _Part:
-        return self._joined("||", self._both)
+    def _parse_or(self) -> _Part:
+        return self._parse_junction("||", self._parse_and)
 
-    def _both(self) -> _Part:
-        return self._joined("&&", self._comparison)
+    def _parse_and(self) -> _Part:
+        return self._parse_junction("&&", self._parse_comparison)
 
-    def _joined(self, operator: str, inner: Callable[[], _Part]) -> _Part:
+    def _parse_junction(self, operator: str, inner: Callable[[], _Part]) -> _Part:
         parts = [inner()]
-        while self._takes(operator):
+        while self._accept(operator):
             parts.append(inner())
-        return parts[0] if len(parts) == 1 else _Joined(operator == "&&", tuple(parts))
+        return parts[0] if len(parts) == 1 else _Junction(operator == "&&", tuple(parts))
 
-    def _comparison(self) -> _Part:
-        left = self._negation()
-        if not (operator := self._operator()):
+    def _parse_comparison(self) -> _Part:
+        left = self._parse_negation()
+        if not (operator := self._parse_operator()):
             return left
-        compared = _Compared(left, operator, self._negation())
+        compared = _Comparison(left, operator, self._parse_negation())
         self._skip()
         if _COMPARING.match(self._text, self._at):
             self._fail("comparisons cannot be chained; write && between two")
         return compared
 
-    def _operator(self) -> str:
+    def _parse_operator(self) -> str:
         self._skip()
         found = _COMPARING.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return found[0] if found else ""
 
-    def _negation(self) -> _Part:
+    def _parse_negation(self) -> _Part:
         negations = 0
-        while self._takes("!"):
+        while self._accept("!"):
             negations += 1
-        part = self._operand()
+        part = self._parse_operand()
         if negations % 2:
             return _Not(part)
         return _Not(_Not(part)) if negations else part
 
-    def _operand(self) -> _Part:
+    def _parse_operand(self) -> _Part:
         self._skip()
         text, at = self._text, self._at
         if text.startswith("(", at):
-            return self._group()
+            return self._parse_group()
         if text.startswith("$", at):
-            expression, self._at = read_expression(text, at)
+            expression, self._at = parse_expression(text, at)
             self.expressions.append(expression)
-            return _Named(expression)
+            return _Reference(expression)
         for kind, literal in _LITERALS:
             if found := kind.match(text, at):
                 self._at = found.end()
@@ -231,13 +234,13 @@ class _Reader:
                     break
         return self._fail("here should be an expression, a number, a text in quotes, true, false or null")
 
-    def _group(self) -> _Part:
-        if self._depth == _DEEPEST:
-            self._fail(f"more than {_DEEPEST} brackets within each other")
+    def _parse_group(self) -> _Part:
+        if self._depth == _MAX_DEPTH:
+            self._fail(f"more than {_MAX_DEPTH} brackets within each other")
         self._depth += 1
         self._at += 1
-        part = self._either()
-        if not self._takes(")"):
+        part = self._parse_or()
+        if not self._accept(")"):
             self._fail("here should be a closing bracket")
         self._depth -= 1
         return part
@@ -267,7 +270,7 @@ def equal(left: JsonValue, right: JsonValue) -> bool:
             if one.keys() != other.keys():
                 return False
             waiting += ((value, other[name]) for name, value in one.items())
-        elif _listed(one) and _listed(other):
+        elif _is_list(one) and _is_list(other):
             pairs = list(_pairs(one, other))
             if not pairs and (one or other):
                 return False
@@ -282,7 +285,7 @@ def equal(left: JsonValue, right: JsonValue) -> bool:
     return True
 
 
-def _listed(value: JsonValue) -> bool:
+def _is_list(value: JsonValue) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
@@ -307,9 +310,9 @@ def _as_number(value: JsonValue) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _told(part: _Part, value: JsonValue) -> str:
+def _describe(part: _Part, value: JsonValue) -> str:
     """A side of a comparison, for people."""
-    if isinstance(part, _Named):
+    if isinstance(part, _Reference):
         what = "not there" if value is None else "a text" if isinstance(value, str) else "no number"
         return (
             part.expression.source if _as_number(value) is not None else f"{part.expression.source} ({what})"
@@ -340,7 +343,7 @@ class CriterionLike(Protocol):
         ...
 
 
-def criterion_holds(criterion: CriterionLike, values: Values) -> bool:
+def criterion_holds(criterion: CriterionLike, values: ExpressionValues) -> bool:
     """Whether a criterion holds.
 
     `regex` searches a text, or the JSON of what is none; `jsonpath` holds if it finds anything. Neither holds
@@ -359,7 +362,7 @@ def criterion_holds(criterion: CriterionLike, values: Values) -> bool:
         return bool(query(criterion.condition, value, limit=1))
     search = linear_search(criterion.condition)
     if search is None:
-        raise _no_pattern(criterion.condition)
+        raise _pattern_error(criterion.condition)
     return search(text_of(value))
 
 
@@ -376,10 +379,10 @@ def check_criterion(criterion: CriterionLike) -> None:
     if criterion.type == "jsonpath":
         check_query(criterion.condition)
     elif linear_search(criterion.condition) is None:
-        raise _no_pattern(criterion.condition)
+        raise _pattern_error(criterion.condition)
 
 
-def _no_pattern(pattern: str) -> UnreadableTextError:
+def _pattern_error(pattern: str) -> UnreadableTextError:
     return UnreadableTextError.at(
         pattern,
         0,

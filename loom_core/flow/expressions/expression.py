@@ -15,27 +15,27 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NoReturn
 
 from loom_core.errors import LoomError, UnreadableTextError
-from loom_core.flow.expressions.values import MISSING, Missing, Values
+from loom_core.flow.expressions.values import MISSING, ExpressionValues, Missing
 
 if TYPE_CHECKING:
-    from loom_core.flow.expressions.values import Values
+    from loom_core.flow.expressions.values import ExpressionValues
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
     "ROOT",
     "Expression",
-    "NoOutputError",
+    "MissingOutputError",
     "check_expression",
     "evaluate",
     "output_expression",
-    "read_expression",
+    "parse_expression",
     "read_output",
 ]
 
 
-_LONGEST = 1000
-_DEEPEST = 50
-_LARGEST = 9  # digits of a place in a list
+_MAX_LENGTH = 1000
+_MAX_DEPTH = 50
+_MAX_SIZE = 9  # digits of a place in a list
 
 ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message)(?![\w-])")
 """How every expression begins."""
@@ -69,44 +69,44 @@ class Expression:
         Raises:
             UnreadableTextError: a `ConfigError`; with the column.
         """
-        return _whole(text)
+        return _parse_whole(text)
 
-    def value(self, values: Values) -> JsonValue | Missing:
+    def value(self, values: ExpressionValues) -> JsonValue | Missing:
         """Resolve it; `MISSING` if it leads nowhere."""
         match self.root:
             case "message":
                 return values.message
             case "steps":
                 step = values.steps.get(self.path[0])
-                return MISSING if step is None else _found(step, self.path[1:])
+                return MISSING if step is None else _look_up(step, self.path[1:])
             case "inputs":
-                return _found(values.inputs, self.path)
+                return _look_up(values.inputs, self.path)
             case "outputs":
-                return _found(values.outputs, self.path)
+                return _look_up(values.outputs, self.path)
             case "context":
-                return _found(values.context, self.path)
+                return _look_up(values.context, self.path)
             case _:
                 return self._of_response(values)
 
-    def _of_response(self, values: Values) -> JsonValue | Missing:
+    def _of_response(self, values: ExpressionValues) -> JsonValue | Missing:
         if values.response is None:
             return MISSING
         if self.root == "statusCode":
             return values.response.status
         if self.root == "body":
-            return _found(values.response.body, self.path)
+            return _look_up(values.response.body, self.path)
         wanted = self.path[0].lower()
         named = (value for name, value in values.response.headers.items() if name.lower() == wanted)
         return next(named, MISSING)
 
 
-def evaluate(expression: str, values: Values) -> JsonValue:
+def evaluate(expression: str, values: ExpressionValues) -> JsonValue:
     """Resolve an expression; None if it leads nowhere.
 
     Raises:
         UnreadableTextError: it is none.
     """
-    value = _whole(expression).value(values)
+    value = _parse_whole(expression).value(values)
     return None if value is MISSING else value
 
 
@@ -116,25 +116,25 @@ def check_expression(text: str) -> None:
     Raises:
         UnreadableTextError: it is none; a `ConfigError` with the column.
     """
-    _whole(text)
+    _parse_whole(text)
 
 
 @lru_cache(maxsize=4096)
-def _whole(text: str) -> Expression:
-    expression, end = read_expression(text, 0)
+def _parse_whole(text: str) -> Expression:
+    expression, end = parse_expression(text, 0)
     if end != len(text):
         _fail(text, end, f"nothing can stand behind {expression.source}")
     return expression
 
 
-def read_expression(text: str, start: int) -> tuple[Expression, int]:
+def parse_expression(text: str, start: int) -> tuple[Expression, int]:
     """The expression that begins at a place of a text, and where it ends.
 
     Raises:
         UnreadableTextError: there is none.
     """
     root = ROOT.match(text, start)
-    if root is None or len(text) > _LONGEST * 10:
+    if root is None or len(text) > _MAX_LENGTH * 10:
         _fail(
             text,
             start,
@@ -155,36 +155,36 @@ def read_expression(text: str, start: int) -> tuple[Expression, int]:
         if not part or part[1] != "body":
             _fail(text, at, "behind $response stands .body or .header")
         name, at = "body", part.end()
-    path, at = _path(text, at)
+    path, at = _parse_path(text, at)
     if name == "steps":
         if len(path) < 2 or path[1] != "outputs":
             _fail(text, at, "a step's output is $steps.<stepId>.outputs.<name>")
         path = [path[0], *path[2:]]
-    if at - start > _LONGEST or len(path) > _DEEPEST:
+    if at - start > _MAX_LENGTH or len(path) > _MAX_DEPTH:
         _fail(text, start, "this expression is too long")
     return Expression(text[start:at], name, tuple(path)), at
 
 
-def _path(text: str, at: int) -> tuple[list[str], int]:
+def _parse_path(text: str, at: int) -> tuple[list[str], int]:
     path: list[str] = []
     while True:
         if key := _KEY.match(text, at) or _PLACE.match(text, at):
             path.append(key[1])
         elif key := _QUOTED.match(text, at):
-            path.append(_unquoted(text, at + 1, key[1]))
+            path.append(_unquote(text, at + 1, key[1]))
         elif text.startswith(".", at) and text[at + 1 : at + 2].strip(" .,;:!?)}。，；：！？）"):
             _fail(text, at, 'here should be a name; write others as ["any name"]')
         elif text.startswith("[", at):
             _fail(text, at, "in brackets stands a place, or a name in quotes")
         elif text.startswith("#", at):
-            pointer, end = _pointer(text, at + 1)
+            pointer, end = _parse_pointer(text, at + 1)
             return path + pointer, end
         else:
             return path, at
         at = key.end()
 
 
-def _unquoted(text: str, at: int, quoted: str) -> str:
+def _unquote(text: str, at: int, quoted: str) -> str:
     if quoted.startswith("'"):
         quoted = '"' + quoted[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'
     try:
@@ -193,7 +193,7 @@ def _unquoted(text: str, at: int, quoted: str) -> str:
         _fail(text, at, "this name cannot be read")
 
 
-def _pointer(text: str, at: int) -> tuple[list[str], int]:
+def _parse_pointer(text: str, at: int) -> tuple[list[str], int]:
     found = _POINTER_END.search(text, at)
     end = found.start() if found else len(text)
     pointer = text[at:end]
@@ -206,14 +206,14 @@ def _pointer(text: str, at: int) -> tuple[list[str], int]:
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")], end
 
 
-def _found(value: JsonValue, path: Sequence[str]) -> JsonValue | Missing:
+def _look_up(value: JsonValue, path: Sequence[str]) -> JsonValue | Missing:
     for step in path:
         if isinstance(value, Mapping):
             if step not in value:
                 return MISSING
             value = value[step]
         elif isinstance(value, Sequence) and not isinstance(value, str):
-            if not (step.isascii() and step.isdecimal()) or len(step) > _LARGEST or step != str(int(step)):
+            if not (step.isascii() and step.isdecimal()) or len(step) > _MAX_SIZE or step != str(int(step)):
                 return MISSING
             if int(step) >= len(value):
                 return MISSING
@@ -230,7 +230,7 @@ def _fail(text: str, at: int, reason: str) -> NoReturn:
 _MAY_LACK = "?"
 
 
-class NoOutputError(LoomError):
+class MissingOutputError(LoomError):
     """A step has succeeded, and does not give what others build on."""
 
 
@@ -243,7 +243,7 @@ def output_expression(written: str) -> Expression:
     return Expression.of(written.removesuffix(_MAY_LACK))
 
 
-def read_output(name: str, written: str, values: Values, *, succeeded: bool) -> JsonValue:
+def read_output(name: str, written: str, values: ExpressionValues, *, succeeded: bool) -> JsonValue:
     """The value of an output; None where it may lack and does.
 
     Args:
@@ -260,7 +260,7 @@ def read_output(name: str, written: str, values: Values, *, succeeded: bool) -> 
     if value is not MISSING:
         return value
     if succeeded and not written.endswith(_MAY_LACK):
-        raise NoOutputError(
+        raise MissingOutputError(
             f"Its output {name!r} is not there: {written} leads nowhere in what it was answered.",
             advice=f"Correct the expression, or write {written}? where it may lack.",
         )

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["check_query", "query"]
 
-_LONGEST = 1000
-_MOST_DESCENTS = 2  # each looks at everything below what the last one found
-_MOST_FOUND = 10_000
+_MAX_LENGTH = 1000
+_MAX_DESCENTS = 2  # each looks at everything below what the last one found
+_MAX_FOUND = 10_000
 
 
-def query(path: str, value: JsonValue, *, limit: int = _MOST_FOUND) -> list[JsonValue]:
+def query(path: str, value: JsonValue, *, limit: int = _MAX_FOUND) -> list[JsonValue]:
     """Return the matches of a query in a value, in order.
 
     Raises:
@@ -53,9 +53,9 @@ def check_query(path: str) -> jsonpath.JSONPath:
     """
     from jsonpath import JSONPath, JSONPathError
 
-    if len(path) > _LONGEST or path.count("..") > _MOST_DESCENTS:
+    if len(path) > _MAX_LENGTH or path.count("..") > _MAX_DESCENTS:
         raise UnreadableTextError.at(
-            path, 0, f"more than {_LONGEST:,} characters or {_MOST_DESCENTS} times `..` are too many"
+            path, 0, f"more than {_MAX_LENGTH:,} characters or {_MAX_DESCENTS} times `..` are too many"
         )
     try:
         read = _environment().compile(path)

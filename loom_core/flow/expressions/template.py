@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import quote
 
 from loom_core.errors import InvalidInputError, UnreadableTextError
-from loom_core.flow.expressions.expression import Expression, read_expression
-from loom_core.flow.expressions.values import MISSING, Missing, Values
+from loom_core.flow.expressions.expression import Expression, parse_expression
+from loom_core.flow.expressions.values import MISSING, ExpressionValues, Missing
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
@@ -36,12 +36,12 @@ __all__ = [
 Piece: TypeAlias = str | Expression
 """A stretch of plain text, or a placeholder."""
 
-_LONGEST = 100_000
-_DEEPEST = 100
+_MAX_LENGTH = 100_000
+_MAX_DEPTH = 100
 _BARE = re.compile(r"\$(?:(?:inputs|outputs|steps|response|context)(?:[.\[#]\S*)?|statusCode|message)")
 
 
-def fill(template: JsonValue, values: Values) -> JsonValue:
+def fill(template: JsonValue, values: ExpressionValues) -> JsonValue:
     """A template with its placeholders filled.
 
     In a text, what is not there leaves nothing, and what is no text is written as JSON. A member of an object
@@ -50,12 +50,12 @@ def fill(template: JsonValue, values: Values) -> JsonValue:
     Raises:
         UnreadableTextError: a placeholder is none.
     """
-    value = _filled(template, values, 0)
+    value = _fill(template, values, 0)
     return None if value is MISSING else value
 
 
-def _filled(template: JsonValue, values: Values, depth: int) -> JsonValue | Missing:
-    if depth > _DEEPEST:
+def _fill(template: JsonValue, values: ExpressionValues, depth: int) -> JsonValue | Missing:
+    if depth > _MAX_DEPTH:
         raise UnreadableTextError("it is nested too deeply", line=1, column=1)
     if isinstance(template, str):
         pieces = pieces_of(template)
@@ -63,10 +63,10 @@ def _filled(template: JsonValue, values: Values, depth: int) -> JsonValue | Miss
             return pieces[0].value(values)
         return "".join(each if isinstance(each, str) else text_of(each.value(values)) for each in pieces)
     if isinstance(template, Mapping):
-        filled = ((name, _filled(each, values, depth + 1)) for name, each in template.items())
+        filled = ((name, _fill(each, values, depth + 1)) for name, each in template.items())
         return {name: each for name, each in filled if each is not MISSING}
     if isinstance(template, Sequence):
-        items = (_filled(each, values, depth + 1) for each in template)
+        items = (_fill(each, values, depth + 1) for each in template)
         return [None if each is MISSING else each for each in items]
     return template
 
@@ -112,8 +112,8 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
     Raises:
         UnreadableTextError: a placeholder is none, or does not end.
     """
-    if len(text) > _LONGEST:
-        raise UnreadableTextError.at(text, _LONGEST, f"it has more than {_LONGEST:,} characters")
+    if len(text) > _MAX_LENGTH:
+        raise UnreadableTextError.at(text, _MAX_LENGTH, f"it has more than {_MAX_LENGTH:,} characters")
     if _BARE.fullmatch(text):
         return (Expression.of(text),)
     pieces: list[Piece] = []
@@ -124,7 +124,7 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
             at = begun + 2
             continue
         plain += text[at:begun]
-        expression, end = read_expression(text, begun + 1)
+        expression, end = parse_expression(text, begun + 1)
         if not text.startswith("}", end):
             raise UnreadableTextError.at(text, end, f"behind {expression.source} should be a closing brace")
         pieces += [plain, expression] if plain else [expression]
@@ -153,7 +153,7 @@ def check_url(template: str) -> None:
     _pieces(template)
 
 
-def fill_url(template: str, values: Values) -> str:
+def fill_url(template: str, values: ExpressionValues) -> str:
     """An address with its placeholders filled, percent-encoded.
 
     Raises:
@@ -162,7 +162,7 @@ def fill_url(template: str, values: Values) -> str:
             would lead to another folder.
     """
     pieces = _pieces(template)
-    url = "".join(piece if isinstance(piece, str) else _quoted(piece, values) for piece in pieces)
+    url = "".join(piece if isinstance(piece, str) else _quote(piece, values) for piece in pieces)
     if _leads_elsewhere(url):
         raise InvalidInputError(
             "The address would lead to another folder: a placeholder in it holds dots only.",
@@ -171,7 +171,7 @@ def fill_url(template: str, values: Values) -> str:
     return url
 
 
-def fill_header(template: str, values: Values) -> str | None:
+def fill_header(template: str, values: ExpressionValues) -> str | None:
     """The value of a header with its placeholders filled; None if it is one for what is not there.
 
     Raises:
@@ -226,7 +226,7 @@ def _leads_elsewhere(url: str) -> bool:
     return any(part.lower().replace("%2e", ".") in _DOTS for part in path.split("/")[1:])
 
 
-def _quoted(expression: Expression, values: Values) -> str:
+def _quote(expression: Expression, values: ExpressionValues) -> str:
     value = expression.value(values)
     if value is MISSING or value is None or value == "":
         raise InvalidInputError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["MISSING", "Missing", "ResponseLike", "Values"]
+__all__ = ["MISSING", "ExpressionValues", "Missing", "ResponseLike"]
 
 
 class Missing(Enum):
@@ -43,7 +43,7 @@ class ResponseLike(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class ExpressionValues:
     """What expressions of a flow may name.
 
     Attributes:

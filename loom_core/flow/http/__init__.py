@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.http.answer import EndpointResult, Judgement, judged
     from loom_core.flow.http.caller import EndpointCaller, Secrets
     from loom_core.flow.http.request import FilledRequest
-    from loom_core.flow.http.tool import ConfigToolLoader, HttpTool, SystemExecutor, Variables
+    from loom_core.flow.http.response import EndpointResult, InterpretedResponse, interpret_response
+    from loom_core.flow.http.tool import ConfigToolLoader, HttpTool, SystemToolExecutor, Variables
 
 __all__ = [
     "ConfigToolLoader",
@@ -18,11 +18,11 @@ __all__ = [
     "EndpointResult",
     "FilledRequest",
     "HttpTool",
-    "Judgement",
+    "InterpretedResponse",
     "Secrets",
-    "SystemExecutor",
+    "SystemToolExecutor",
     "Variables",
-    "judged",
+    "interpret_response",
 ]
 
 if not TYPE_CHECKING:

@@ -21,26 +21,26 @@ from loom_core import keys
 from loom_core.breaker import Breaker
 from loom_core.errors import ConfigError, LoomError, NetError
 from loom_core.flow.config.models_endpoint import reference_in
-from loom_core.flow.http.answer import EndpointResult, body_of
 from loom_core.flow.http.request import (
     Attempts,
-    filled_request,
-    may_be_sent_again,
+    build_request,
+    is_retryable,
     request_key,
-    texts_of_secrets,
-    whole_address,
+    resolve_url,
+    secret_texts,
 )
+from loom_core.flow.http.response import EndpointResult, parse_body
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.address import address_of
-from loom_core.net.gate import resolve
-from loom_core.net.policy import names
-from loom_core.net.url import host_of, redacted
+from loom_core.net.policy import matches_any_host
+from loom_core.net.ssrf_guard import resolve
+from loom_core.net.url import host_of, redact_url
 from loom_core.observability.families import FLOW_REQUEST_SECONDS, FLOW_REQUESTS
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 from loom_core.observability.spans import FLOW_REQUEST
-from loom_core.observability.tracing import AttributeValue, failed, span
+from loom_core.observability.tracing import AttributeValue, record_failure, span
 from loom_core.retry import RetryPolicy, retry_after
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from loom_core.flow.config.models import FlowFile, NetConfig
     from loom_core.flow.config.models_endpoint import EndpointConfig
-    from loom_core.flow.expressions import Values
+    from loom_core.flow.expressions import ExpressionValues
     from loom_core.flow.http.request import FilledRequest
     from loom_core.net import HttpResponse, Resolver
     from loom_core.tools.interface import JsonValue
@@ -62,10 +62,10 @@ __all__ = [
     "HIDDEN",
     "EndpointCaller",
     "HostBreaker",
-    "Hosts",
+    "HostLimits",
     "RequestSpan",
     "Secrets",
-    "hidden",
+    "mask_secrets",
     "request_span",
 ]
 
@@ -108,7 +108,7 @@ class EndpointCaller:
         self._policy = _policy(file.net)
         self._told_trace = _hosts(file.net.trace)
         self._client = HttpClient(self._policy, resolve=resolve, tls=tls, keep_seconds=_KEEP_SECONDS)
-        self._hosts = Hosts(concurrency=file.net.concurrency, per_minute=file.net.per_minute, now=now)
+        self._hosts = HostLimits(concurrency=file.net.concurrency, per_minute=file.net.per_minute, now=now)
         self._retry = retry
         self.secrets = secrets or Secrets()
 
@@ -129,14 +129,14 @@ class EndpointCaller:
             ConfigError: there is no address.
             NetError: it may not.
         """
-        address = whole_address(endpoint.url, self._base)
+        address = resolve_url(endpoint.url, self._base)
         parts = address.split("/", 3)
         self._client.check("/".join(parts[:3]).partition("?")[0])
 
     async def call(
         self,
         endpoint: EndpointConfig,
-        values: Values,
+        values: ExpressionValues,
         *,
         run_id: str = "",
         step_id: str = "",
@@ -165,35 +165,37 @@ class EndpointCaller:
         """
         began = anyio.current_time()
         limit = endpoint.timeout_seconds if seconds is None else min(seconds, endpoint.timeout_seconds)
-        await self.secrets.look_up(texts_of_secrets(endpoint))
-        request = filled_request(endpoint, values, base=self._base, revealed=self.secrets.revealed)
+        await self.secrets.resolve_all(secret_texts(endpoint))
+        request = build_request(endpoint, values, base=self._base, revealed=self.secrets.reveal)
         if request.has_secrets:
-            self._check_place(request)
+            self._check_target(request)
         key = _key_of(request, run_id, step_id)
         headers = {**request.headers, _KEY: key} if key else request.headers
         request = replace(request, headers=headers)
         attempts = Attempts(endpoint, until=began + limit)
         with request_span(request, run_id=run_id) as told:
-            outcome = await self._sent(self._traced(request), attempts)
+            outcome = await self._send(self._with_trace_context(request), attempts)
             if isinstance(outcome, NetError):
-                outcome = attempts.told(outcome)
-                told.ended(outcome, attempts=attempts.made)
+                outcome = attempts.with_attempts(outcome)
+                told.record_outcome(outcome, attempts=attempts.made)
             else:
-                told.ended(outcome.status, attempts=attempts.made)
+                told.record_outcome(outcome.status, attempts=attempts.made)
         if isinstance(outcome, NetError):
             raise outcome
         return EndpointResult(
             outcome.status,
-            {name: self.secrets.redacted(value) for name, value in outcome.headers.items()},
-            self.secrets.redacted_json(body_of(outcome)),
+            {name: self.secrets.redact(value) for name, value in outcome.headers.items()},
+            self.secrets.redact_json(parse_body(outcome)),
             attempts.made,
             anyio.current_time() - began,
-            self.secrets.redacted(redacted(outcome.url)),
+            self.secrets.redact(redact_url(outcome.url)),
             key,
             attempts.maybe_done,
         )
 
-    def preview(self, endpoint: EndpointConfig, values: Values, *, step_id: str = "") -> FilledRequest:
+    def preview(
+        self, endpoint: EndpointConfig, values: ExpressionValues, *, step_id: str = ""
+    ) -> FilledRequest:
         """The request that `call` would send, with `[secret]` for secrets, which are not looked up.
 
         Args:
@@ -205,21 +207,21 @@ class EndpointCaller:
             InvalidInputError: a value cannot stand where it belongs.
             ConfigError: there is no address.
         """
-        request = filled_request(endpoint, values, base=self._base, revealed=hidden)
+        request = build_request(endpoint, values, base=self._base, revealed=mask_secrets)
         key = {_KEY: f"[run]:{step_id}"} if step_id and _takes_key(request) else {}
         url = request.url.replace(quote(HIDDEN, safe=""), HIDDEN)
         return replace(request, url=url, headers={**request.headers, **key})
 
-    def _traced(self, request: FilledRequest) -> FilledRequest:
+    def _with_trace_context(self, request: FilledRequest) -> FilledRequest:
         """The request with the trace that it belongs to, where its host is told of that."""
         host = host_of(urlsplit(request.url).hostname or "") or ""
-        if not (self._told_trace and names(self._told_trace, host)):
+        if not (self._told_trace and matches_any_host(self._told_trace, host)):
             return request
         written = {name.lower() for name in request.headers}
-        trace = {name: value for name, value in carried().items() if "traceparent" not in written}
+        trace = {name: value for name, value in inject_context().items() if "traceparent" not in written}
         return replace(request, headers={**trace, **request.headers})
 
-    async def _sent(self, request: FilledRequest, attempts: Attempts) -> HttpResponse | NetError:
+    async def _send(self, request: FilledRequest, attempts: Attempts) -> HttpResponse | NetError:
         """Send a request until there is an answer that counts, or none can be had."""
         while True:
             outcome = await self._attempt(request, attempts)
@@ -233,7 +235,7 @@ class EndpointCaller:
         attempts.made += 1
         try:
             with anyio.move_on_after(attempts.left) as waiting:
-                async with self._hosts.turn(request.place) as note:
+                async with self._hosts.acquire(request.place) as note:
                     waiting.deadline = inf  # from here on the client keeps to what is left
                     response = await self._client.request(
                         request.method,
@@ -255,19 +257,19 @@ class EndpointCaller:
                 failure="unavailable",
             )
         attempts.note(failed)
-        return self.secrets.redacted_error(failed)
+        return self.secrets.redact_error(failed)
 
     def _wait_after(self, outcome: HttpResponse | NetError, attempts: Attempts) -> float | None:
         """Seconds until the next attempt; None if there is none."""
         endpoint = attempts.endpoint
         what = outcome if isinstance(outcome, NetError) else outcome.status
-        if attempts.made > endpoint.retries or not may_be_sent_again(what, repeatable=endpoint.repeatable):
+        if attempts.made > endpoint.retries or not is_retryable(what, repeatable=endpoint.repeatable):
             return None
         asked = None if isinstance(outcome, NetError) else retry_after(outcome.headers)
         wait = (asked or 0.0) + self._retry.pause(attempts.made)
         return wait if wait < attempts.left else None
 
-    def _check_place(self, request: FilledRequest) -> None:
+    def _check_target(self, request: FilledRequest) -> None:
         """Refuse to send a secret where others can read it.
 
         Raises:
@@ -315,7 +317,7 @@ def _key_of(request: FilledRequest, run_id: str, step_id: str) -> str:
     return request_key(run_id, step_id) if run_id else uuid4().hex
 
 
-_MOST = 1000
+_MAX_COUNT = 1000
 _GATEWAY_FAILURES = frozenset({502, 503, 504})
 
 
@@ -347,7 +349,7 @@ class _Host:
     limits: RateLimits
 
 
-class Hosts:
+class HostLimits:
     """Stands before every request.
 
     Args:
@@ -375,7 +377,7 @@ class Hosts:
         self._hosts: OrderedDict[str, _Host] = OrderedDict()
 
     @asynccontextmanager
-    async def turn(self, place: str) -> AsyncGenerator[Callable[[int], None]]:
+    async def acquire(self, place: str) -> AsyncGenerator[Callable[[int], None]]:
         """Around one request: waits until it may be made, and sees how it ends.
 
         What it gives is told the status of the answer.
@@ -394,9 +396,9 @@ class Hosts:
             status = answered
 
         # The host's own limit first: who waits for it keeps nobody from other hosts.
-        async with host.limits.place(), self._slots:
+        async with host.limits.acquire(), self._slots:
             try:
-                with host.breaker.around(place, refuse=_refused):
+                with host.breaker.around(place, refuse=_rejection):
                     yield note
                     if status in _GATEWAY_FAILURES:
                         raise HostFailureError(f"{place} answered with status {status}.")
@@ -407,13 +409,13 @@ class Hosts:
         if place not in self._hosts:
             breaker = HostBreaker(failures=self._failures, first_pause=self._pause, now=self._now)
             self._hosts[place] = _Host(breaker, RateLimits(rpm=self._per_minute))
-            if len(self._hosts) > _MOST:
+            if len(self._hosts) > _MAX_COUNT:
                 self._hosts.popitem(last=False)
         self._hosts.move_to_end(place)
         return self._hosts[place]
 
 
-def _refused(message: str, left: float) -> NetError:
+def _rejection(message: str, left: float) -> NetError:
     when = f"Try again in {left:.0f} seconds." if left else "Try again later."
     return NetError(message, advice=when, failure="unavailable")
 
@@ -432,7 +434,7 @@ class RequestSpan:
         self.status = "cancelled"
         self._span = started
 
-    def ended(self, outcome: NetError | int, *, attempts: int) -> None:
+    def record_outcome(self, outcome: NetError | int, *, attempts: int) -> None:
         """Note what came of it in the end.
 
         Args:
@@ -443,12 +445,12 @@ class RequestSpan:
             self._span.set_attribute("http.request.resend_count", attempts - 1)
         if isinstance(outcome, NetError):
             self.status = outcome.failure
-            failed(self._span, outcome.failure)
+            record_failure(self._span, outcome.failure)
             return
         self.status = f"{outcome // 100}xx" if outcome < 600 else "other"
         self._span.set_attribute("http.response.status_code", outcome)
         if outcome >= _ERRORS:
-            failed(self._span, str(outcome))
+            record_failure(self._span, str(outcome))
 
 
 @contextmanager
@@ -495,7 +497,7 @@ class Secrets:
     def __repr__(self) -> str:
         return f"<Secrets: {len(self._known)}>"
 
-    async def look_up(self, texts: Iterable[str]) -> None:
+    async def resolve_all(self, texts: Iterable[str]) -> None:
         """Find the secrets of all references in texts of headers and query parameters.
 
         Raises:
@@ -508,40 +510,40 @@ class Secrets:
                 if reference not in self._known:
                     self._known[reference] = await to_thread.run_sync(self._resolve, reference)
 
-    def revealed(self, text: str) -> str:
+    def reveal(self, text: str) -> str:
         """A text with the secret in the place of a reference, which has been looked up."""
         reference = reference_in(text)
         if not reference:
             return text
         return text.removesuffix(reference) + self._known[reference].get_secret_value()
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """A text without any secret that has been looked up."""
         return keys.redacted(text, self._known.values()) if self._known else text
 
-    def redacted_json(self, value: JsonValue) -> JsonValue:
+    def redact_json(self, value: JsonValue) -> JsonValue:
         """JSON without them, in keys and values."""
-        return _without(value, self.redacted) if self._known else value
+        return _redact_json(value, self.redact) if self._known else value
 
-    def redacted_error(self, error: NetError) -> NetError:
+    def redact_error(self, error: NetError) -> NetError:
         """The same error without them, and without the one that caused it."""
-        return NetError(self.redacted(error.message), advice=error.advice, failure=error.failure)
+        return NetError(self.redact(error.message), advice=error.advice, failure=error.failure)
 
 
-def hidden(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """A text with `[secret]` in the place of a reference."""
     reference = reference_in(text)
     return text.removesuffix(reference) + HIDDEN if reference else text
 
 
-def _without(value: JsonValue, redacted: Callable[[str], str]) -> JsonValue:
+def _redact_json(value: JsonValue, redacted: Callable[[str], str]) -> JsonValue:
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
         members = cast("Mapping[str, JsonValue]", value).items()
-        return {redacted(name): _without(each, redacted) for name, each in members}
+        return {redacted(name): _redact_json(each, redacted) for name, each in members}
     if isinstance(value, list):
-        return [_without(each, redacted) for each in value]
+        return [_redact_json(each, redacted) for each in value]
     return value
 
 

@@ -20,7 +20,7 @@ from loom_core.net.headers import header_problem
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import EndpointConfig
-    from loom_core.flow.expressions import Values
+    from loom_core.flow.expressions import ExpressionValues
     from loom_core.net.client import Method
     from loom_core.tools.interface import JsonValue
 
@@ -28,14 +28,14 @@ __all__ = [
     "Attempts",
     "FilledRequest",
     "Reveal",
-    "filled_request",
+    "build_request",
     "is_lost",
+    "is_retryable",
     "may_be_done",
-    "may_be_sent_again",
     "request_key",
+    "resolve_url",
+    "secret_texts",
     "status_passes",
-    "texts_of_secrets",
-    "whole_address",
 ]
 
 
@@ -74,7 +74,7 @@ class FilledRequest:
         return f"{parts.hostname}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
 
 
-def whole_address(url: str, base: str) -> str:
+def resolve_url(url: str, base: str) -> str:
     """An address of a flow file; what is no whole one is put behind `flow_url`.
 
     Raises:
@@ -95,7 +95,9 @@ def whole_address(url: str, base: str) -> str:
     return f"{address}{'&' if '?' in address else mark}{query}" if query else address
 
 
-def filled_request(endpoint: EndpointConfig, values: Values, *, base: str, revealed: Reveal) -> FilledRequest:
+def build_request(
+    endpoint: EndpointConfig, values: ExpressionValues, *, base: str, revealed: Reveal
+) -> FilledRequest:
     """The request that an endpoint makes of values.
 
     Args:
@@ -108,26 +110,26 @@ def filled_request(endpoint: EndpointConfig, values: Values, *, base: str, revea
         InvalidInputError: a value cannot stand where it belongs.
         ConfigError: a secret is not there, there is no address, or a placeholder is none.
     """
-    url = _checked_path(fill_url(whole_address(endpoint.url, base), values))
+    url = _check_path(fill_url(resolve_url(endpoint.url, base), values))
     headers = {"Accept": _ACCEPTED} | _headers(endpoint.headers, values, revealed)
     query: Mapping[str, JsonValue] = {}
     body: JsonValue = None
     if not endpoint.sends_inputs:
         query = _parameters(endpoint.query or {}, values, revealed)
-        body = _filled_body(endpoint.body, values, revealed)
+        body = _fill_body(endpoint.body, values, revealed)
     elif endpoint.method in BODYLESS:
-        query = _unnamed_inputs(endpoint, values)
+        query = _remaining_inputs(endpoint, values)
     else:
-        body = _unnamed_inputs(endpoint, values)
+        body = _remaining_inputs(endpoint, values)
     content = _content(endpoint, body)
     if content and not any(name.lower() == "content-type" for name in headers):
         charset = "" if endpoint.content_type == "application/json" else "; charset=utf-8"
         headers["Content-Type"] = f"{endpoint.content_type}{charset}"
-    has_secrets = any(map(reference_in, texts_of_secrets(endpoint)))
+    has_secrets = any(map(reference_in, secret_texts(endpoint)))
     return FilledRequest(endpoint.method, _with_query(url, query), headers, content, has_secrets)
 
 
-def _checked_path(url: str) -> str:
+def _check_path(url: str) -> str:
     """An address whose path leads where it says, also for servers that decode it before they look at it.
 
     Raises:
@@ -142,7 +144,7 @@ def _checked_path(url: str) -> str:
     return url
 
 
-def texts_of_secrets(endpoint: EndpointConfig) -> list[str]:
+def secret_texts(endpoint: EndpointConfig) -> list[str]:
     """The texts in which an endpoint may refer to secrets."""
     values = (endpoint.query or {}).values()
     in_query = (each for each in values if isinstance(each, str))
@@ -160,7 +162,7 @@ def _texts(value: JsonValue) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonValue:
+def _fill_body(template: JsonValue, values: ExpressionValues, revealed: Reveal) -> JsonValue:
     """A body with its placeholders filled, and secrets where the template refers to them.
 
     Flow files may not, except for parameters of the knowledge API.
@@ -173,16 +175,16 @@ def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonV
         members: dict[str, JsonValue] = {}
         for name, each in template.items():
             if any(map(reference_in, _texts(each))):
-                members[name] = _filled_body(each, values, revealed)
+                members[name] = _fill_body(each, values, revealed)
             elif isinstance(filled := fill({name: each}, values), Mapping):  # without it, if it is not there
                 members |= filled
         return members
     if isinstance(template, Sequence):
-        return [_filled_body(each, values, revealed) for each in template]
+        return [_fill_body(each, values, revealed) for each in template]
     return template
 
 
-def _unnamed_inputs(endpoint: EndpointConfig, values: Values) -> dict[str, JsonValue]:
+def _remaining_inputs(endpoint: EndpointConfig, values: ExpressionValues) -> dict[str, JsonValue]:
     """The inputs that neither the address nor a header names."""
     named = {
         each.path[0]
@@ -193,7 +195,7 @@ def _unnamed_inputs(endpoint: EndpointConfig, values: Values) -> dict[str, JsonV
     return {name: value for name, value in values.inputs.items() if name not in named}
 
 
-def _headers(written: Mapping[str, str], values: Values, revealed: Reveal) -> dict[str, str]:
+def _headers(written: Mapping[str, str], values: ExpressionValues, revealed: Reveal) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, text in written.items():
         # Only what the file itself says is a reference: an input that reads `env:NAME` is a text.
@@ -209,7 +211,9 @@ def _headers(written: Mapping[str, str], values: Values, revealed: Reveal) -> di
     return headers
 
 
-def _parameters(query: Mapping[str, JsonValue], values: Values, revealed: Reveal) -> dict[str, JsonValue]:
+def _parameters(
+    query: Mapping[str, JsonValue], values: ExpressionValues, revealed: Reveal
+) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {}
     for name, value in query.items():
         if isinstance(value, str) and reference_in(value):
@@ -253,7 +257,7 @@ def _content(endpoint: EndpointConfig, body: JsonValue) -> bytes:
 
 _PASSING = frozenset({408, 425, 429})
 _LASTING = frozenset({501, 505, 506, 507, 508, 510, 511})
-_LONGEST_KEY = 200
+_MAX_KEY_LENGTH = 200
 _MAYBE_DONE = frozenset({"interrupted", "timeout"})
 _GATEWAY = frozenset({408, 502, 504})
 
@@ -275,7 +279,7 @@ def may_be_done(outcome: NetError | int) -> bool:
     return outcome == HTTPStatus.REQUEST_TIMEOUT or 500 <= outcome < 600
 
 
-def may_be_sent_again(outcome: NetError | int, *, repeatable: bool) -> bool:
+def is_retryable(outcome: NetError | int, *, repeatable: bool) -> bool:
     """Whether a request may be sent again after an error or a status.
 
     A request that never went out may be, whatever it is. One that may have arrived, only if it is
@@ -294,10 +298,10 @@ def request_key(run_id: str, step_id: str) -> str:
     Ids in other scripts are percent-encoded, as a header is ASCII; what is too long ends in a digest.
     """
     key = f"{quote(run_id, safe='')}:{quote(step_id, safe='/#', errors='replace')}"
-    if len(key) <= _LONGEST_KEY:
+    if len(key) <= _MAX_KEY_LENGTH:
         return key
     digest = hashlib.sha256(f"{run_id}:{step_id}".encode("utf-8", "replace")).hexdigest()
-    return f"{key[: _LONGEST_KEY - len(digest) - 1]}~{digest}"
+    return f"{key[: _MAX_KEY_LENGTH - len(digest) - 1]}~{digest}"
 
 
 @dataclass(slots=True)
@@ -325,7 +329,7 @@ class Attempts:
         """See what came of one of them: why there was no answer, or its status."""
         self.maybe_done = self.maybe_done or may_be_done(outcome)
 
-    def told(self, last: NetError) -> NetError:
+    def with_attempts(self, last: NetError) -> NetError:
         """The last error, with what is to be known of those before."""
         times = f" It was tried {self.made} times." if self.made > 1 else ""
         failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NetError, NetFailure
-from loom_core.flow.expressions import Values
-from loom_core.flow.http.answer import judged
+from loom_core.flow.expressions import ExpressionValues
 from loom_core.flow.http.caller import EndpointCaller
 from loom_core.flow.http.request import is_lost
+from loom_core.flow.http.response import interpret_response
 from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOutput
 from loom_core.tools.permission.rule import PermissionRule
@@ -29,7 +29,7 @@ __all__ = [
     "TOLD",
     "ConfigToolLoader",
     "HttpTool",
-    "SystemExecutor",
+    "SystemToolExecutor",
     "Variables",
 ]
 
@@ -107,7 +107,7 @@ class HttpTool(Tool):
     @property
     def annotations(self) -> ToolAnnotations:
         """What the file says, else what its method promises."""
-        reads = self._config.changes_nothing
+        reads = self._config.is_read_only
         return ToolAnnotations(
             read_only=reads,
             destructive=not reads,
@@ -125,13 +125,13 @@ class HttpTool(Tool):
         """The time of its request, and some more: it ends by itself, and says what may have been done."""
         return self._config.endpoint.timeout_seconds + _SPARE_SECONDS
 
-    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """The arguments, checked and repaired, with the defaults of the schema.
 
         Raises:
             InvalidInputError: the schema refuses them.
         """
-        checked = self._arguments.checked(arguments)
+        checked = self._arguments.validate(arguments)
         properties = cast("Mapping[str, object]", self._schema.get("properties", {}))
         defaults = {
             name: cast("Mapping[str, object]", each)["default"]
@@ -145,10 +145,10 @@ class HttpTool(Tool):
         context = context or CallContext()
         endpoint = self._config.endpoint
         try:
-            inputs = self.prepared(arguments)
+            inputs = self.prepare_arguments(arguments)
         except LoomError as error:
-            return self._failed(str(error), error)
-        values = Values(inputs=inputs, context=self._variables(context))
+            return self._failure_output(str(error), error)
+        values = ExpressionValues(inputs=inputs, context=self._variables(context))
         try:
             answer = await self._caller.call(
                 endpoint,
@@ -159,12 +159,12 @@ class HttpTool(Tool):
             )
         except LoomError as error:
             lost = isinstance(error, NetError) and is_lost(error)
-            return self._failed(_plain(error), error, {DOUBT: "lost"} if lost else {})
+            return self._failure_output(_plain(error), error, {DOUBT: "lost"} if lost else {})
         about: dict[str, Any] = {"status": answer.status, "attempts": answer.attempts, "url": answer.url}
         try:
-            judgement = judged(endpoint, answer, values)
+            judgement = interpret_response(endpoint, answer, values)
         except LoomError as error:  # it was carried out, and what came of it cannot be read
-            return self._failed(_UNREADABLE, error, {**about, DOUBT: "lost"})
+            return self._failure_output(_UNREADABLE, error, {**about, DOUBT: "lost"})
         if not judgement.is_success:
             lost = is_lost(answer.status)
             doubt = {DOUBT: "lost" if lost else "failed"} if answer.maybe_done else {}
@@ -176,11 +176,13 @@ class HttpTool(Tool):
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         return ToolOutput(text, result if isinstance(result, (dict, list)) else None, metadata=about)
 
-    def _failed(self, said: str, error: LoomError, about: Mapping[str, Any] | None = None) -> ToolOutput:
+    def _failure_output(
+        self, said: str, error: LoomError, about: Mapping[str, Any] | None = None
+    ) -> ToolOutput:
         about = {**(about or {}), PROBLEM: str(error)}
         if isinstance(error, NetError):
             about[FAILURE] = error.failure
-        more = f" {_MAYBE_DONE}" if DOUBT in about and not self._config.changes_nothing else ""
+        more = f" {_MAYBE_DONE}" if DOUBT in about and not self._config.is_read_only else ""
         return ToolOutput(f"{said}{more}", is_error=True, metadata=about)
 
 
@@ -198,7 +200,7 @@ def _schema(written: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-class SystemExecutor:
+class SystemToolExecutor:
     """Makes the requests of system tools.
 
     Args:
@@ -258,7 +260,7 @@ class ConfigToolLoader:
     ) -> None:
         self._file = file
         self._own_variables = variables
-        self._executor = SystemExecutor(caller or EndpointCaller(file), self._variables)
+        self._executor = SystemToolExecutor(caller or EndpointCaller(file), self._variables)
 
     def load(self) -> list[Tool]:
         """The tools that are enabled, in the file's order.

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.knowledge.executor import KnowledgeAnswer, KnowledgeExecutor, PreQuery
+    from loom_core.flow.knowledge.executor import KnowledgeAnswer, KnowledgeExecutor, KnowledgePrefetch
     from loom_core.flow.knowledge.interface import FlowKnowledge
     from loom_core.flow.knowledge.sources import (
         ApiKnowledge,
         KnowledgeBaseExecutor,
         ProviderKnowledge,
-        named_knowledge,
+        build_knowledge,
     )
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "KnowledgeAnswer",
     "KnowledgeBaseExecutor",
     "KnowledgeExecutor",
-    "PreQuery",
+    "KnowledgePrefetch",
     "ProviderKnowledge",
-    "named_knowledge",
+    "build_knowledge",
 ]
 
 if not TYPE_CHECKING:

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from loom_core.errors import LoomError
-from loom_core.flow.knowledge.interface import WarmsUp
+from loom_core.flow.knowledge.interface import SupportsWarmUp
 from loom_core.knowledge.sources.context_retriever import context_of
-from loom_core.knowledge.sources.federation.federation import late
-from loom_core.knowledge.sources.turns import calls_for_knowledge
+from loom_core.knowledge.sources.federation.federation import timeout_message
+from loom_core.knowledge.sources.small_talk import needs_retrieval
 from loom_core.observability.families import FLOW_KNOWLEDGE as QUESTIONS
 from loom_core.observability.families import FLOW_KNOWLEDGE_SECONDS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import FLOW_KNOWLEDGE
-from loom_core.observability.tracing import failed, span
+from loom_core.observability.tracing import record_failure, span
 from loom_core.redaction import without_assigned
 
 if TYPE_CHECKING:
@@ -42,10 +42,10 @@ __all__ = [
     "AnswerCache",
     "KnowledgeAnswer",
     "KnowledgeExecutor",
-    "PreQuery",
-    "QuestionSpan",
+    "KnowledgePrefetch",
+    "LookupSpan",
+    "lookup_span",
     "note_known",
-    "question_span",
 ]
 
 
@@ -77,7 +77,7 @@ class KnowledgeAnswer:
 
 
 @dataclass(slots=True, eq=False)
-class _Flight:
+class _InFlightQuery:
     """A question on its way, and how many wait for the answer."""
 
     key: str
@@ -87,7 +87,7 @@ class _Flight:
     waiting: int = 0
 
 
-class PreQuery:
+class KnowledgePrefetch:
     """A question that has been asked; what becomes of it is up to who asked.
 
     Used as a context manager, it is cancelled at the end of the block if no caller has waited for it.
@@ -95,15 +95,15 @@ class PreQuery:
 
     def __init__(
         self,
-        answer: KnowledgeAnswer | _Flight,
+        answer: KnowledgeAnswer | _InFlightQuery,
         *,
         seconds: float,
         first_seconds: Callable[[], float],
-        let_go: Callable[[_Flight], None],
+        let_go: Callable[[_InFlightQuery], None],
     ) -> None:
         self._first_seconds = first_seconds
-        self._flight = answer if isinstance(answer, _Flight) else None
-        self._answer = None if isinstance(answer, _Flight) else answer
+        self._flight = answer if isinstance(answer, _InFlightQuery) else None
+        self._answer = None if isinstance(answer, _InFlightQuery) else answer
         self._seconds = seconds
         self._let_go = let_go
 
@@ -126,7 +126,7 @@ class PreQuery:
             limit = max(self._seconds if seconds is None else seconds, self._first_seconds())
             with anyio.move_on_after(limit):
                 await self._flight.done.wait()
-            self._answer = self._flight.answer or KnowledgeAnswer("late", problem=late(limit))
+            self._answer = self._flight.answer or KnowledgeAnswer("late", problem=timeout_message(limit))
             self._flight = None
         return self._answer or KnowledgeAnswer("not_needed", problem=_STOPPED)
 
@@ -167,7 +167,7 @@ class KnowledgeExecutor:
         self._seconds = seconds
         self._fetch_seconds = max(fetch_seconds, seconds)
         self._cache = AnswerCache(seconds=cache_seconds, now=now) if cache is None else cache
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, _InFlightQuery] = {}
         self._places = anyio.Semaphore(_TOGETHER)
         self._tasks: TaskGroup | None = None
         self._is_warming = False
@@ -175,12 +175,12 @@ class KnowledgeExecutor:
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        if isinstance(self._source, WarmsUp):
+        if isinstance(self._source, SupportsWarmUp):
             self._is_warming = True
             self._tasks.start_soon(self._warm, self._source)
         return self
 
-    async def _warm(self, source: WarmsUp) -> None:
+    async def _warm(self, source: SupportsWarmUp) -> None:
         """Have the source load what it needs, so that the first question is not late."""
         try:
             with anyio.move_on_after(_WARM_SECONDS):
@@ -200,7 +200,7 @@ class KnowledgeExecutor:
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(kind, error, trace)
 
-    def pre_query(self, message: str, context: Mapping[str, JsonValue]) -> PreQuery:
+    def prefetch(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgePrefetch:
         """Begin to ask what is known about a message. Waits for nothing.
 
         Args:
@@ -210,30 +210,30 @@ class KnowledgeExecutor:
         Raises:
             RuntimeError: it is used outside of its block.
         """
-        return PreQuery(
-            self._begun(message, context),
+        return KnowledgePrefetch(
+            self._start(message, context),
             seconds=self._seconds,
             first_seconds=lambda: self._fetch_seconds if self._is_warming else 0.0,
-            let_go=self._let_go,
+            let_go=self._release,
         )
 
-    def _begun(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgeAnswer | _Flight:
+    def _start(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgeAnswer | _InFlightQuery:
         source = self._source
-        if source is None or not calls_for_knowledge(message):
+        if source is None or not needs_retrieval(message):
             return KnowledgeAnswer("not_needed")
         try:
             key = source.identity(message, context)
         except LoomError as error:
-            return _failed(error)
+            return _answer_from_error(error)
         items = self._cache.get(key)
         if items is not None:
             note_known("cached")
-            return _found(items)
+            return _answer_from_items(items)
         flight = self._flights.get(key)
         if flight is None:
             if self._tasks is None:
                 raise RuntimeError("a KnowledgeExecutor is used as a context manager")
-            flight = self._flights[key] = _Flight(key)
+            flight = self._flights[key] = _InFlightQuery(key)
             self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
         else:
             note_known("shared")
@@ -241,21 +241,21 @@ class KnowledgeExecutor:
         return flight
 
     async def _fetch(
-        self, source: FlowKnowledge, flight: _Flight, message: str, context: Mapping[str, JsonValue]
+        self, source: FlowKnowledge, flight: _InFlightQuery, message: str, context: Mapping[str, JsonValue]
     ) -> None:
-        answer = KnowledgeAnswer("late", problem=late(self._fetch_seconds))
+        answer = KnowledgeAnswer("late", problem=timeout_message(self._fetch_seconds))
         try:
-            with question_span() as told:
-                answer = await self._asked(source, flight, message, context) or answer
+            with lookup_span() as told:
+                answer = await self._query(source, flight, message, context) or answer
                 if flight.waiting > 0 or answer.outcome != "late":
-                    told.ended(answer.outcome, found=len(answer.items))
+                    told.record_outcome(answer.outcome, found=len(answer.items))
         finally:
             self._forget(flight)
             flight.answer = answer
             flight.done.set()
 
-    async def _asked(
-        self, source: FlowKnowledge, flight: _Flight, message: str, context: Mapping[str, JsonValue]
+    async def _query(
+        self, source: FlowKnowledge, flight: _InFlightQuery, message: str, context: Mapping[str, JsonValue]
     ) -> KnowledgeAnswer | None:
         """Return the answer of a source; None on timeout, or if no caller waits for it any more."""
         began = anyio.current_time()
@@ -265,31 +265,31 @@ class KnowledgeExecutor:
                 async with self._places:
                     items = tuple(await source.find(message, context))
                 self._cache.put(flight.key, items)
-                return _found(items, seconds=anyio.current_time() - began)
+                return _answer_from_items(items, seconds=anyio.current_time() - began)
         except LoomError as error:
-            return _failed(error, seconds=anyio.current_time() - began)
+            return _answer_from_error(error, seconds=anyio.current_time() - began)
         except Exception as error:  # noqa: BLE001 - sources are others' code, and this is the task's end
             _log.exception("a source of knowledge broke")
             problem = f"The source broke: {type(error).__name__}."
             return KnowledgeAnswer("failed", problem=problem, seconds=anyio.current_time() - began)
         return None
 
-    def _let_go(self, flight: _Flight) -> None:
+    def _release(self, flight: _InFlightQuery) -> None:
         flight.waiting -= 1
         if flight.waiting <= 0:
             self._forget(flight)
             flight.scope.cancel()
 
-    def _forget(self, flight: _Flight) -> None:
+    def _forget(self, flight: _InFlightQuery) -> None:
         if self._flights.get(flight.key) is flight:
             del self._flights[flight.key]
 
 
-def _found(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0) -> KnowledgeAnswer:
+def _answer_from_items(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0) -> KnowledgeAnswer:
     return KnowledgeAnswer("retrieved" if items else "nothing", items, seconds=seconds)
 
 
-def _failed(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
+def _answer_from_error(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
     _log.warning("nothing is known about a message: %s", error)
     return KnowledgeAnswer("failed", problem=without_assigned(str(error)), seconds=seconds)
 
@@ -298,7 +298,7 @@ _OPERATION = {"gen_ai.operation.name": "retrieval"}
 _FAILED: frozenset[ContextOutcome] = frozenset({"failed", "late"})
 
 
-class QuestionSpan:
+class LookupSpan:
     """What the span of a question is told.
 
     Attributes:
@@ -309,20 +309,20 @@ class QuestionSpan:
         self.outcome: ContextOutcome | Literal["dropped"] = "dropped"
         self._span = started
 
-    def ended(self, outcome: ContextOutcome, *, found: int) -> None:
+    def record_outcome(self, outcome: ContextOutcome, *, found: int) -> None:
         """Note what came of it, and how many passages were found."""
         self.outcome = outcome
         self._span.set_attribute("retrieval.result_count", found)
         if outcome in _FAILED:
-            failed(self._span, outcome)
+            record_failure(self._span, outcome)
 
 
 @contextmanager
-def question_span() -> Generator[QuestionSpan]:
+def lookup_span() -> Generator[LookupSpan]:
     """The span of a question that a source is asked."""
     began = perf_counter()
     with span(FLOW_KNOWLEDGE, _OPERATION) as started:
-        told = QuestionSpan(started)
+        told = LookupSpan(started)
         try:
             yield told
         finally:
@@ -338,7 +338,7 @@ def note_known(how: Literal["cached", "shared"]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CacheEntry:
     items: tuple[KnowledgeItem, ...]
     until: float
     size: int
@@ -366,7 +366,7 @@ class AnswerCache:
         self._most = most
         self._characters = characters
         self._now = now
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[str, _CacheEntry] = OrderedDict()
         self._size = 0
 
     def __len__(self) -> int:
@@ -389,7 +389,7 @@ class AnswerCache:
         size = sum(len(item.content) for item in items)
         if self._seconds <= 0 or size > self._characters:
             return
-        self._kept[key] = _Kept(items, self._now() + self._seconds, size)
+        self._kept[key] = _CacheEntry(items, self._now() + self._seconds, size)
         self._size += size
         while len(self._kept) > self._most or self._size > self._characters:
             self._forget(next(iter(self._kept)))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["TENANCY", "FlowKnowledge", "WarmsUp", "normal_question"]
+__all__ = ["TENANCY", "FlowKnowledge", "SupportsWarmUp", "normalize_question"]
 
 TENANCY = ("tenantId", "chatbotId")
 """Context variables that answers of one must never reach another."""
@@ -43,7 +43,7 @@ class FlowKnowledge(Protocol):
 
 
 @runtime_checkable
-class WarmsUp(Protocol):
+class SupportsWarmUp(Protocol):
     """A source of knowledge that has something to load before it can answer."""
 
     async def warm_up(self) -> None:
@@ -55,7 +55,7 @@ class WarmsUp(Protocol):
         ...
 
 
-def normal_question(message: str) -> str:
+def normalize_question(message: str) -> str:
     """A message in the one form of all that ask the same: width, case, blanks and the end do not count."""
     plain = _BLANKS.sub(" ", unicodedata.normalize("NFKC", message)).strip().casefold()
     return plain.rstrip(_AT_THE_END) or plain

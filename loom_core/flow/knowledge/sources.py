@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from loom_core.errors import ConfigError, SourceError
 from loom_core.flow.config.models import DocumentsSource, HttpSource, KnowledgeEndpointConfig
 from loom_core.flow.config.models_endpoint import EndpointConfig
-from loom_core.flow.expressions import Values
-from loom_core.flow.http.answer import status_text
+from loom_core.flow.expressions import ExpressionValues
+from loom_core.flow.http.response import status_text
 from loom_core.flow.knowledge.executor import AnswerCache, KnowledgeExecutor
-from loom_core.flow.knowledge.interface import TENANCY, normal_question
+from loom_core.flow.knowledge.interface import TENANCY, normalize_question
 from loom_core.knowledge.sources.remote.json_path import JsonPath
 from loom_core.knowledge.sources.remote.result_mapping import read_items
 from loom_core.knowledge.text.analysis import content_words
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["ApiKnowledge", "KnowledgeBaseExecutor", "ProviderKnowledge", "named_knowledge"]
+__all__ = ["ApiKnowledge", "KnowledgeBaseExecutor", "ProviderKnowledge", "build_knowledge"]
 
 
 _TENANCY_FILTERS = {
@@ -42,17 +42,17 @@ _TENANCY_FILTERS = {
 """Filters by which sources tell tenants apart, and the context variable that each is given."""
 
 _START_SECONDS = 9.0
-_LONGEST = 2000
+_MAX_LENGTH = 2000
 
 
 @runtime_checkable
-class _Opens(Protocol):
+class _SupportsOpenBase(Protocol):
     """A source whose knowledge base is opened in this process."""
 
     @property
     def name(self) -> str: ...
 
-    async def opened(self) -> GraphRAGKnowledgeBase: ...
+    async def open_base(self) -> GraphRAGKnowledgeBase: ...
 
 
 class ProviderKnowledge:
@@ -77,7 +77,7 @@ class ProviderKnowledge:
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
         """The source, its version, the question, and whose it is; see `FlowKnowledge.identity`."""
         who = [context.get(name) for name in dict.fromkeys(_TENANCY_FILTERS.values())]
-        parts = [self._provider.name, self._version(), normal_question(message), self._limit, who]
+        parts = [self._provider.name, self._version(), normalize_question(message), self._limit, who]
         return json.dumps(parts, ensure_ascii=False, default=str)
 
     async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
@@ -89,7 +89,7 @@ class ProviderKnowledge:
         """
         await self._provider.start(_START_SECONDS)
         filters = self._filters(context)  # some know only now what they can be filtered by
-        return await self._provider.query(message[:_LONGEST], self._limit, filters or None)
+        return await self._provider.query(message[:_MAX_LENGTH], self._limit, filters or None)
 
     async def warm_up(self) -> None:
         """Connect to the source, or open the knowledge base and load what embeds questions to it.
@@ -98,8 +98,8 @@ class ProviderKnowledge:
             LoomError: it cannot be asked.
         """
         await self._provider.start(_START_SECONDS)
-        if isinstance(self._provider, _Opens):
-            await (await self._provider.opened()).embed([self._provider.name], kind="query")
+        if isinstance(self._provider, _SupportsOpenBase):
+            await (await self._provider.open_base()).embed([self._provider.name], kind="query")
 
     def _filters(self, context: Mapping[str, JsonValue]) -> dict[str, Any]:
         supported = self._provider.supported_filters
@@ -118,7 +118,7 @@ class ProviderKnowledge:
         return filters
 
 
-_LONGEST_ANSWER = {"GET": 300, "POST": 2000}
+_MAX_ANSWER_LENGTH = {"GET": 300, "POST": 2000}
 """Characters of a message that are sent: a Chinese one takes nine in an address, which may have 4,096."""
 
 
@@ -147,7 +147,7 @@ class ApiKnowledge:
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
         """The whole request, and who asks; see `FlowKnowledge.identity`."""
-        request = self._caller.preview(self._endpoint, self._values(normal_question(message), context))
+        request = self._caller.preview(self._endpoint, self._values(normalize_question(message), context))
         parts = [request.url, sorted(request.headers.items()), request.content.decode("utf-8", "replace")]
         who = [context.get(name) for name in TENANCY]
         text = json.dumps([parts, who], ensure_ascii=False, default=str)
@@ -174,9 +174,9 @@ class ApiKnowledge:
         items = read_items(answer.body or [], self._config.mapping, source=self._name)
         return items[: self._config.limit]
 
-    def _values(self, message: str, context: Mapping[str, JsonValue]) -> Values:
+    def _values(self, message: str, context: Mapping[str, JsonValue]) -> ExpressionValues:
         asked = message if self._config.send == "question" else content_words(message)
-        return Values(message=asked[: _LONGEST_ANSWER[self._config.method]], context=context)
+        return ExpressionValues(message=asked[: _MAX_ANSWER_LENGTH[self._config.method]], context=context)
 
 
 def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig:
@@ -204,7 +204,7 @@ def _put(config: KnowledgeEndpointConfig, fields: dict[str, Any], path: str, val
     if config.method == "GET":
         fields[path] = value
     else:
-        JsonPath.of(path).put(fields, value)
+        JsonPath.of(path).assign(fields, value)
 
 
 _NAME = "knowledge"
@@ -243,11 +243,11 @@ class KnowledgeBaseExecutor:
         """What is known about a message; a failure is in the answer, and is never raised."""
         asking = KnowledgeExecutor(self._source, seconds=self._seconds, cache=self._cache)
         async with asking:
-            with asking.pre_query(message, self._context) as found:
+            with asking.prefetch(message, self._context) as found:
                 return await found.answer()
 
 
-def named_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | None:
+def build_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | None:
     """What a file says is to be asked; None where it names nothing.
 
     Args:

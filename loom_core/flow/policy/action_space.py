@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.executor.inputs import checked_inputs, refuse_unknown
+from loom_core.flow.executor.inputs import check_known, validate_inputs
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from loom_core.runs.run import Pending
     from loom_core.tools.interface import Tool
 
-__all__ = ["DecisionAction", "Menu"]
+__all__ = ["ActionSpace", "DecisionAction"]
 
 DecisionAction: TypeAlias = Literal[
     "respond", "flow", "skill", "tool", "clarify", "answer", "approve", "deny", "cancel"
 ]
 
-_LONGEST = 500
+_MAX_LENGTH = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Menu:
+class ActionSpace:
     """Action space: what can be done with one message.
 
     Attributes:
@@ -70,29 +70,29 @@ class Menu:
         named = [*flows, *(each.id for each in self.skills), *(each.name for each in self.tools)]
         return ["", *dict.fromkeys(named)]
 
-    def checked(self, action: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    def validate(self, action: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters of a choice, as what it aims at wants them.
 
         Raises:
             InvalidInputError: there is no such choice, or they do not fit.
         """
         if action not in self.actions:
-            raise InvalidInputError(f"There is no action {action!r}.", advice=_listed(self.actions))
+            raise InvalidInputError(f"There is no action {action!r}.", advice=_join_names(self.actions))
         match action:
             case "flow":
                 flow = next((each for each in self.flows if each.flow_id == target), None)
                 if flow is None:
-                    raise _no("flow", target, [each.flow_id for each in self.flows])
+                    raise _unknown_error("flow", target, [each.flow_id for each in self.flows])
                 return _inputs(flow, parameters)
             case "skill":
                 if not any(each.id == target for each in self.skills):
-                    raise _no("skill", target, [each.id for each in self.skills])
+                    raise _unknown_error("skill", target, [each.id for each in self.skills])
                 return {}
             case "tool":
                 tool = next((each for each in self.tools if each.name == target), None)
                 if tool is None:
-                    raise _no("tool", target, [each.name for each in self.tools])
-                prepared = tool.prepared(parameters)
+                    raise _unknown_error("tool", target, [each.name for each in self.tools])
+                prepared = tool.prepare_arguments(parameters)
                 return dict(parameters if prepared is None else prepared)
             case "answer":
                 return self._answer(parameters)
@@ -105,15 +105,15 @@ class Menu:
         asked = _properties(pending.schema)
         known = {**(_properties(self.asking.input_schema) if self.asking else {}), **asked}
         if not parameters:
-            raise InvalidInputError("An answer has parameters.", advice=_listed(known))
+            raise InvalidInputError("An answer has parameters.", advice=_join_names(known))
         if strange := [name for name in parameters if name not in known]:
-            raise _no("input", strange[0], list(known))
+            raise _unknown_error("input", strange[0], list(known))
         shared = {name: pending.schema[name] for name in ("$defs", "definitions") if name in pending.schema}
-        return ToolArguments("answer", {"type": "object", "properties": known, **shared}).checked(
+        return ToolArguments("answer", {"type": "object", "properties": known, **shared}).validate(
             {name: value for name, value in parameters.items() if value is not None}
         )
 
-    def told(self) -> str:
+    def render(self) -> str:
         """The menu as a model is shown it."""
         parts = [self.flow_text.strip()] if self.flows else []
         if self.skills:
@@ -135,10 +135,10 @@ class Menu:
                 "or only mentioned. Choose it only if the user wants it to be begun now."
             )
         if self.pending is not None:
-            parts.append(self._told_pending(self.pending))
+            parts.append(self._render_pending(self.pending))
         return "\n\n".join(parts)
 
-    def _told_pending(self, pending: Pending) -> str:
+    def _render_pending(self, pending: Pending) -> str:
         about = f" for the flow `{self.asking.flow_id}`" if self.asking else ""
         lines = ["## What the user was just asked", "", f"{_line(pending.reason)} ({pending.kind}{about})"]
         if pending.kind == "question":
@@ -154,8 +154,8 @@ def _inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in parameters.items() if value is not None and value != ""}
     if not given:
         return {}
-    refuse_unknown(flow, list(given))
-    return checked_inputs(flow, given, whole=False)
+    check_known(flow, list(given))
+    return validate_inputs(flow, given, whole=False)
 
 
 def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -163,17 +163,17 @@ def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
-def _no(what: str, name: str, known: Sequence[str]) -> InvalidInputError:
-    return InvalidInputError(f"There is no {what} {name!r}.", advice=_listed(known))
+def _unknown_error(what: str, name: str, known: Sequence[str]) -> InvalidInputError:
+    return InvalidInputError(f"There is no {what} {name!r}.", advice=_join_names(known))
 
 
-def _listed(known: Sequence[str] | Mapping[str, Any]) -> str:
+def _join_names(known: Sequence[str] | Mapping[str, Any]) -> str:
     return f"There are: {', '.join(known)}."
 
 
 def _line(text: str) -> str:
     one = " ".join(text.split())
-    return one if len(one) <= _LONGEST else f"{one[:_LONGEST]}…"
+    return one if len(one) <= _MAX_LENGTH else f"{one[:_MAX_LENGTH]}…"
 
 
 def _json(value: object) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from loom_core.errors import InvalidInputError, LLMError
-from loom_core.flow.policy.action_space import DecisionAction, Menu
+from loom_core.flow.policy.action_space import ActionSpace, DecisionAction
 from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.numbers import number_of, without_fixed_words
 from loom_core.knowledge.text.analysis import analyse
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.llm.messages import Message
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["Decider", "Decision", "Ground", "decision_prompt", "ground_of"]
+__all__ = ["Decider", "Grounding", "RoutingDecision", "decision_prompt", "grounding_of"]
 
 
 _TASK = """\
@@ -73,7 +73,7 @@ class _Written(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class RoutingDecision:
     """Decision of a model.
 
     Attributes:
@@ -120,16 +120,16 @@ class Decider:
     async def decide(
         self,
         message: str,
-        menu: Menu,
+        action_space: ActionSpace,
         *,
         conversation: Sequence[Message] = (),
         context: Mapping[str, JsonValue] | None = None,
-    ) -> Decision:
+    ) -> RoutingDecision:
         """Decide what to do with a message.
 
         Args:
             message: the user's.
-            menu: what may be.
+            action_space: what may be.
             conversation: what was said before, oldest first.
             context: variables of the conversation, which inputs may be taken from.
 
@@ -137,36 +137,39 @@ class Decider:
             LLMError: the model cannot be asked. One whose answers cannot be used is taken for unsure.
         """
         began = time.perf_counter()
-        messages: list[Message] = [SystemMessage(decision_prompt(menu, self._instructions)), *conversation]
+        messages: list[Message] = [
+            SystemMessage(decision_prompt(action_space, self._instructions)),
+            *conversation,
+        ]
         messages.append(UserMessage((TextPart(message),)))
         try:
-            found = await generate(self._llm, messages, schema=_schema(menu), effort="off")
+            found = await generate(self._llm, messages, schema=_schema(action_space), effort="off")
         except LLMError as error:
             if error.failure != "unreadable":
                 raise
             seconds = time.perf_counter() - began
-            return Decision(action="clarify", confidence=0.0, problem=error.message, seconds=seconds)
+            return RoutingDecision(action="clarify", confidence=0.0, problem=error.message, seconds=seconds)
         said = [message, *(each.text for each in conversation), *_leaves(context or {})]
-        return _decision(found.value, menu, said, seconds=time.perf_counter() - began)
+        return _to_decision(found.value, action_space, said, seconds=time.perf_counter() - began)
 
 
-def decision_prompt(menu: Menu, instructions: str = "") -> str:
+def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
     """The system prompt of a decision.
 
     Args:
-        menu: what the model may choose from.
+        action_space: what the model may choose from.
         instructions: what the flow file tells it first.
     """
     day = datetime.now(UTC).astimezone()
     task = _TASK.format(
-        pending="" if menu.pending is None else _PENDING,
-        actions=", ".join(f"`{each}`" for each in menu.actions),
+        pending="" if action_space.pending is None else _PENDING,
+        actions=", ".join(f"`{each}`" for each in action_space.actions),
         today=f"{day:%A}, {day:%Y-%m-%d}",
     )
-    return "\n\n".join(filter(None, [instructions.strip(), task, menu.told()]))
+    return "\n\n".join(filter(None, [instructions.strip(), task, action_space.render()]))
 
 
-def _schema(menu: Menu) -> type[_Written]:
+def _schema(action_space: ActionSpace) -> type[_Written]:
     """A model of the answers that a menu allows: what is not on it is shown to the model as a mistake."""
 
     class Decision(_Written):
@@ -176,7 +179,7 @@ def _schema(menu: Menu) -> type[_Written]:
         def check(self) -> Self:
             try:
                 target = self.target or next(iter(self.skills), "")
-                checked = menu.checked(self.action, target, self.parameters)
+                checked = action_space.validate(self.action, target, self.parameters)
             except InvalidInputError as error:
                 raise ValueError(str(error)) from None
             self.target = target if self.action in {"flow", "skill", "tool"} else ""
@@ -188,9 +191,9 @@ def _schema(menu: Menu) -> type[_Written]:
             cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
         ) -> dict[str, Any]:
             found = handler.resolve_ref_schema(handler(core_schema))
-            found["properties"]["action"]["enum"] = menu.actions
-            found["properties"]["target"]["enum"] = menu.targets
-            skills = [each.id for each in menu.skills]
+            found["properties"]["action"]["enum"] = action_space.actions
+            found["properties"]["target"]["enum"] = action_space.targets
+            skills = [each.id for each in action_space.skills]
             if skills:
                 found["properties"]["skills"]["items"]["enum"] = skills
             else:
@@ -200,14 +203,16 @@ def _schema(menu: Menu) -> type[_Written]:
     return Decision
 
 
-def _decision(written: _Written, menu: Menu, said: Sequence[str], *, seconds: float) -> Decision:
-    action: DecisionAction = next(each for each in menu.actions if each == written.action)
+def _to_decision(
+    written: _Written, action_space: ActionSpace, said: Sequence[str], *, seconds: float
+) -> RoutingDecision:
+    action: DecisionAction = next(each for each in action_space.actions if each == written.action)
     parameters, inferred, dropped = dict(written.parameters), list[str](), list[str]()
     if action in {"flow", "answer"}:
-        schemas, required = _inputs_of(written, menu)
+        schemas, required = _inputs_of(written, action_space)
         for name, value in written.parameters.items():
             schema = schemas.get(name, {})
-            ground = ground_of(value, schema, said=said)
+            ground = grounding_of(value, schema, said=said)
             exact = name in required or isinstance(value, int | float)
             if ground == "made_up" and exact:
                 del parameters[name]
@@ -215,8 +220,8 @@ def _decision(written: _Written, menu: Menu, said: Sequence[str], *, seconds: fl
             elif ground != "said":
                 inferred.append(name)
     skills = dict.fromkeys([written.target, *written.skills]) if action == "skill" else {}
-    known = {each.id for each in menu.skills}
-    return Decision(
+    known = {each.id for each in action_space.skills}
+    return RoutingDecision(
         action=action,
         target=written.target,
         skills=tuple(each for each in skills if each in known),
@@ -224,27 +229,27 @@ def _decision(written: _Written, menu: Menu, said: Sequence[str], *, seconds: fl
         confidence=written.confidence,
         reason=written.reason,
         question=written.question,
-        more=_further(written, said[0]),
+        more=_rest_of_message(written, said[0]),
         inferred=tuple(inferred),
         dropped=tuple(dropped),
         seconds=seconds,
     )
 
 
-def _further(written: _Written, message: str) -> str:
+def _rest_of_message(written: _Written, message: str) -> str:
     """A further request that a model has seen in a message: nothing that does not stand there."""
     more = written.more.strip()
     part = normalise(more)
     return more if part and part in normalise(message) and part != normalise(message.strip()) else ""
 
 
-def _inputs_of(written: _Written, menu: Menu) -> tuple[dict[str, Any], set[str]]:
+def _inputs_of(written: _Written, action_space: ActionSpace) -> tuple[dict[str, Any], set[str]]:
     """Schemas of the inputs that a decision gives, and which of them are required."""
-    flow = next((each for each in menu.flows if each.flow_id == written.target), None)
-    about = flow if written.action == "flow" else menu.asking
+    flow = next((each for each in action_space.flows if each.flow_id == written.target), None)
+    about = flow if written.action == "flow" else action_space.asking
     sources: list[Mapping[str, Any]] = [] if about is None else [about.input_schema]
-    if written.action == "answer" and menu.pending is not None:
-        sources.append(menu.pending.schema)
+    if written.action == "answer" and action_space.pending is not None:
+        sources.append(action_space.pending.schema)
     schemas: dict[str, Any] = {}
     required: set[str] = set()
     for source in sources:
@@ -262,7 +267,7 @@ def _leaves(value: JsonValue | Mapping[str, JsonValue]) -> list[str]:
     return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
-Ground: TypeAlias = Literal["said", "inferred", "made_up"]
+Grounding: TypeAlias = Literal["said", "inferred", "made_up"]
 """The user has said it; or it is a reading of what they said, such as a date for `tomorrow`, or one of a few
 choices; or nothing that was said holds it."""
 
@@ -276,7 +281,7 @@ _ONLY_SIGNS = re.compile(r"[\W_]+")
 _ENOUGH = 0.5  # of the words of a text
 
 
-def ground_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str]) -> Ground:
+def grounding_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str]) -> Grounding:
     """Where a value comes from.
 
     Args:
@@ -286,11 +291,11 @@ def ground_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str
     """
     texts = [normalise(each) for each in said]
     if isinstance(value, Mapping):
-        return _worst(ground_of(each, {}, said=texts) for each in value.values())
+        return _weakest(grounding_of(each, {}, said=texts) for each in value.values())
     if isinstance(value, (list, tuple)):
         inner = schema.get("items")
         part = cast("Mapping[str, Any]", inner if isinstance(inner, Mapping) else {})
-        return _worst(ground_of(each, part, said=texts) for each in cast("list[JsonValue]", value))
+        return _weakest(grounding_of(each, part, said=texts) for each in cast("list[JsonValue]", value))
     if value is None or isinstance(value, bool) or "const" in schema:
         return "said" if _holds(texts, _plain(value)) else "inferred"
     if choices := choices_of(schema):
@@ -300,10 +305,10 @@ def ground_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str
         )
     if isinstance(value, (int, float)):
         return "said" if any(value in _numbers(text) for text in texts) else "made_up"
-    return _ground_of_text(value, texts)
+    return _grounding_of_text(value, texts)
 
 
-def _ground_of_text(value: str, texts: list[str]) -> Ground:
+def _grounding_of_text(value: str, texts: list[str]) -> Grounding:
     form = normalise(value)
     if not form.strip() or _holds(texts, form):
         return "said"
@@ -335,6 +340,6 @@ def _plain(value: JsonValue) -> str:
     return normalise(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-def _worst(grounds: Iterable[Ground]) -> Ground:
+def _weakest(grounds: Iterable[Grounding]) -> Grounding:
     found = {*grounds}
     return "made_up" if "made_up" in found else "inferred" if "inferred" in found else "said"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.responses.phrases import Phrases
 
-__all__ = ["DECLINED", "Offer"]
+__all__ = ["DECLINED", "Disambiguation"]
 
 DECLINED = ""
 """The choice of a user who wants none of the options."""
@@ -26,11 +26,11 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 _NUMBERED = re.compile(
     r"(?:第|选|选择|number |no\. ?|option |the )?(?P<number>[\d一二两三四五六七八九十]+)(?:个|项|种|号)?"
 )
-_LONGEST = 40
+_MAX_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class Disambiguation:
     """Flows of which one may be meant by a message.
 
     Attributes:
@@ -50,7 +50,7 @@ class Offer:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Offer:
+    def from_json(cls, kept: Mapping[str, Any]) -> Disambiguation:
         """What `to_json` gave."""
         return cls(kept["message"], tuple(kept["flows"]), kept["parameters"], kept["reason"])
 
@@ -79,7 +79,7 @@ class Offer:
         choice = content.get("choice")
         return {True: "yes", False: "no"}[choice] if isinstance(choice, bool) else str(choice or "no")
 
-    def chosen(self, message: str, flows: Sequence[FlowConfig]) -> str | None:
+    def resolve_choice(self, message: str, flows: Sequence[FlowConfig]) -> str | None:
         """The id of the flow that a message chooses; `DECLINED`; or None where it says something else."""
         if is_cancel(message):
             return DECLINED
@@ -89,18 +89,18 @@ class Offer:
         if len(flows) == 1 and said:
             return flows[0].flow_id
         form = normalise(message).strip(" .。!！?？，,\"'“”「」")
-        if not form or len(form) > _LONGEST:
+        if not form or len(form) > _MAX_LENGTH:
             return None
         named = [
             flow.flow_id for flow in flows if form in {normalise(flow.title), normalise(flow.flow_id)}
-        ] or _held(form, flows)
+        ] or _flows_in(form, flows)
         if len(named) == 1:
             return named[0]
         number = _number(form)
         return flows[number - 1].flow_id if number is not None and 1 <= number <= len(flows) else None
 
 
-def _held(form: str, flows: Sequence[FlowConfig]) -> list[str]:
+def _flows_in(form: str, flows: Sequence[FlowConfig]) -> list[str]:
     held = [flow for flow in flows if normalise(flow.title) in form]
     return [
         flow.flow_id

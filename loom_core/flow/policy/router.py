@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from anyio import to_thread
 
 from loom_core.flow.expressions.values import MISSING
-from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.understanding.choices import choices_of
-from loom_core.flow.understanding.slots import found_inputs, typed
+from loom_core.flow.understanding.slots import extract_slots, parse_typed
 from loom_core.flow.understanding.small_talk import is_aside, is_cancel
 from loom_core.knowledge.text.analysis import analyse
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import Ambiguous, FlowConfig
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["FlowRouter", "RouteKind", "RouteMatch", "content_words", "requests_of", "unread_request"]
+__all__ = ["FlowRouter", "RouteKind", "RouteMatch", "content_words", "find_unread_request", "split_requests"]
 
 RouteKind: TypeAlias = Literal["flow", "ambiguous", "none"]
 
-_LONGEST = 500  # characters of a description that a model reads
-_MOST_EXAMPLES = 3
+_MAX_LENGTH = 500  # characters of a description that a model reads
+_MAX_EXAMPLES = 3
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f]+")
 
-_LONGEST_READ = 500  # characters of a message that is searched for several requests
-_MOST_REQUESTS = 4  # requests of one message
+_MAX_READ_LENGTH = 500  # characters of a message that is searched for several requests
+_MAX_REQUESTS = 4  # requests of one message
 _JOINTS = re.compile(
     r"\s*[,，;；。.!！]\s*(?:(?:and|then|also)\b\s*)*|\s+(?:and then|and also|and|then|also|plus)\s+|"
     r"\s*(?:，|,)?\s*(?:然后|接着|顺便|并且|而且|另外|同时|还要|以及|再(?!见|说|次|三)|并(?!不|非|没))\s*",
@@ -118,7 +118,7 @@ class FlowRouter:
         parameters = self.inputs_of(flow, message, matches)
         return RouteMatch("flow", flow, (flow,), parameters, hints=hints, matches=matches)
 
-    async def matched(self, message: str) -> RouteMatch:
+    async def match_in_thread(self, message: str) -> RouteMatch:
         """As `match`, in a thread where a message may take long."""
         if self._matcher.is_quick(message):
             return self.match(message)
@@ -142,7 +142,7 @@ class FlowRouter:
             for name, text in match.groups.items():
                 if name not in schemas or name in found:
                     continue
-                value = typed(text, schemas[name])
+                value = parse_typed(text, schemas[name])
                 if value is not MISSING:
                     found[name] = value
         return found
@@ -158,13 +158,13 @@ class FlowRouter:
             for name, schema in (named if isinstance(named, dict) else {}).items()
             if isinstance(schema, dict) and name not in found
         }
-        return {**{each.name: each.value for each in found_inputs(message, schemas)}, **found}
+        return {**{each.name: each.value for each in extract_slots(message, schemas)}, **found}
 
     def build_flow_descriptions(self) -> str:
         """The description of the flows for a model; empty if there are none."""
         if not self._flows:
             return ""
-        return "\n".join(["## Available Flows", "", *map(_described, self._flows.values()), ""])
+        return "\n".join(["## Available Flows", "", *map(_describe, self._flows.values()), ""])
 
 
 def _holds_all(first: TriggerMatch, rivals: Sequence[TriggerMatch]) -> bool:
@@ -175,7 +175,7 @@ def _holds_all(first: TriggerMatch, rivals: Sequence[TriggerMatch]) -> bool:
     )
 
 
-def _described(flow: FlowConfig) -> str:
+def _describe(flow: FlowConfig) -> str:
     name = "" if flow.title == flow.flow_id else f" ({_line(flow.title)})"
     lines = [f"- **{flow.flow_id}**{name}: {_line(flow.description) or '(no description)'}"]
     named = flow.input_schema.get("properties")
@@ -187,7 +187,7 @@ def _described(flow: FlowConfig) -> str:
         lines.append(f"  - input `{_line(key)}` ({', '.join(facts)}){said}")
     if flow.examples:
         lines.append(
-            "  - examples: " + "; ".join(f'"{_line(each)}"' for each in flow.examples[:_MOST_EXAMPLES])
+            "  - examples: " + "; ".join(f'"{_line(each)}"' for each in flow.examples[:_MAX_EXAMPLES])
         )
     return "\n".join(lines)
 
@@ -206,10 +206,12 @@ def _kind(schema: JsonValue) -> str:
 
 def _line(text: str) -> str:
     one = _CONTROL.sub(" ", text).strip()
-    return one if len(one) <= _LONGEST else f"{one[:_LONGEST]}…"
+    return one if len(one) <= _MAX_LENGTH else f"{one[:_MAX_LENGTH]}…"
 
 
-def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tuple[Offer, RouteMatch]]:
+def split_requests(
+    message: str, router: FlowRouter, whole: RouteMatch
+) -> list[tuple[Disambiguation, RouteMatch]]:
     """The requests of a message that makes several, in its order; empty for one that makes a single one.
 
     Each part has to ask for a flow by itself, without doubt, and for another flow or other inputs than those
@@ -220,10 +222,10 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
         router: knows which flow a part asks for.
         whole: what it says of all of the message.
     """
-    if len(message) > _LONGEST_READ or not whole.flows:
+    if len(message) > _MAX_READ_LENGTH or not whole.flows:
         return []
     places = [0, *(match.end() for match in _JOINTS.finditer(message)), len(message)]
-    found: list[tuple[Offer, RouteMatch]] = []
+    found: list[tuple[Disambiguation, RouteMatch]] = []
     start = 0
     for end in places[1:]:
         part = message[start:end]
@@ -236,14 +238,14 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
             if found:  # and so does what follows the last
                 offer, before = found[-1]
                 rest = f"{offer.message}{part}"
-                found[-1] = (Offer(rest, offer.flows, offer.parameters), before)
+                found[-1] = (Disambiguation(rest, offer.flows, offer.parameters), before)
             break
         known = [other for _, other in found if other.flow == match.flow]
         if not any(_is_same(other, match) for other in known):
             flow_id = match.flow.flow_id
-            found.append((Offer(part, (flow_id,), {flow_id: match.parameters}), match))
+            found.append((Disambiguation(part, (flow_id,), {flow_id: match.parameters}), match))
         start = end
-    if not 1 < len(found) <= _MOST_REQUESTS:
+    if not 1 < len(found) <= _MAX_REQUESTS:
         return []
     first = found[0][0].flows[0]
     if not any(match.flow_id == first and match.certain for match in whole.matches):
@@ -251,7 +253,7 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
     return [(_with_all(offer, router), match) for offer, match in found]
 
 
-def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
+def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
     """The request behind the part of a message that a pattern has read, if no pattern reads it; else empty.
 
     Args:
@@ -259,7 +261,7 @@ def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
         router: knows which flow a part asks for.
         match: what it says of all of the message: a flow.
     """
-    if match.flow is None or len(message) > _LONGEST_READ:
+    if match.flow is None or len(message) > _MAX_READ_LENGTH:
         return ""
     end = max(each.end for each in match.matches if each.flow_id == match.flow.flow_id)
     joint = _FURTHER.search(message, end)
@@ -267,7 +269,7 @@ def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
     named: Any = match.flow.input_schema.get("properties") or {}
     if not part or is_cancel(part) or is_aside(part) or len(content_words(part)) < _FEW_WORDS:
         return ""
-    found = found_inputs(part, {name: each for name, each in named.items() if isinstance(each, Mapping)})
+    found = extract_slots(part, {name: each for name, each in named.items() if isinstance(each, Mapping)})
     return "" if found or router.match(part).matches else part
 
 
@@ -282,7 +284,7 @@ def _is_same(one: RouteMatch, other: RouteMatch) -> bool:
     return all(one.parameters[name] == other.parameters[name] for name in shared)
 
 
-def _with_all(offer: Offer, router: FlowRouter) -> Offer:
+def _with_all(offer: Disambiguation, router: FlowRouter) -> Disambiguation:
     match = router.match(offer.message)
     same = match.flow is not None and match.flow.flow_id == offer.flows[0]
-    return Offer(offer.message, offer.flows, {offer.flows[0]: match.parameters}) if same else offer
+    return Disambiguation(offer.message, offer.flows, {offer.flows[0]: match.parameters}) if same else offer

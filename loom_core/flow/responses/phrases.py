@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.cjk import holds_cjk, is_chinese
-from loom_core.flow.understanding.choices import choices_of, titled_inputs
+from loom_core.flow.understanding.choices import choices_of, with_titles
 from loom_core.flow.understanding.language import Language, in_language
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import BasicSettings
-    from loom_core.flow.understanding.slots import Refused
+    from loom_core.flow.understanding.slots import RejectedValue
     from loom_core.runs.run import RunRequest
     from loom_core.tools.interface import Tool
 
-__all__ = ["LANGUAGE", "Phrases", "language_of", "language_of_run", "shown_value"]
+__all__ = ["LANGUAGE", "Phrases", "format_value", "language_of", "language_of_run"]
 
 LANGUAGE = "language"
 """Where a run (`RunRequest.metadata`) says in which language it speaks: that of its conversation."""
 
 _NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: of no language
-_LONGEST = 300  # characters of a value
+_MAX_LENGTH = 300  # characters of a value
 _CLEAR = 3  # words of another language that change that of a conversation; fewer may be a name or a number
 
 
@@ -128,12 +128,12 @@ class Phrases:
         named = [in_language(title, self.language) for title in titles if title]
         return self.able.format(flows=self.join.join(named)) if named else ""
 
-    def refused_value(self, refused: Refused) -> str:
+    def rejection_text(self, refused: RejectedValue) -> str:
         """Why what was said will not do, and what will, as far as its schema says it for people."""
         wants = self.wants(refused)
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
 
-    def wants(self, refused: Refused) -> str:
+    def wants(self, refused: RejectedValue) -> str:
         """What will do instead of what was said; empty where the schema does not say it for people."""
         form = self._form(refused).rstrip("。.")
         if refused.value is None:
@@ -152,8 +152,8 @@ class Phrases:
         """
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         lines = [
-            self.values.format(name=self._title(name, properties.get(name)), value=shown_value(value))
-            for name, value in titled_inputs(schema, values, self.language).items()
+            self.values.format(name=self._title(name, properties.get(name)), value=format_value(value))
+            for name, value in with_titles(schema, values, self.language).items()
         ]
         return "\n".join([text, *lines])
 
@@ -176,7 +176,7 @@ class Phrases:
         names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
         return self.either.format(names=names, value=next(iter(either.values())))
 
-    def _form(self, refused: Refused) -> str:
+    def _form(self, refused: RejectedValue) -> str:
         """What an input has to be, as far as its schema says it for people."""
         schema = refused.schema
         if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
@@ -185,7 +185,7 @@ class Phrases:
                 return self.whole.format(limit=limit) if limit else self.any_whole
             return limit or self.any_number
         if choices := choices_of(schema):
-            return self.join.join(choice.told(self.language) for choice in choices)
+            return self.join.join(choice.label_in(self.language) for choice in choices)
         if isinstance(about := schema.get("description"), str) and about:
             return about
         if schema.get("format") == "date":
@@ -193,14 +193,14 @@ class Phrases:
         least = schema.get("minLength")
         return self.long_enough.format(least=least) if isinstance(least, int) and least > 1 else ""
 
-    def _limit(self, refused: Refused) -> str:
+    def _limit(self, refused: RejectedValue) -> str:
         low, high = refused.low, refused.high
         if low is None and high is None:
             return ""
         form = self.at_most if low is None else self.at_least if high is None else self.between
         return form.format(low=low, high=high)
 
-    def hello_of(self, settings: BasicSettings) -> str:
+    def greeting_of(self, settings: BasicSettings) -> str:
         """The greeting of a file, or one of our own."""
         if settings.greeting:
             return settings.greeting
@@ -308,7 +308,7 @@ _CHINESE = Phrases(
 )
 
 
-def shown_value(value: object, *, most: int = _LONGEST) -> str:
+def format_value(value: object, *, most: int = _MAX_LENGTH) -> str:
     """A value as people read it: a text as it is, else JSON; not too much of it."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else f"{text[:most]}…"

@@ -15,12 +15,12 @@ __all__ = [
     "CHOICE",
     "Citation",
     "FlowReply",
-    "Outcome",
     "ReplyStatus",
     "Route",
     "RouteAction",
     "RouteHow",
-    "Waiting",
+    "TurnOutcome",
+    "WaitingRun",
 ]
 
 CHOICE = "$choice"
@@ -115,7 +115,7 @@ class Citation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class TurnOutcome:
     """The result of a turn: what a message came to.
 
     Attributes:
@@ -142,7 +142,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRun:
     """A run of the session that was interrupted and still waits.
 
     Attributes:
@@ -190,7 +190,7 @@ class FlowReply:
     pending: tuple[Pending, ...] = ()
     citations: tuple[Citation, ...] = ()
     structured: Any = None
-    waiting: Waiting | None = None
+    waiting: WaitingRun | None = None
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
     language: Language = "en"
     late: str = ""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 import anyio
 
 from loom_core.errors import ConfigError, NotFoundError
-from loom_core.flow.config.models import SKILLS_PROFILE, changes_something
+from loom_core.flow.config.models import SKILLS_PROFILE, has_side_effects
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.executor.definition import server_tools
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
-from loom_core.flow.knowledge import KnowledgeExecutor, named_knowledge
-from loom_core.flow.policy.action_space import Menu
+from loom_core.flow.knowledge import KnowledgeExecutor, build_knowledge
+from loom_core.flow.policy.action_space import ActionSpace
 from loom_core.flow.policy.decision import Decider, decision_prompt
 from loom_core.flow.policy.router import FlowRouter
 from loom_core.flow.responses.reply import Citation
@@ -46,19 +46,19 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.llm.interface import LLMProvider
     from loom_core.llm.messages import Message
-    from loom_core.runs.host import RunDriver
+    from loom_core.runs.host import Executor
     from loom_core.runs.journal import Journal, RunLog
     from loom_core.runs.run import Run
     from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import CallContext, JsonValue, Tool
 
 __all__ = [
-    "Answer",
     "Answerer",
     "FlowRunner",
     "FlowRuntime",
-    "RuntimeInUse",
+    "RuntimeManager",
     "RuntimeOverrides",
+    "TextAnswer",
     "build_system_prompt",
 ]
 
@@ -112,7 +112,7 @@ class FlowRuntime:
         tools = [*loader.load(), *overrides.tools]
         self._toolbox = Toolbox(tools, live=overrides.live)
         scheduler = Scheduler()
-        permissions = _permissions(overrides.permissions, [*loader.rules(), *_unasked(file)])
+        permissions = _permissions(overrides.permissions, [*loader.rules(), *_auto_approval_rules(file)])
         self.executor = FlowExecutor(
             loaded,
             journal=journal,
@@ -140,7 +140,7 @@ class FlowRuntime:
         self.decider = self.llm and Decider(self.llm, instructions=instructions)
         self.answerer = Answerer(self.llm, instructions=instructions, titles=self.titles)
         self.knowledge = KnowledgeExecutor(
-            overrides.knowledge or named_knowledge(file, self.caller),
+            overrides.knowledge or build_knowledge(file, self.caller),
             seconds=file.knowledge_seconds,
             cache_seconds=file.knowledge_cache_seconds,
         )
@@ -155,14 +155,14 @@ class FlowRuntime:
         """The flow file."""
         return self.loaded.file
 
-    def spoken(self, language: Language) -> FlowFile:
+    def localize(self, language: Language) -> FlowFile:
         """The same, as a language says it."""
-        return self.executor.parts.spoken[language]
+        return self.executor.parts.localized[language]
 
     @property
     def flows(self) -> list[FlowConfig]:
         """The flows that are there."""
-        return _enabled(self.file)
+        return _list_enabled(self.file)
 
     def build_system_prompt(self) -> str:
         """See `build_system_prompt`."""
@@ -173,17 +173,17 @@ class FlowRuntime:
         """Their titles."""
         return [flow.title for flow in self.flows]
 
-    def changes_something(self, flow: FlowConfig) -> bool:
+    def has_side_effects(self, flow: FlowConfig) -> bool:
         """Whether a flow may change something outside."""
 
         def reads_only(name: str) -> bool:
             known = next((tool for tool in self._toolbox.tools() if tool.name == name), None)
             return known is not None and known.annotations.read_only
 
-        return changes_something(self.file, flow, reads_only=reads_only)
+        return has_side_effects(self.file, flow, reads_only=reads_only)
 
     @contextmanager
-    def used(
+    def acquire(
         self, run_id: str = "", context: Mapping[str, JsonValue] | None = None
     ) -> Generator[FlowRuntime]:
         """Around anything that is done with this; afterwards it may be let go of.
@@ -207,11 +207,11 @@ class FlowRuntime:
         self._is_retired = True
         self._look()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """The program ends."""
         self._idle.set()
 
-    async def gone(self) -> None:
+    async def wait_until_released(self) -> None:
         """Wait until it has retired and nothing needs it."""
         await self._idle.wait()
 
@@ -237,7 +237,7 @@ class FlowRuntime:
         return self._contexts.get(context.run_id, {})
 
 
-class RuntimeInUse:
+class RuntimeManager:
     """Hot reload: the runtime of the file that counts, and those before it as long as anything needs them.
 
     An asynchronous context manager; it may be looked at before, and exchanged only within.
@@ -271,7 +271,7 @@ class RuntimeInUse:
         self._group: TaskGroup | None = None
 
     @property
-    def now(self) -> FlowRuntime:
+    def current(self) -> FlowRuntime:
         """That of the file that counts."""
         return self._now
 
@@ -281,15 +281,15 @@ class RuntimeInUse:
         Raises:
             RuntimeError: it is not.
         """
-        self._opened()
+        self._require_open()
 
-    async def exchange(self, loaded: LoadedFlows, overrides: RuntimeOverrides) -> None:
+    async def reload(self, loaded: LoadedFlows, overrides: RuntimeOverrides) -> None:
         """Go by another file from now on; that before is let go of when nothing uses it any more.
 
         Raises:
             ConfigError: it cannot be used; everything stays as it was.
         """
-        group = self._opened()
+        group = self._require_open()
         runtime = FlowRuntime(loaded, overrides, journal=self._journal, texts=self._texts)
         await group.start(self._hold, runtime)
         self.overrides = overrides
@@ -312,7 +312,7 @@ class RuntimeInUse:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for runtime in self._held:
-            runtime.let_go()
+            runtime.release()
         group, self._group = self._group, None
         if group is None:
             return
@@ -320,7 +320,7 @@ class RuntimeInUse:
             group.cancel_scope.cancel()
         await group.__aexit__(None, None, None)
 
-    def _opened(self) -> TaskGroup:
+    def _require_open(self) -> TaskGroup:
         if self._group is None:
             raise RuntimeError("a WorkflowOrchestrator is used inside its `async with` block only")
         return self._group
@@ -330,7 +330,7 @@ class RuntimeInUse:
         async with runtime:
             self._held.append(runtime)
             task_status.started()
-            await runtime.gone()
+            await runtime.wait_until_released()
             self._held.remove(runtime)
 
 
@@ -341,7 +341,7 @@ class FlowRunner:
         in_use: the flow file that is in use.
     """
 
-    def __init__(self, in_use: RuntimeInUse) -> None:
+    def __init__(self, in_use: RuntimeManager) -> None:
         self._in_use = in_use
 
     async def for_profile(self, profile: str) -> FlowRunner:
@@ -350,42 +350,42 @@ class FlowRunner:
         Raises:
             NotFoundError: it is another's profile.
         """
-        if not self._in_use.now.file.can_drive(profile):
+        if not self._in_use.current.file.can_execute(profile):
             raise NotFoundError(f"There is no flow {profile!r}.", advice="Another program may have it.")
         return self
 
-    def loop(self, log: RunLog) -> RunDriver:
+    def loop(self, log: RunLog) -> Executor:
         """See `Runner.loop`.
 
         Raises:
             ConfigError: it is a run of skills, and there is no model.
         """
-        runtime = self._in_use.now
+        runtime = self._in_use.current
         if log.run.request.profile != SKILLS_PROFILE:
-            return _Driven(runtime.executor.loop(log), runtime, log.run)
+            return _RuntimeRun(runtime.executor.loop(log), runtime, log.run)
         if runtime.skill_agent is None:
             raise ConfigError("Skills need a model.", advice="Name one as `model` of the flow file.")
-        return _Driven(runtime.skill_agent.loop(log), runtime, log.run)
+        return _RuntimeRun(runtime.skill_agent.loop(log), runtime, log.run)
 
 
-class _Driven:
+class _RuntimeRun:
     """A run that is driven with the runtime of a file, which stays open as long."""
 
-    def __init__(self, driver: RunDriver, runtime: FlowRuntime, run: Run) -> None:
+    def __init__(self, driver: Executor, runtime: FlowRuntime, run: Run) -> None:
         self._driver = driver
         self._runtime = runtime
         self._run = run
 
-    async def drive(self) -> Run:
-        """See `RunDriver.drive`."""
+    async def execute(self) -> Run:
+        """See `Executor.execute`."""
         given = self._run.request.metadata.get("context")
         context = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
-        with self._runtime.used(self._run.id, context):
-            return await self._driver.drive()
+        with self._runtime.acquire(self._run.id, context):
+            return await self._driver.execute()
 
-    async def leave(self) -> None:
-        """See `RunDriver.leave`."""
-        await self._driver.leave()
+    async def detach(self) -> None:
+        """See `Executor.detach`."""
+        await self._driver.detach()
 
 
 def _permissions(
@@ -394,7 +394,7 @@ def _permissions(
     return Permissions(rules, otherwise=given) if isinstance(given, str) else given
 
 
-def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
+def _auto_approval_rules(file: FlowFile) -> Iterator[PermissionRule]:
     """Allow the tools of servers that need no approval, as a step or a skill says (`confirm: false`)."""
     for name in server_tools(file, unasked=True):
         yield PermissionRule(tool=name, action="allow")
@@ -413,8 +413,8 @@ def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
     Raises:
         ConfigError: a trigger pattern cannot be used.
     """
-    menu = Menu(
-        flows=_enabled(file),
+    menu = ActionSpace(
+        flows=_list_enabled(file),
         flow_text=FlowRouter(file.flows).build_flow_descriptions(),
         skills=skills_in_order(file),
         tools=free_tools(file, tools),
@@ -422,7 +422,7 @@ def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
     return decision_prompt(menu, _instructions(file))
 
 
-def _enabled(file: FlowFile) -> list[FlowConfig]:
+def _list_enabled(file: FlowFile) -> list[FlowConfig]:
     return [flow for flow in file.flows if flow.enabled]
 
 
@@ -460,11 +460,11 @@ is the state of things now; do not say it again, and answer what it leaves open:
 
 _UNASKED = frozenset({"late", "failed"})
 _SHOWN = 3  # passages that answer by themselves
-_LONGEST = 600  # characters of one of them
+_MAX_LENGTH = 600  # characters of one of them
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TextAnswer:
     """An answer in words.
 
     Attributes:
@@ -500,7 +500,7 @@ class Answerer:
         conversation: Sequence[Message],
         phrases: Phrases,
         first: str = "",
-    ) -> Answer:
+    ) -> TextAnswer:
         """Answer a message.
 
         Args:
@@ -514,7 +514,7 @@ class Answerer:
             LLMError: the model fails.
         """
         if self._llm is None:
-            return self.plain(known, phrases)
+            return self.answer_without_model(known, phrases)
         passages = known.text(message)
         before = _FIRST.format(text=first) if first else ""
         prompt = "\n\n".join(filter(None, [self._instructions, self._task(known), before]))
@@ -523,19 +523,19 @@ class Answerer:
         response = await self._llm.chat(messages, effort="off")
         text = response.content.strip()
         if not text:
-            return self.plain(known, phrases)
-        return Answer(text, _cited(text, known.items) if passages else ())
+            return self.answer_without_model(known, phrases)
+        return TextAnswer(text, _cite(text, known.items) if passages else ())
 
-    def plain(self, known: KnowledgeAnswer, phrases: Phrases) -> Answer:
+    def answer_without_model(self, known: KnowledgeAnswer, phrases: Phrases) -> TextAnswer:
         """An answer without a model: the best passages; without any, what can be done."""
         if not known.items:
             said = phrases.unasked if known.outcome in _UNASKED else phrases.unknown
-            return Answer("\n".join(filter(None, [said, phrases.what_can_be_done(self._titles)])))
+            return TextAnswer("\n".join(filter(None, [said, phrases.what_can_be_done(self._titles)])))
         best = known.items[:_SHOWN]
         blocks = [
-            f"[{number}] {_shortened(item.content)}{_whence(item)}" for number, item in enumerate(best, 1)
+            f"[{number}] {_shorten(item.content)}{_source_line(item)}" for number, item in enumerate(best, 1)
         ]
-        return Answer("\n\n".join([phrases.found, *blocks]), tuple(map(Citation.of, best)))
+        return TextAnswer("\n\n".join([phrases.found, *blocks]), tuple(map(Citation.of, best)))
 
     def _task(self, known: KnowledgeAnswer) -> str:
         without = _NOT_ASKED if known.outcome in _UNASKED else _WITHOUT_PASSAGES
@@ -547,7 +547,7 @@ class Answerer:
         return _TASK.format(grounds=_WITH_PASSAGES if known.items else without, able=able)
 
 
-def _cited(text: str, items: Sequence[KnowledgeItem]) -> tuple[Citation, ...]:
+def _cite(text: str, items: Sequence[KnowledgeItem]) -> tuple[Citation, ...]:
     """The passages whose ids stand in brackets in an answer, in the order in which they do."""
     places = {item.id: text.find(f"[{item.id}]") for item in items}
     for found in re.finditer(r"\[([^\[\]]+)\]", text):  # several may stand in one pair of brackets
@@ -558,11 +558,11 @@ def _cited(text: str, items: Sequence[KnowledgeItem]) -> tuple[Citation, ...]:
     return tuple(map(Citation.of, used))
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     one = text.strip()
-    return one if len(one) <= _LONGEST else f"{one[:_LONGEST]}…"
+    return one if len(one) <= _MAX_LENGTH else f"{one[:_MAX_LENGTH]}…"
 
 
-def _whence(item: KnowledgeItem) -> str:
+def _source_line(item: KnowledgeItem) -> str:
     title = str(item.metadata.get("title") or "").strip()
     return f" ({title})" if title else ""

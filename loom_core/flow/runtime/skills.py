@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.errors import LoomError
-from loom_core.flow.config.localization import spoken
+from loom_core.flow.config.localization import localize
 from loom_core.flow.config.models import SKILLS_PROFILE
-from loom_core.flow.expressions import Values, fill, text_of
+from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.responses.phrases import Phrases, language_of_run
-from loom_core.runs.human_broker import Asking
+from loom_core.runs.human_broker import HumanInputPolicy
 from loom_core.runs.memory import Memory
 from loom_core.runs.run import Budget
 
@@ -81,7 +81,7 @@ def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
         wanted = kept
 
 
-class _Seen(Memory):
+class _ReadOnlyMemory(Memory):
     """The conversation of a session to look at: who answers the user writes it down."""
 
     def __init__(self, texts: Callable[[str], Any]) -> None:
@@ -151,7 +151,7 @@ class SkillAgent:
         self._agent = Agent(
             llm,
             toolbox=toolbox,
-            memory=_Seen(texts),
+            memory=_ReadOnlyMemory(texts),
             journal=journal,
             permissions=permissions,
             budget=budget,
@@ -202,23 +202,25 @@ class SkillAgent:
         """Take a run up."""
         metadata = log.run.request.metadata
         request = log.run.request
-        asking = self._asking(request, language_of_run(request, setting=self._file.basic_settings.language))
-        return self._agent.extended(system_prompt=self._prompt(metadata), asking=asking).loop(log)
+        asking = self._human_input_policy(
+            request, language_of_run(request, setting=self._file.basic_settings.language)
+        )
+        return self._agent.extend(system_prompt=self._prompt(metadata), asking=asking).loop(log)
 
-    def _asking(self, request: RunRequest, language: Language) -> Asking:
+    def _human_input_policy(self, request: RunRequest, language: Language) -> HumanInputPolicy:
         """The customer, who is asked in their language and in the words of the file."""
-        phrases, file = Phrases.of(language), spoken(self._file, language)
+        phrases, file = Phrases.of(language), localize(self._file, language)
         skills = active_skills(file, cast("list[str]", request.metadata.get("skills", [])))
 
         def confirmation(tool: Tool, arguments: Mapping[str, Any]) -> str:
             own = [each.confirm for each in file.system_tools if each.name == tool.name]
             own += [skill.confirm for skill in skills if tool.name in skill.tools]
             if template := next((each for each in own if isinstance(each, str)), ""):
-                return text_of(fill(template, Values(inputs=arguments)))
+                return text_of(fill(template, ExpressionValues(inputs=arguments)))
             return phrases.confirmation(tool, arguments)
 
-        return Asking(
-            orders=True,
+        return HumanInputPolicy(
+            accepts_commands=True,
             seconds=self._answer_seconds,
             unapproved=phrases.unapproved,
             confirmation=confirmation,

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.flow.triggers.matcher import Triggered, TriggerMatch, TriggerMatcher, check_pattern
-    from loom_core.flow.triggers.negation import Doubt
+    from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher, TriggerSource, check_pattern
+    from loom_core.flow.triggers.negation import NegationKind
 
-__all__ = ["Doubt", "TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
+__all__ = ["NegationKind", "TriggerMatch", "TriggerMatcher", "TriggerSource", "check_pattern"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)

@@ -19,20 +19,20 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from loom_core.errors import UnreadableTextError
 from loom_core.flow.triggers.normal_text import LONGEST_MESSAGE
-from loom_core.flow.triggers.pattern_text import PatternText, translated
+from loom_core.flow.triggers.pattern_text import PatternText, translate_pattern
 from loom_core.tools.patterns import linear_search
 
 if TYPE_CHECKING:
     import re2
     import regex
 
-__all__ = ["Clock", "Found", "PatternSet", "Search", "compiled"]
+__all__ = ["MatchClock", "PatternSearch", "PatternSet", "PatternSpan", "compile_pattern"]
 
-_MOST_STATES = 1500
+_MAX_STATES = 1500
 _WORK = 400_000  # bytes of a message times states of a pattern: a few milliseconds at the worst
 _SECONDS = 0.003  # for one pattern that goes back and forth
 _ALL_SECONDS = 0.03  # for all of them, on one message
-_MOST_SECONDS = 0.1  # of the processor, for all patterns of whatever kind, on one message
+_MAX_SECONDS = 0.1  # of the processor, for all patterns of whatever kind, on one message
 _CHARGED_SECONDS = 0.01  # for one pattern at most: what takes longer is a pause of the process
 _MEMORY = (16 << 20, 64 << 20, 256 << 20)
 _ONE_MEMORY = 8 << 20
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PatternSpan:
     """Where a pattern fits.
 
     Attributes:
@@ -58,7 +58,7 @@ class Found:
     groups: dict[str, tuple[int, int]]
 
 
-class Clock:
+class MatchClock:
     """How long a message may still take. Used by one thread.
 
     It counts the processor's time, and of that no more for a pattern than one takes at the worst: a process
@@ -70,7 +70,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.left = _ALL_SECONDS
-        self._all_left = _MOST_SECONDS
+        self._all_left = _MAX_SECONDS
         self._read = time.thread_time()
 
     def has_time(self) -> bool:
@@ -81,24 +81,24 @@ class Clock:
         return self._all_left > 0
 
 
-class Search(Protocol):
+class PatternSearch(Protocol):
     """A pattern that can be searched for."""
 
-    def find(self, text: str, clock: Clock) -> Iterator[Found]:
+    def find(self, text: str, clock: MatchClock) -> Iterator[PatternSpan]:
         """Every place where it fits, one after the other."""
         ...
 
 
 @lru_cache(maxsize=4096)
-def compiled(pattern: str) -> tuple[PatternText, Search]:
+def compile_pattern(pattern: str) -> tuple[PatternText, PatternSearch]:
     """A pattern as engines read it, and what searches for it.
 
     Raises:
         UnreadableTextError: it cannot be used; the reason, the line and the column say why.
     """
-    text = translated(pattern)
-    search = _backtracking(text) if text.backtracking or not _has_re2() else _linear(text)
-    if next(search.find("", Clock()), None) is not None:
+    text = translate_pattern(pattern)
+    search = _compile_backtracking(text) if text.backtracking or not _has_re2() else _compile_linear(text)
+    if next(search.find("", MatchClock()), None) is not None:
         raise text.error("it fits every message, even an empty one")
     return text, search
 
@@ -121,7 +121,7 @@ def _options(memory: int) -> re2.Options:
     return options
 
 
-def _linear(text: PatternText) -> Search:
+def _compile_linear(text: PatternText) -> PatternSearch:
     import re2
 
     options = _options(_ONE_MEMORY)
@@ -129,15 +129,15 @@ def _linear(text: PatternText) -> Search:
         exact = re2.compile(text.exact, options)
         loose = exact if text.loose == text.exact else re2.compile(text.loose, options)
     except re2.error as error:
-        raise _refused(text, error) from None
+        raise _pattern_error(text, error) from None
     # What is counted is what makes states pile up; a long list of words has as many and few at a time.
     weight = max(1, exact.programsize - loose.programsize // 2)
-    if weight > _MOST_STATES:
+    if weight > _MAX_STATES:
         raise text.error("it is too large: count to less, or split it into several")
     return _Linear(exact, min(LONGEST_MESSAGE, _WORK // weight))
 
 
-def _refused(text: PatternText, error: Exception) -> UnreadableTextError:
+def _pattern_error(text: PatternText, error: Exception) -> UnreadableTextError:
     said = error.args[0] if error.args else ""
     reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     what, _, where = reason.partition(": ")
@@ -159,17 +159,17 @@ class _Linear:
         self._names = pattern.groupindex
         self._window = window
 
-    def find(self, text: str, clock: Clock) -> Iterator[Found]:
+    def find(self, text: str, clock: MatchClock) -> Iterator[PatternSpan]:
         if len(text) * 4 > self._window:
             text = text.encode()[: self._window].decode("utf-8", "ignore")
         for match in self._pattern.finditer(text):
             groups = {
                 name: match.span(number) for name, number in self._names.items() if match.start(number) >= 0
             }
-            yield Found(match.start(), match.end(), groups)
+            yield PatternSpan(match.start(), match.end(), groups)
 
 
-def _backtracking(text: PatternText) -> Search:
+def _compile_backtracking(text: PatternText) -> PatternSearch:
     try:
         import regex
     except ImportError:
@@ -195,17 +195,17 @@ class _Backtracking:
         self._linear = None if text.backtracking else linear_search(f"(?i){text.loose}")
         self._told = False
 
-    def find(self, text: str, clock: Clock) -> Iterator[Found]:
+    def find(self, text: str, clock: MatchClock) -> Iterator[PatternSpan]:
         if self._linear is not None and not self._linear(text):
             return
         at = 0
         while at <= len(text) and (match := self._next(text, at, clock)):
             names = match.groupdict()
             groups = {name: match.span(name) for name, value in names.items() if value is not None}
-            yield Found(match.start(), match.end(), groups)
+            yield PatternSpan(match.start(), match.end(), groups)
             at = max(match.end(), at + 1)
 
-    def _next(self, text: str, at: int, clock: Clock) -> regex.Match[str] | None:
+    def _next(self, text: str, at: int, clock: MatchClock) -> regex.Match[str] | None:
         if clock.left <= 0:
             return None
         began = time.thread_time()

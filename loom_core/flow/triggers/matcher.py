@@ -8,21 +8,21 @@ from itertools import islice, takewhile
 from typing import Protocol
 
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.flow.triggers.engines import Clock, PatternSet, Search, compiled
-from loom_core.flow.triggers.negation import Doubt, doubt
+from loom_core.flow.triggers.engines import MatchClock, PatternSearch, PatternSet, compile_pattern
+from loom_core.flow.triggers.negation import NegationKind, detect_negation
 from loom_core.flow.triggers.normal_text import NormalText
 from loom_core.flow.triggers.pattern_text import PatternText
 
-__all__ = ["TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
+__all__ = ["TriggerMatch", "TriggerMatcher", "TriggerSource", "check_pattern"]
 
-_MOST_MATCHES = 50  # a message that says everything asks for nothing
-_MOST_PLACES = 5  # where a pattern fits, until one is in no doubt
+_MAX_MATCHES = 50  # a message that says everything asks for nothing
+_MAX_PLACES = 5  # where a pattern fits, until one is in no doubt
 _QUICK_LENGTH = 300  # characters of a message that take little, whatever they are
 _QUICK_PATTERNS = 500
 _QUICK_BACKTRACKING = 3
 
 
-class Triggered(Protocol):
+class TriggerSource(Protocol):
     """What patterns trigger."""
 
     @property
@@ -66,18 +66,18 @@ class TriggerMatch:
     start: int
     end: int
     groups: dict[str, str] = field(default_factory=dict[str, str])
-    doubt: Doubt = ""
+    negation: NegationKind = ""
     priority: int = 0
 
     @property
     def negated(self) -> bool:
         """Whether the message says that this is not wanted."""
-        return self.doubt == "negation"
+        return self.negation == "negation"
 
     @property
     def certain(self) -> bool:
         """Whether the message asks for it, as far as its words say."""
-        return not self.doubt
+        return not self.negation
 
     @property
     def length(self) -> int:
@@ -87,9 +87,9 @@ class TriggerMatch:
 
 @dataclass(frozen=True, slots=True)
 class _Trigger:
-    flow: Triggered
+    flow: TriggerSource
     text: PatternText
-    search: Search
+    search: PatternSearch
 
 
 def check_pattern(pattern: str) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ def check_pattern(pattern: str) -> tuple[str, ...]:
     Raises:
         UnreadableTextError: it cannot be used; a `ConfigError` with reason, line and column.
     """
-    return compiled(pattern)[0].groups
+    return compile_pattern(pattern)[0].groups
 
 
 class TriggerMatcher:
@@ -117,9 +117,9 @@ class TriggerMatcher:
         ConfigError: a pattern cannot be used, with the id of its flow and the column.
     """
 
-    def __init__(self, flows: Iterable[Triggered]) -> None:
+    def __init__(self, flows: Iterable[TriggerSource]) -> None:
         self._triggers = [
-            _Trigger(flow, *_compiled(flow.flow_id, pattern))
+            _Trigger(flow, *_compile_pattern(flow.flow_id, pattern))
             for flow in flows
             if flow.enabled
             for pattern in flow.trigger_patterns
@@ -142,19 +142,19 @@ class TriggerMatcher:
         normal = NormalText.of(message)
         if not normal.text:
             return []
-        clock = Clock()
+        clock = MatchClock()
         triggers = [self._triggers[number] for number in self._set.candidates(normal.text)]
         triggers.sort(key=lambda trigger: -trigger.flow.priority)
         in_time = takewhile(lambda _: clock.has_time(), triggers)
         fitting = (match for trigger in in_time if (match := _match(trigger, normal, clock)))
-        found = list(islice(fitting, _MOST_MATCHES))
+        found = list(islice(fitting, _MAX_MATCHES))
         found.sort(key=lambda match: (not match.certain, -match.priority, -match.length))
         return found
 
 
-def _compiled(flow_id: str, pattern: str) -> tuple[PatternText, Search]:
+def _compile_pattern(flow_id: str, pattern: str) -> tuple[PatternText, PatternSearch]:
     try:
-        return compiled(pattern)
+        return compile_pattern(pattern)
     except UnreadableTextError as error:
         raise ConfigError(
             f"The flow {flow_id!r} has a trigger pattern that cannot be used: {pattern[:200]!r}, "
@@ -163,11 +163,11 @@ def _compiled(flow_id: str, pattern: str) -> tuple[PatternText, Search]:
         ) from None
 
 
-def _match(trigger: _Trigger, normal: NormalText, clock: Clock) -> TriggerMatch | None:
+def _match(trigger: _Trigger, normal: NormalText, clock: MatchClock) -> TriggerMatch | None:
     """The first place that is in no doubt; else the first."""
     first: TriggerMatch | None = None
-    for found in islice(trigger.search.find(normal.text, clock), _MOST_PLACES):
-        why = doubt(normal.text, found.start, found.end, pattern=trigger.text.source)
+    for found in islice(trigger.search.find(normal.text, clock), _MAX_PLACES):
+        why = detect_negation(normal.text, found.start, found.end, pattern=trigger.text.source)
         if why and first:
             continue
         start, end = normal.span(found.start, found.end)

@@ -29,9 +29,9 @@ from typing import Literal, TypeAlias
 
 from loom_core.cjk import HAN
 
-__all__ = ["Doubt", "doubt", "negates"]
+__all__ = ["NegationKind", "detect_negation", "negates"]
 
-Doubt: TypeAlias = Literal["", "negation", "question", "mention"]
+NegationKind: TypeAlias = Literal["", "negation", "question", "mention"]
 """Why a message that fits may not ask for it; empty if it does."""
 
 _NEAR = 60  # characters in front and behind that are read
@@ -43,7 +43,7 @@ _CLAUSE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ClauseContext:
     """A part of a message with its surroundings.
 
     Attributes:
@@ -61,7 +61,7 @@ class Place:
     pattern: str
 
     @classmethod
-    def of(cls, text: str, start: int, end: int, *, pattern: str) -> Place:
+    def of(cls, text: str, start: int, end: int, *, pattern: str) -> ClauseContext:
         """A place in a text; a part of no length is the whole text."""
         if start == end:
             start, end = 0, len(text)
@@ -73,17 +73,17 @@ class Place:
             pattern=pattern.lower(),
         )
 
-    def holds(self, script: re.Pattern[str]) -> bool:
+    def contains(self, script: re.Pattern[str]) -> bool:
         """Whether there is anything of a script in or around it."""
         return any(script.search(part) for part in (self.inside, self.before, self.later))
 
-    def holds_its_own(self, words: re.Pattern[str], neutral: re.Pattern[str]) -> bool:
+    def has_own_words(self, words: re.Pattern[str], neutral: re.Pattern[str]) -> bool:
         """Whether words stand within the part that the pattern does not ask for itself."""
         plain = neutral.sub("·", self.inside).lower()
         return any(found[0] not in self.pattern for found in words.finditer(plain))
 
 
-def doubt(text: str, start: int, end: int, *, pattern: str) -> Doubt:
+def detect_negation(text: str, start: int, end: int, *, pattern: str) -> NegationKind:
     """Whether a part of a message is only named, not asked for.
 
     Args:
@@ -92,8 +92,8 @@ def doubt(text: str, start: int, end: int, *, pattern: str) -> Doubt:
         end: where it ends.
         pattern: what fits there: words of doubt that it holds itself are meant.
     """
-    place = Place.of(text, start, end, pattern=pattern)
-    languages = [each for each in (_Chinese, _English) if place.holds(each.script)]
+    place = ClauseContext.of(text, start, end, pattern=pattern)
+    languages = [each for each in (_Chinese, _English) if place.contains(each.script)]
     if any(each.is_negated(place) for each in languages):
         return "negation"
     if any(each.is_asked_about(place) for each in languages):
@@ -223,33 +223,33 @@ class _Chinese:
         return bool(_ZH_NEGATION.search(_ZH_NEUTRAL.sub("·", _tight(text))))
 
     @staticmethod
-    def is_negated(place: Place) -> bool:
+    def is_negated(place: ClauseContext) -> bool:
         """Whether it is not wanted, or taken back."""
-        if place.holds_its_own(_ZH_NEGATION, _ZH_NEUTRAL) or _ZH_TAKEN_BACK.search(place.later):
+        if place.has_own_words(_ZH_NEGATION, _ZH_NEUTRAL) or _ZH_TAKEN_BACK.search(place.later):
             return True
         if _ZH_MUST.match(place.after) or _ZH_MAY_I.search(f"{_tight(place.before)}·{place.after}"):
             return False
-        return bool(_ZH_ENDED.search(place.after)) or _negated_before_chinese(
+        return bool(_ZH_ENDED.search(place.after)) or _is_negated_before_chinese(
             _tight(place.before), place.inside
         )
 
     @staticmethod
-    def is_asked_about(place: Place) -> bool:
+    def is_asked_about(place: ClauseContext) -> bool:
         """Whether something about it is asked."""
         before = _tight(place.before)
         if _ZH_HAVE_TO.search(f"{before}{place.inside[:2]}·{place.after}"):
             return True
-        if _ZH_ASKING.search(before) or place.holds_its_own(_ZH_WHO, _ZH_NEUTRAL):
+        if _ZH_ASKING.search(before) or place.has_own_words(_ZH_WHO, _ZH_NEUTRAL):
             return True
         return not _ZH_IDENTIFIER.search(place.inside) and bool(_ZH_ASKED.match(place.after))
 
     @staticmethod
-    def is_mentioned(place: Place) -> bool:
+    def is_mentioned(place: ClauseContext) -> bool:
         """Whether it is done already, or only might be, or is what another person wants."""
         before = _tight(place.before)
         if _ZH_SUPPOSED.search(before) or _ZH_FORCED.search(before) or _ZH_CAME_OF_IT.match(place.after):
             return True
-        if place.holds_its_own(_ZH_SUPPOSED_WITHIN, _ZH_NEUTRAL):
+        if place.has_own_words(_ZH_SUPPOSED_WITHIN, _ZH_NEUTRAL):
             return True
         others = _ZH_OTHER_WISHES.search(before)
         lead = _ZH_LEAD.match(place.inside)
@@ -263,7 +263,7 @@ class _Chinese:
         return bool(_ZH_DONE.match(place.after) or _ZH_DONE_WITHIN.match(place.inside))
 
 
-def _negated_before_chinese(before: str, inside: str) -> bool:
+def _is_negated_before_chinese(before: str, inside: str) -> bool:
     before = _ZH_NEUTRAL.sub("·", before)
     for found in _ZH_NEGATION.finditer(before):
         between = before[found.end() :]
@@ -404,14 +404,14 @@ class _English:
         return bool(_EN_NEGATION.search(_EN_NEUTRAL.sub("·", text)))
 
     @staticmethod
-    def is_negated(place: Place) -> bool:
+    def is_negated(place: ClauseContext) -> bool:
         """Whether it is not wanted, or taken back."""
-        if place.holds_its_own(_EN_NEGATION, _EN_NEUTRAL) or _EN_TAKEN_BACK.search(place.later):
+        if place.has_own_words(_EN_NEGATION, _EN_NEUTRAL) or _EN_TAKEN_BACK.search(place.later):
             return True
-        return bool(_EN_ENDED.search(place.after)) or _negated_before_english(place.before, place.inside)
+        return bool(_EN_ENDED.search(place.after)) or _is_negated_before_english(place.before, place.inside)
 
     @staticmethod
-    def is_asked_about(place: Place) -> bool:
+    def is_asked_about(place: ClauseContext) -> bool:
         """Whether something about it is asked."""
         before = _EN_NEUTRAL.sub("·", place.before)
         asking = _EN_ASKING.search(
@@ -421,7 +421,7 @@ class _English:
         return asks or bool(_EN_ASKED.match(place.after))
 
     @staticmethod
-    def is_mentioned(place: Place) -> bool:
+    def is_mentioned(place: ClauseContext) -> bool:
         """Whether it is done already, or only might be, or is what another person wants."""
         if _EN_SUPPOSED.search(place.before) or _EN_CAME_OF_IT.match(place.after):
             return True
@@ -431,7 +431,7 @@ class _English:
         return bool(others) and not _EN_WISH.search(place.before, others[-1].end())
 
 
-def _negated_before_english(before: str, inside: str) -> bool:
+def _is_negated_before_english(before: str, inside: str) -> bool:
     before = _EN_NEUTRAL.sub("·", before)
     for found in _EN_NEGATION.finditer(before):
         between = before[found.end() :]

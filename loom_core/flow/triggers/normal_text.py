@@ -6,7 +6,7 @@ import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from loom_core.knowledge.text.scripts import simplified
+from loom_core.knowledge.text.scripts import to_simplified
 
 __all__ = ["LONGEST_MESSAGE", "NormalText"]
 
@@ -39,11 +39,11 @@ class NormalText:
     def of(cls, message: str) -> NormalText:
         """The form of a message. Half a character becomes `?`; what is too long is cut off."""
         lead = len(message) - len(message.lstrip())
-        body = _cut(message[lead : lead + LONGEST_MESSAGE])
+        body = _truncate(message[lead : lead + LONGEST_MESSAGE])
         if body.isascii():
             return cls(message, body.rstrip(), lead)
-        plain = _cut(unicodedata.normalize("NFKC", body)).rstrip()
-        return cls(message, simplified(plain), lead, _mapped=not body.startswith(plain))
+        plain = _truncate(unicodedata.normalize("NFKC", body)).rstrip()
+        return cls(message, to_simplified(plain), lead, _mapped=not body.startswith(plain))
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Where in the message a part of the text comes from; characters that became several count whole."""
@@ -70,7 +70,7 @@ class NormalText:
         self._sources += [source, source]
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     """The beginning of a text that fits; without halves of characters."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > LONGEST_MESSAGE:

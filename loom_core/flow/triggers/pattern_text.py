@@ -14,13 +14,13 @@ from typing import NoReturn
 
 from loom_core.cjk import is_cjk
 from loom_core.errors import UnreadableTextError
-from loom_core.knowledge.text.scripts import simplified
+from loom_core.knowledge.text.scripts import to_simplified
 
-__all__ = ["PatternText", "translated"]
+__all__ = ["PatternText", "translate_pattern"]
 
-_LONGEST = 1000  # characters of a pattern
-_DEEPEST = 100
-_MOST_REPEATS = 1000  # as RE2 has it
+_MAX_LENGTH = 1000  # characters of a pattern
+_MAX_DEPTH = 100
+_MAX_REPEATS = 1000  # as RE2 has it
 _META = frozenset("\\.+*?()|[]{}^$")
 _ESCAPED = _META | set("-&~#")  # the latter mean something in classes
 _COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
@@ -89,16 +89,16 @@ class PatternText:
         return UnreadableTextError.at(self.source, at, reason)
 
 
-def translated(pattern: str) -> PatternText:
+def translate_pattern(pattern: str) -> PatternText:
     """A pattern as engines read it.
 
     Raises:
         UnreadableTextError: it is none, is too long, or uses what no engine here knows; with line and column.
     """
-    return _Reader(pattern).read()
+    return _PatternParser(pattern).read()
 
 
-class _Reader:
+class _PatternParser:
     def __init__(self, pattern: str) -> None:
         self._text = pattern
         self._at = 0
@@ -111,8 +111,8 @@ class _Reader:
 
     def read(self) -> PatternText:
         text = self._text
-        if len(text) > _LONGEST:
-            self._fail(f"it has more than {_LONGEST:,} characters", _LONGEST)
+        if len(text) > _MAX_LENGTH:
+            self._fail(f"it has more than {_MAX_LENGTH:,} characters", _MAX_LENGTH)
         for at, char in enumerate(text):
             if "\ud800" <= char <= "\udfff":
                 self._fail("here is half a character", at)
@@ -168,7 +168,7 @@ class _Reader:
         if followed and end - start > 1 and len(_form(self._text[end - 1])) > 1:
             end -= 1  # what follows repeats this one, which becomes several
         run = _form(self._text[start:end])
-        escaped = "".join(map(_escaped, run))
+        escaped = "".join(map(_escape_char, run))
         if followed and end - start == 1 and len(run) > 1:
             escaped = f"(?:{escaped})"
         self._put(escaped, end - start)
@@ -179,7 +179,7 @@ class _Reader:
         if not char:
             self._fail("nothing follows the backslash", self._at)
         if code := _CODE_POINT.match(text, at):
-            self._put(self._grouped(self._of_code(code)), code.end() - self._at)
+            self._put(self._in_group(self._char_of_code(code)), code.end() - self._at)
         elif char in "wW":
             self._put(f"[{_WORD_CHARS if char == 'w' else _NO_WORD_CHARS}]", 2)
         elif char in "dDsSA":
@@ -191,25 +191,25 @@ class _Reader:
         elif found := _PROPERTY.match(text, at):
             self._put(f"\\{found[0]}", found.end() - self._at)
         elif back := _BACK.match(text, at):
-            self._backtracks("refers back to a group")
+            self._require_backtracking("refers back to a group")
             self._put(f"\\{back[0]}", back.end() - self._at)
         elif char == "Q":
             end = text.find("\\E", at)
             quoted = text[at + 1 : end if end >= 0 else len(text)]
             length = len(quoted) + (4 if end >= 0 else 2)
-            self._put("".join(map(_escaped, _form(quoted))), length)
+            self._put("".join(map(_escape_char, _form(quoted))), length)
         elif char in _CODES:
-            self._put(_escaped(_CODES[char]), 2)
+            self._put(_escape_char(_CODES[char]), 2)
         elif char.isascii() and char.isalnum():
             self._fail(f"\\{char} is not known", self._at)
         else:
-            self._put(self._grouped(_form(char)), 2)
+            self._put(self._in_group(_form(char)), 2)
 
-    def _grouped(self, chars: str) -> str:
-        escaped = "".join(map(_escaped, chars))
+    def _in_group(self, chars: str) -> str:
+        escaped = "".join(map(_escape_char, chars))
         return escaped if len(chars) == 1 else f"(?:{escaped})"
 
-    def _of_code(self, code: re.Match[str]) -> str:
+    def _char_of_code(self, code: re.Match[str]) -> str:
         number = int(next(filter(None, code.groups())), 16)
         if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
             self._fail("there is no such character", self._at)
@@ -219,10 +219,10 @@ class _Reader:
         """The edge of a word, which for the linear engine is one of ASCII letters."""
         around = self._text[self._at - 1 : self._at] + self._text[self._at + 2 : self._at + 3]
         if any(map(is_cjk, around)):
-            self._backtracks("looks for the edge of a word beside a Chinese character")
+            self._require_backtracking("looks for the edge of a word beside a Chinese character")
         self._put(f"\\{char}", 2)
 
-    def _backtracks(self, reason: str) -> None:
+    def _require_backtracking(self, reason: str) -> None:
         self._backtracking = self._backtracking or reason
 
     def _repeat(self, char: str) -> None:
@@ -231,16 +231,16 @@ class _Reader:
         if counted := _COUNTED.match(text, start) if char == "{" else None:
             low, comma, high = counted.groups()
             if not low and not high:
-                self._put(_escaped("{"), 1)  # `{}` and `{,}` are no counts
+                self._put(_escape_char("{"), 1)  # `{}` and `{,}` are no counts
                 return
-            if max(int((low or "0")[:6]), int((high or "0")[:6])) > _MOST_REPEATS:
-                self._fail(f"more than {_MOST_REPEATS:,} repetitions", start)
+            if max(int((low or "0")[:6]), int((high or "0")[:6])) > _MAX_REPEATS:
+                self._fail(f"more than {_MAX_REPEATS:,} repetitions", start)
             exact = f"{{{low or '0'}{comma}{high}}}"
             loose = "*" if int(low or "0") == 0 else "+"
         length = counted.end() - start if counted else 1
         following = text[start + length : start + length + 1]
         if following == "+":
-            self._backtracks("has a possessive repetition")
+            self._require_backtracking("has a possessive repetition")
         if following and following in "+?":
             exact, loose, length = exact + following, loose + following, length + 1
         self._put(exact, length, loose=loose)
@@ -253,28 +253,28 @@ class _Reader:
                 self._fail("this comment does not end", at)
             self._put("", end + 1 - at)
             return
-        if len(self._open) == _DEEPEST:
-            self._fail(f"more than {_DEEPEST} brackets within each other", at)
+        if len(self._open) == _MAX_DEPTH:
+            self._fail(f"more than {_MAX_DEPTH} brackets within each other", at)
         if text.startswith("(?P=", at):
-            self._backtracks("refers back to a group")
+            self._require_backtracking("refers back to a group")
             self._put("(?P=", 4)
         elif not text.startswith("(?", at):
             self._put("(", 1)
         elif look := next((each for each in _LOOKS if text.startswith(each, at + 1)), ""):
-            self._backtracks(_LOOKS[look])
+            self._require_backtracking(_LOOKS[look])
             self._put(f"({look}", 1 + len(look))
         elif text.startswith("(?>", at):
-            self._backtracks("has an atomic group")
+            self._require_backtracking("has an atomic group")
             self._put("(?>", 3)
         elif name := _GROUP_NAME.match(text, at + 1):
-            self._named(name[1])
+            self._add_group_name(name[1])
             self._put(f"(?P<{name[1]}>", name.end() - at)
         else:
             self._flags()
             return
         self._open.append(at)
 
-    def _named(self, name: str) -> None:
+    def _add_group_name(self, name: str) -> None:
         if not name.isidentifier():
             self._fail(
                 f"{name[:40]!r} is no name: it is letters, digits and _, and begins with no digit", self._at
@@ -317,7 +317,7 @@ class _Reader:
                 parts.append(self._range(low, high, start))
             else:
                 parts.append(
-                    "".join(map(_escaped, simplified(_form(low)))) if isinstance(low, str) else low[0]
+                    "".join(map(_escape_char, to_simplified(_form(low)))) if isinstance(low, str) else low[0]
                 )
         if not text.startswith("]", at):
             self._fail("this bracket is not closed", start)
@@ -352,7 +352,7 @@ class _Reader:
         ends = [each if len(_plain(each)) != 1 else _plain(each) for each in (low, high)]
         if ends[0] > ends[1]:
             self._fail(f"the range from {low!r} to {high!r} is empty", start)
-        return f"{_escaped(ends[0])}-{_escaped(ends[1])}"
+        return f"{_escape_char(ends[0])}-{_escape_char(ends[1])}"
 
 
 def _plain(text: str) -> str:
@@ -361,10 +361,10 @@ def _plain(text: str) -> str:
 
 def _form(text: str) -> str:
     """Literal text in the form in which messages are compared."""
-    return text if text.isascii() else simplified(_plain(text))
+    return text if text.isascii() else to_simplified(_plain(text))
 
 
-def _escaped(char: str) -> str:
+def _escape_char(char: str) -> str:
     """One character as a literal, in a class or outside."""
     if char in _ESCAPED:
         return f"\\{char}"

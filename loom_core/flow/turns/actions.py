@@ -8,41 +8,41 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.executor.inputs import checked_inputs
-from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.executor.inputs import validate_inputs
+from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.responses.phrases import LANGUAGE
-from loom_core.flow.responses.reply import Outcome, Route
+from loom_core.flow.responses.reply import Route, TurnOutcome
 from loom_core.flow.runtime.skills import active_skills
 from loom_core.flow.turns.replies import late_text
 from loom_core.flow.turns.session import KeyedMessage
-from loom_core.flow.understanding.slots import refused_value
-from loom_core.flow.understanding.small_talk import is_question, manner_of
+from loom_core.flow.understanding.slots import find_rejected_value
+from loom_core.flow.understanding.small_talk import classify_small_talk, is_question
 from loom_core.knowledge.text.analysis import analyse
-from loom_core.runs.run import BESIDE, is_overdue
+from loom_core.runs.run import PARALLEL_RUNS, is_overdue
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
-    from loom_core.flow.knowledge import KnowledgeAnswer, PreQuery
-    from loom_core.flow.policy.decision import Decision
+    from loom_core.flow.knowledge import KnowledgeAnswer, KnowledgePrefetch
+    from loom_core.flow.policy.decision import RoutingDecision
     from loom_core.flow.responses.phrases import Phrases
     from loom_core.flow.turns.turn_context import TurnContext
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.run import Run, RunRequest
 
 __all__ = [
     "answer_small_talk",
     "ask_sources",
+    "ask_which_flow",
     "begin_flow",
-    "begin_work",
-    "can_work",
-    "fitting_inputs",
-    "offer_flows",
-    "order_run",
-    "refused_numbers",
+    "begin_skill_run",
+    "can_use_skills",
+    "describe_refused_numbers",
+    "drop_invalid_inputs",
+    "find_run_asked_about",
     "respond",
-    "run_asked_about",
+    "send_run_command",
     "start_run",
-    "state_of",
+    "status_outcome",
 ]
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ async def begin_flow(
     message: str = "",
     confirm: bool | None = None,
     reason: str = "",
-) -> Outcome:
+) -> TurnOutcome:
     """Begin a flow. Inputs that do not fit are left out, so that they are asked for.
 
     Args:
@@ -70,10 +70,10 @@ async def begin_flow(
         reason: what the user is asked then.
     """
     route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
-    request = turn.runtime.executor.request(
+    request = turn.runtime.executor.build_request(
         flow.flow_id,
         message or turn.message,
-        fitting_inputs(flow, parameters),
+        drop_invalid_inputs(flow, parameters),
         caller=turn.conversation.caller,
         confirm=confirm,
         confirm_reason=reason,
@@ -81,16 +81,18 @@ async def begin_flow(
         idempotency_key=turn.run_key,
     )
     run = await start_run(turn, request)
-    return Outcome(route=route, run_id=run.id, text=refused_numbers(flow, parameters, phrases=turn.phrases))
+    return TurnOutcome(
+        route=route, run_id=run.id, text=describe_refused_numbers(flow, parameters, phrases=turn.phrases)
+    )
 
 
-def can_work(turn: TurnContext, decision: Decision) -> bool:
+def can_use_skills(turn: TurnContext, decision: RoutingDecision) -> bool:
     """Whether there is a tool to call, or a skill that applies in the end."""
     skills = decision.action != "skill" or active_skills(turn.file, decision.skills)
     return turn.runtime.skill_agent is not None and bool(skills)
 
 
-async def begin_work(turn: TurnContext, decision: Decision, route: Route) -> Outcome:
+async def begin_skill_run(turn: TurnContext, decision: RoutingDecision, route: Route) -> TurnOutcome:
     """Let skills work on the message, or call a tool, where that can be done."""
     agent = turn.runtime.skill_agent
     assert agent is not None
@@ -108,7 +110,7 @@ async def begin_work(turn: TurnContext, decision: Decision, route: Route) -> Out
         idempotency_key=turn.run_key,
     )
     run = await start_run(turn, request)
-    return Outcome(route=route, run_id=run.id)
+    return TurnOutcome(route=route, run_id=run.id)
 
 
 async def start_run(turn: TurnContext, request: RunRequest) -> Run:
@@ -121,18 +123,20 @@ async def start_run(turn: TurnContext, request: RunRequest) -> Run:
     try:
         return await turn.host.start(_with_conversation(turn, request, turn.unfinished))
     except InvalidInputError:
-        unfinished = await turn.conversations.unfinished(turn.conversation)
+        unfinished = await turn.conversations.list_unfinished(turn.conversation)
         # Another process may have begun one in this moment.
         return await turn.host.start(_with_conversation(turn, request, unfinished))
 
 
 def _with_conversation(turn: TurnContext, request: RunRequest, unfinished: Sequence[Run]) -> RunRequest:
     beside = [run.id for run in unfinished]
-    more = {"context": turn.conversation.context, BESIDE: beside, LANGUAGE: turn.phrases.language}
+    more = {"context": turn.conversation.context, PARALLEL_RUNS: beside, LANGUAGE: turn.phrases.language}
     return replace(request, metadata={**request.metadata, **more})
 
 
-async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, answers: str = "") -> Outcome:
+async def send_run_command(
+    turn: TurnContext, run: Run, order: Command, *, route: Route, answers: str = ""
+) -> TurnOutcome:
     """Tell a run something. What does not fit how it is now changes nothing: the user gets how it is.
 
     Args:
@@ -144,26 +148,26 @@ async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, 
     """
     if turn.key:
         turn.conversation.note(KeyedMessage(turn.key, turn.message, run.id, answers))
-        await turn.conversations.keep(turn.conversation)
+        await turn.conversations.save(turn.conversation)
     route = replace(route, flow_id=run.request.profile if turn.file.flow(run.request.profile) else "")
     try:
-        told = await turn.host.order(run.id, order, caller=turn.conversation.caller)
+        told = await turn.host.send_commands(run.id, order, caller=turn.conversation.caller)
     except InvalidInputError as error:
         _log.info("run %s was not told: %s", run.id, error)
         late = is_overdue(run)  # it counts as refused, and goes on from that
         text, after = (turn.phrases.late, run.last_seq) if late else ("", 0)
-        return Outcome(route=route, run_id=run.id, text=text, after=after)
-    return Outcome(route=route, run_id=run.id, after=told.last_seq)
+        return TurnOutcome(route=route, run_id=run.id, text=text, after=after)
+    return TurnOutcome(route=route, run_id=run.id, after=told.last_seq)
 
 
-def offer_flows(
+def ask_which_flow(
     turn: TurnContext,
     flows: Sequence[FlowConfig],
     route: Route,
     *,
     parameters: Mapping[str, Any] | None = None,
     text: str = "",
-) -> Outcome:
+) -> TurnOutcome:
     """Ask which of some flows is meant, or whether the only one is.
 
     Args:
@@ -178,41 +182,41 @@ def offer_flows(
     if parameters and len(flows) == 1:
         found = {flows[0].flow_id: {**found[flows[0].flow_id], **parameters}}
     ids = tuple(flow.flow_id for flow in flows)
-    offer = Offer(turn.message, ids, found, route.reason)
+    offer = Disambiguation(turn.message, ids, found, route.reason)
     turn.conversation.ask(offer)
     own = [match for match in matches if match.flow_id in ids]
     unwanted = bool(own) and all(match.negated for match in own)
     asked = offer.question(list(map(turn.file.counterpart_of, flows)), turn.phrases, unwanted=unwanted)
-    return Outcome(route=replace(route, candidates=ids), text=text, asked=asked)
+    return TurnOutcome(route=replace(route, candidates=ids), text=text, asked=asked)
 
 
-async def respond(turn: TurnContext, found: PreQuery, route: Route) -> Outcome:
+async def respond(turn: TurnContext, found: KnowledgePrefetch, route: Route) -> TurnOutcome:
     """Answer in words, from what is known."""
     known = await ask_sources(turn, found)
     answerer = turn.runtime.answerer
     answering = answerer.answer(
         turn.message,
         known,
-        conversation=await turn.conversations.texts(turn.conversation.session_id),
+        conversation=await turn.conversations.messages(turn.conversation.session_id),
         phrases=turn.phrases,
         first=late_text(turn),
     )
     answer, problem = await turn.clock.wait_for_model("answer", answering, seconds=turn.file.decision_seconds)
-    answer = answer or answerer.plain(known, turn.phrases)
+    answer = answer or answerer.answer_without_model(known, turn.phrases)
     route = route.with_problem(known.problem).with_problem(problem)
-    return Outcome(route=route, text=answer.text, citations=answer.citations)
+    return TurnOutcome(route=route, text=answer.text, citations=answer.citations)
 
 
-async def ask_sources(turn: TurnContext, found: PreQuery) -> KnowledgeAnswer:
+async def ask_sources(turn: TurnContext, found: KnowledgePrefetch) -> KnowledgeAnswer:
     """Wait for the answer of the knowledge sources, as long as the file allows."""
     with turn.clock.measure("knowledge"):
-        return await found.answer(turn.clock.left(turn.file.knowledge_seconds))
+        return await found.answer(turn.clock.remaining(turn.file.knowledge_seconds))
 
 
 def answer_small_talk(turn: TurnContext) -> str:
     """The text that returns small talk."""
     phrases = turn.phrases
-    match manner_of(turn.message):
+    match classify_small_talk(turn.message):
         case "thanks":
             return phrases.welcome
         case "bye":
@@ -222,27 +226,27 @@ def answer_small_talk(turn: TurnContext) -> str:
         case "hello":
             settings = turn.file.basic_settings
             able = "" if settings.greeting else phrases.what_can_be_done(turn.runtime.titles)
-            return phrases.space.join(filter(None, (phrases.hello_of(settings), able)))
+            return phrases.space.join(filter(None, (phrases.greeting_of(settings), able)))
 
 
-def state_of(turn: TurnContext, run: Run) -> Outcome:
+def status_outcome(turn: TurnContext, run: Run) -> TurnOutcome:
     """Say how a run stands; nothing more where the reply begins with how it has ended."""
     route = Route(action="respond", how="pending")
     if any(each.id == run.id for each in turn.late):
-        return Outcome(route=route)
-    return Outcome(route=route, run_id=run.id, again=run.status == "input_required")
+        return TurnOutcome(route=route)
+    return TurnOutcome(route=route, run_id=run.id, again=run.status == "input_required")
 
 
-async def run_asked_about(turn: TurnContext) -> Run | None:
+async def find_run_asked_about(turn: TurnContext) -> Run | None:
     """The run whose result, as the user was told, has what the message asks about; None if none has."""
-    last = next(iter(turn.late[-1:]), None) or await turn.conversations.last(turn.conversation)
+    last = next(iter(turn.late[-1:]), None) or await turn.conversations.latest_run(turn.conversation)
     if last is None or last.status != "completed" or not is_question(turn.message):
         return None
     asked = {word for word in analyse(turn.message) if len(word) > 1 and not word.isdigit()}
     return last if asked & {*analyse(last.output)} else None
 
 
-def fitting_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
+def drop_invalid_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs that the schema of a flow takes, each by itself."""
     known = flow.input_schema.get("properties")
     fitting: dict[str, Any] = {}
@@ -250,18 +254,18 @@ def fitting_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str,
         if not isinstance(known, Mapping) or name not in known:
             continue
         try:
-            fitting |= checked_inputs(flow, {name: value}, whole=False)
+            fitting |= validate_inputs(flow, {name: value}, whole=False)
         except InvalidInputError:
             continue
     return fitting
 
 
-def refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
+def describe_refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
     """The text about numbers that the schema of a flow does not take; empty if it takes all."""
     schemas: Any = flow.input_schema.get("properties") or {}
     refused = [
-        refused_value(str(value), name, schemas[name])
+        find_rejected_value(str(value), name, schemas[name])
         for name, value in parameters.items()
         if name in schemas and isinstance(value, int | float)
     ]
-    return "\n".join(phrases.refused_value(each) for each in refused if each)
+    return "\n".join(phrases.rejection_text(each) for each in refused if each)

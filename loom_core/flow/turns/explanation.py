@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from loom_core.flow.turns.llm_routing import asked_without_model, decide, menu_for, verdict
+from loom_core.flow.turns.llm_routing import assess_decision, build_action_space, decide, flows_to_ask_about
 from loom_core.flow.turns.plan import make_plan
-from loom_core.flow.turns.reply_application import told_by
+from loom_core.flow.turns.reply_application import reply_from_decision
 from loom_core.flow.turns.turn import observe
-from loom_core.flow.understanding.reply_parser import Said
+from loom_core.flow.understanding.reply_parser import ParsedReply
 
 if TYPE_CHECKING:
-    from loom_core.flow.policy.decision import Decision
+    from loom_core.flow.policy.decision import RoutingDecision
     from loom_core.flow.policy.router import RouteMatch
-    from loom_core.flow.turns.plan import Plan, PlanKind
+    from loom_core.flow.turns.plan import PlanKind, TurnPlan
     from loom_core.flow.turns.turn_context import TurnContext
 
 __all__ = ["DecidedBy", "Explanation", "explain"]
@@ -69,8 +69,8 @@ class Explanation:
     flow_id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     run_id: str = ""
-    said: Said | None = None
-    decision: Decision | None = None
+    said: ParsedReply | None = None
+    decision: RoutingDecision | None = None
     problem: str = ""
     timings: Mapping[str, float] = field(default_factory=dict[str, float])
 
@@ -97,11 +97,11 @@ async def explain(turn: TurnContext, *, ask_model: bool) -> Explanation:
     return Explanation(match=turn.match, timings=timings, **{**explanation, **told})
 
 
-async def _open(turn: TurnContext, plan: Plan, *, ask_model: bool) -> dict[str, Any]:
+async def _open(turn: TurnContext, plan: TurnPlan, *, ask_model: bool) -> dict[str, Any]:
     if turn.runtime.decider is not None and not ask_model:
         return {"decided_by": "model", "action": ""}
     pending = plan.run.pending[0] if plan.run else None
-    menu = menu_for(turn, pending=pending, asking=plan.asking)
+    menu = build_action_space(turn, pending=pending, asking=plan.asking)
     decision, problem = await decide(turn, menu)
     if decision is not None:
         action = _action(turn, plan, decision)
@@ -115,15 +115,15 @@ async def _open(turn: TurnContext, plan: Plan, *, ask_model: bool) -> dict[str, 
     if plan.run is not None:
         is_answer = plan.said is not None and plan.said.kind == "answer"
         return {"decided_by": "pending", "action": "answer" if is_answer else "clarify", "problem": problem}
-    action = "clarify" if asked_without_model(turn.match) else "respond"
+    action = "clarify" if flows_to_ask_about(turn.match) else "respond"
     by: DecidedBy = "rules" if turn.match.matches else "none"
     return {"decided_by": by, "action": action, "problem": problem}
 
 
-def _action(turn: TurnContext, plan: Plan, decision: Decision) -> str:
+def _action(turn: TurnContext, plan: TurnPlan, decision: RoutingDecision) -> str:
     """The action that a decision of the model would lead to."""
-    told = "else" if plan.run is None else told_by(turn, plan.run, decision)
+    told = "else" if plan.run is None else reply_from_decision(turn, plan.run, decision)
     if told != "else":
-        return told.kind if isinstance(told, Said) else told
-    made = verdict(turn, decision)
+        return told.kind if isinstance(told, ParsedReply) else told
+    made = assess_decision(turn, decision)
     return {"begin": "flow", "offer": "clarify", "work": decision.action}.get(made, made)

@@ -8,44 +8,44 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
-from loom_core.flow.policy.action_space import Menu
-from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.policy.action_space import ActionSpace
+from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.policy.router import FlowRouter, content_words
-from loom_core.flow.responses.reply import Outcome, Route
+from loom_core.flow.responses.reply import Route, TurnOutcome
 from loom_core.flow.turns.actions import (
     ask_sources,
+    ask_which_flow,
     begin_flow,
-    begin_work,
-    can_work,
-    offer_flows,
+    begin_skill_run,
+    can_use_skills,
+    find_run_asked_about,
     respond,
-    run_asked_about,
-    state_of,
+    status_outcome,
 )
-from loom_core.flow.understanding.slots import found_inputs
+from loom_core.flow.understanding.slots import extract_slots
 from loom_core.observability.spans import FLOW_DECISION
-from loom_core.observability.tracing import failed, span
+from loom_core.observability.tracing import record_failure, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from loom_core.flow.config.models import FlowConfig
-    from loom_core.flow.knowledge import PreQuery
-    from loom_core.flow.policy.decision import Decision
+    from loom_core.flow.knowledge import KnowledgePrefetch
+    from loom_core.flow.policy.decision import RoutingDecision
     from loom_core.flow.policy.router import RouteMatch
     from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.runs.run import Pending
 
 __all__ = [
     "Verdict",
-    "asked_without_model",
-    "carry_out",
+    "apply_decision",
+    "assess_decision",
+    "build_action_space",
     "decide",
-    "menu_for",
+    "flows_to_ask_about",
     "route_by_model",
     "route_by_rules",
     "route_with_llm",
-    "verdict",
     "with_inputs_by_model",
 ]
 
@@ -54,12 +54,12 @@ Verdict: TypeAlias = Literal["begin", "offer", "work", "respond", "clarify"]
 """A flow is begun; it is asked whether it is meant; skills or a tool work; words answer; words ask."""
 
 
-async def route_with_llm(turn: TurnContext) -> Outcome:
+async def route_with_llm(turn: TurnContext) -> TurnOutcome:
     """Do what is to be done with a message that no pattern has settled."""
-    with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
-        decision, problem = await decide(turn, menu_for(turn))
+    with turn.runtime.knowledge.prefetch(turn.message, turn.context) as found:
+        decision, problem = await decide(turn, build_action_space(turn))
         if decision is not None:
-            return await carry_out(turn, decision, found)
+            return await apply_decision(turn, decision, found)
         return await _without_model(turn, found, problem)
 
 
@@ -73,7 +73,7 @@ async def with_inputs_by_model(
     missing = missing_inputs(flow.input_schema, with_defaults(flow.input_schema, given))
     if not missing or not _says_more(turn, flow):
         return given
-    menu = Menu(flows=[flow], flow_text=FlowRouter([flow]).build_flow_descriptions())
+    menu = ActionSpace(flows=[flow], flow_text=FlowRouter([flow]).build_flow_descriptions())
     decision, _ = await decide(turn, menu)
     is_it = decision is not None and decision.action == "flow" and decision.target == flow.flow_id
     return {**decision.parameters, **given} if decision is not None and is_it else given
@@ -83,7 +83,7 @@ def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
     """Whether a message says more than what the patterns of a flow fit, and what its inputs were found by."""
     said = list(turn.message)
     named: Any = flow.input_schema.get("properties") or {}
-    found = found_inputs(
+    found = extract_slots(
         turn.message, {name: part for name, part in named.items() if isinstance(part, Mapping)}
     )
     own = [match for match in turn.match.matches if match.flow_id == flow.flow_id]
@@ -92,7 +92,9 @@ def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
     return len(content_words("".join(said))) >= _MORE
 
 
-def menu_for(turn: TurnContext, *, pending: Pending | None = None, asking: FlowConfig | None = None) -> Menu:
+def build_action_space(
+    turn: TurnContext, *, pending: Pending | None = None, asking: FlowConfig | None = None
+) -> ActionSpace:
     """The action space of the model: of flows that fit alike, one of those.
 
     Args:
@@ -102,7 +104,7 @@ def menu_for(turn: TurnContext, *, pending: Pending | None = None, asking: FlowC
     """
     runtime, match = turn.runtime, turn.match
     only = list(match.flows) if match.kind == "ambiguous" else []
-    return Menu(
+    return ActionSpace(
         flows=only or runtime.flows,
         flow_text=runtime.router.build_flow_descriptions(),
         skills=[] if only else runtime.skills,
@@ -113,24 +115,24 @@ def menu_for(turn: TurnContext, *, pending: Pending | None = None, asking: FlowC
     )
 
 
-async def decide(turn: TurnContext, menu: Menu) -> tuple[Decision | None, str]:
+async def decide(turn: TurnContext, action_space: ActionSpace) -> tuple[RoutingDecision | None, str]:
     """Ask the model for a decision; None where there is none, or it fails, and why."""
     decider = turn.runtime.decider
     if decider is None:
         return None, ""
-    texts = await turn.conversations.texts(turn.conversation.session_id)
-    deciding = decider.decide(turn.message, menu, conversation=texts, context=turn.context)
+    texts = await turn.conversations.messages(turn.conversation.session_id)
+    deciding = decider.decide(turn.message, action_space, conversation=texts, context=turn.context)
     with _decision_span() as note:
         found, problem = await turn.clock.wait_for_model(
             "decision", deciding, seconds=turn.file.decision_seconds
         )
         note(found)
     if found is not None and found.more and found.action != "clarify" and not turn.conversation.queue:
-        turn.conversation.put_off(Offer(found.more, ()))
+        turn.conversation.postpone(Disambiguation(found.more, ()))
     return found, problem
 
 
-def verdict(turn: TurnContext, decision: Decision) -> Verdict:
+def assess_decision(turn: TurnContext, decision: RoutingDecision) -> Verdict:
     """Judge what is to be done with a decision of the model.
 
     What it is not sure of becomes a question; so does a flow that changes something and that the words of
@@ -140,41 +142,43 @@ def verdict(turn: TurnContext, decision: Decision) -> Verdict:
     match decision.action:
         case "flow":
             flow = _flow_of(turn, decision)
-            doubted = flow in turn.match.hints and turn.runtime.changes_something(flow)
+            doubted = flow in turn.match.hints and turn.runtime.has_side_effects(flow)
             return "offer" if doubted or not (is_sure or flow.confirm == "never") else "begin"
         case "skill" | "tool" if is_sure:
-            return "work" if can_work(turn, decision) else "respond"
+            return "work" if can_use_skills(turn, decision) else "respond"
         case "respond":
             return "respond"
         case _:
             return "clarify"
 
 
-async def carry_out(turn: TurnContext, decision: Decision, found: PreQuery) -> Outcome:
+async def apply_decision(
+    turn: TurnContext, decision: RoutingDecision, found: KnowledgePrefetch
+) -> TurnOutcome:
     """Do what is made of what the model has decided."""
     route = route_by_model(decision)
-    match verdict(turn, decision):
+    match assess_decision(turn, decision):
         case "begin":
-            return await _begun(turn, decision, route)
+            return await _begin(turn, decision, route)
         case "offer":
             flow, route = _flow_of(turn, decision), replace(route, action="clarify")
-            return offer_flows(turn, [flow], route, parameters=decision.parameters)
+            return ask_which_flow(turn, [flow], route, parameters=decision.parameters)
         case "work":
-            return await begin_work(turn, decision, route)
+            return await begin_skill_run(turn, decision, route)
         case "respond":
             return await respond(turn, found, replace(route, action="respond"))
         case "clarify":
             text = decision.question.strip() or turn.phrases.explain
-            return Outcome(route=replace(route, action="clarify"), text=text)
+            return TurnOutcome(route=replace(route, action="clarify"), text=text)
 
 
-def _flow_of(turn: TurnContext, decision: Decision) -> FlowConfig:
+def _flow_of(turn: TurnContext, decision: RoutingDecision) -> FlowConfig:
     return next(each for each in turn.runtime.flows if each.flow_id == decision.target)
 
 
-async def _begun(turn: TurnContext, decision: Decision, route: Route) -> Outcome:
+async def _begin(turn: TurnContext, decision: RoutingDecision, route: Route) -> TurnOutcome:
     flow = _flow_of(turn, decision)
-    unsure = bool(decision.inferred) and flow.confirm == "model" and turn.runtime.changes_something(flow)
+    unsure = bool(decision.inferred) and flow.confirm == "model" and turn.runtime.has_side_effects(flow)
     return await begin_flow(
         turn,
         flow,
@@ -185,27 +189,27 @@ async def _begun(turn: TurnContext, decision: Decision, route: Route) -> Outcome
     )
 
 
-def asked_without_model(match: RouteMatch) -> Sequence[FlowConfig]:
+def flows_to_ask_about(match: RouteMatch) -> Sequence[FlowConfig]:
     """The flows of which it is asked whether they are meant, where no model says; else it is answered."""
     if match.kind == "ambiguous":
         return match.flows
-    return () if any(each.doubt == "question" for each in match.matches) else match.hints
+    return () if any(each.negation == "question" for each in match.matches) else match.hints
 
 
-async def _without_model(turn: TurnContext, found: PreQuery, problem: str) -> Outcome:
+async def _without_model(turn: TurnContext, found: KnowledgePrefetch, problem: str) -> TurnOutcome:
     match = turn.match
     route = replace(route_by_rules(match), action="clarify", problem=problem)
-    if asked := asked_without_model(match):
-        return offer_flows(turn, asked, route)
+    if asked := flows_to_ask_about(match):
+        return ask_which_flow(turn, asked, route)
     known = await ask_sources(turn, found)
-    if not known.items and not match.hints and (run := await run_asked_about(turn)) is not None:
-        return state_of(turn, run)
-    answer = turn.runtime.answerer.plain(known, turn.phrases)
+    if not known.items and not match.hints and (run := await find_run_asked_about(turn)) is not None:
+        return status_outcome(turn, run)
+    answer = turn.runtime.answerer.answer_without_model(known, turn.phrases)
     route = replace(route, action="respond").with_problem(known.problem)
     if not match.hints:
         route = replace(route, how="none")
-        return Outcome(route=route, text=answer.text, citations=answer.citations)
-    offered = offer_flows(turn, match.hints, route, text=answer.text if known.items else "")
+        return TurnOutcome(route=route, text=answer.text, citations=answer.citations)
+    offered = ask_which_flow(turn, match.hints, route, text=answer.text if known.items else "")
     return replace(offered, citations=answer.citations)
 
 
@@ -223,7 +227,7 @@ def route_by_rules(match: RouteMatch) -> Route:
     )
 
 
-def route_by_model(decision: Decision) -> Route:
+def route_by_model(decision: RoutingDecision) -> Route:
     """How a model decides."""
     return Route(
         action=decision.action,
@@ -239,19 +243,19 @@ def route_by_model(decision: Decision) -> Route:
 
 
 @contextmanager
-def _decision_span() -> Generator[Callable[[Decision | None], None]]:
+def _decision_span() -> Generator[Callable[[RoutingDecision | None], None]]:
     """The span of a decision by the model; it yields what notes the decision, or that there is none."""
     with span(FLOW_DECISION) as started:
 
-        def note(decision: Decision | None) -> None:
+        def note(decision: RoutingDecision | None) -> None:
             if decision is None:
-                failed(started, "no_decision")
+                record_failure(started, "no_decision")
                 return
             started.set_attribute("loom.flow.action", decision.action)
             started.set_attribute("loom.flow.confidence", decision.confidence)
             if decision.action == "flow":
                 started.set_attribute("gen_ai.workflow.name", decision.target)
             if decision.problem:
-                failed(started, "unreadable")
+                record_failure(started, "unreadable")
 
         yield note

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from loom_core.flow.policy.disambiguation import DECLINED, Offer
-from loom_core.flow.policy.router import requests_of
+from loom_core.flow.policy.disambiguation import DECLINED, Disambiguation
+from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
-from loom_core.flow.understanding.corrections import corrected
-from loom_core.flow.understanding.reply_parser import Said, read_answer
+from loom_core.flow.understanding.corrections import find_corrections
+from loom_core.flow.understanding.reply_parser import ParsedReply, parse_reply
 from loom_core.flow.understanding.slots import is_free
 from loom_core.flow.understanding.small_talk import is_again, is_aside, is_cancel, is_status_question
-from loom_core.knowledge.sources.turns import calls_for_knowledge
+from loom_core.knowledge.sources.small_talk import needs_retrieval
 from loom_core.knowledge.text.scripts import normalise
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.runs.run import Pending, Run
 
-__all__ = ["Plan", "PlanKind", "Reading", "make_plan", "named_to_cancel", "read_said"]
+__all__ = ["Interpretation", "PlanKind", "TurnPlan", "flow_to_cancel", "interpret_reply", "make_plan"]
 
-_LONGEST_NAMING = 60
+_MAX_NAMING_LENGTH = 60
 _CANCELS = re.compile(
     r"(?:(?:please|i(?:'d like| want) to|i'll|can you|could you|actually|no|ok|okay|let's)[ ,]+)*"
     r"(?:cancel|stop|drop|abort|forget|call off) (?:my|the|this|that) (?P<en>[a-z][\w -]{1,30}?)(?: please)?"
@@ -49,7 +49,7 @@ PlanKind: TypeAlias = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TurnPlan:
     """A plan for a message.
 
     Attributes:
@@ -70,81 +70,85 @@ class Plan:
     message: str = ""
     reason: str = ""
     run: Run | None = None
-    said: Said | None = None
+    said: ParsedReply | None = None
     asking: FlowConfig | None = None
-    then: tuple[Offer, ...] = ()
+    then: tuple[Disambiguation, ...] = ()
 
 
-async def make_plan(turn: TurnContext) -> Plan:
+async def make_plan(turn: TurnContext) -> TurnPlan:
     """Plan what is to be done: first what the conversation waits for, then what the words say.
 
     Args:
         turn: that of the message, with what is under way and what the trigger patterns say.
     """
-    chosen = _chosen(turn)
+    chosen = _plan_choice(turn)
     if chosen is not None:
         return chosen
     match = turn.match
     asking = next((run for run in turn.waiting if run.status == "input_required" and run.pending), None)
-    told = None if asking is None else _told(turn, asking)
-    ended = _named(turn) if match.flow is None and not (told and told.said and told.said.is_choice) else None
+    told = None if asking is None else _plan_reply(turn, asking)
+    ended = (
+        _find_named_run(turn)
+        if match.flow is None and not (told and told.said and told.said.is_choice)
+        else None
+    )
     if ended is not None:
-        return Plan(kind="cancel", run=ended)
-    status = None if told and told.kind not in {"open", "manners"} else await _status(turn)
+        return TurnPlan(kind="cancel", run=ended)
+    status = None if told and told.kind not in {"open", "manners"} else await _plan_status(turn)
     if status is not None:
         return status
     if told is not None:
         return told
     if is_cancel(turn.message) and (turn.waiting or match.kind == "none"):
-        return Plan(kind="cancel", run=next(iter(turn.waiting), None))
-    several = requests_of(turn.message, turn.runtime.router, match)
+        return TurnPlan(kind="cancel", run=next(iter(turn.waiting), None))
+    several = split_requests(turn.message, turn.runtime.router, match)
     if several:
         (_, first), *others = several
         then = tuple(offer for offer, _ in others)
-        return Plan(kind="begin", flow=first.flow, parameters=first.parameters, then=then)
+        return TurnPlan(kind="begin", flow=first.flow, parameters=first.parameters, then=then)
     if match.flow is not None:
-        return Plan(kind="begin", flow=match.flow, parameters=match.parameters)
+        return TurnPlan(kind="begin", flow=match.flow, parameters=match.parameters)
     if match.kind == "ambiguous":
         asks = match.policy == "ask" or turn.runtime.decider is None
-        return Plan(kind="ask" if asks else "open")
-    retried = None if turn.waiting else await _retried(turn)
-    return retried or Plan(kind="open" if calls_for_knowledge(turn.message) else "manners")
+        return TurnPlan(kind="ask" if asks else "open")
+    retried = None if turn.waiting else await _plan_retry(turn)
+    return retried or TurnPlan(kind="open" if needs_retrieval(turn.message) else "manners")
 
 
-async def _status(turn: TurnContext) -> Plan | None:
+async def _plan_status(turn: TurnContext) -> TurnPlan | None:
     """How what was begun stands, or has ended, if the message asks for that and not for something else."""
     match = turn.match
     if match.flow is not None or not is_status_question(turn.message):
         return None
     run = next(iter([*turn.waiting, *turn.late]), None)
     if run is None and turn.message.strip():
-        run = await turn.conversations.last(turn.conversation)
+        run = await turn.conversations.latest_run(turn.conversation)
     elsewhere = match.hints and not (run and any(run.request.profile == each.flow_id for each in match.hints))
-    return None if run is None or elsewhere else Plan(kind="status", run=run)
+    return None if run is None or elsewhere else TurnPlan(kind="status", run=run)
 
 
-async def _retried(turn: TurnContext) -> Plan | None:
+async def _plan_retry(turn: TurnContext) -> TurnPlan | None:
     """The latest run tried again, if it has failed: as it was, or with an input that the message corrects."""
-    last = await turn.conversations.last(turn.conversation)
+    last = await turn.conversations.latest_run(turn.conversation)
     if last is None or last.status != "failed" or last.request.metadata.get("kind") != "flow":
         return None
     if is_again(turn.message):
-        return Plan(kind="retry", run=last)
+        return TurnPlan(kind="retry", run=last)
     flow = turn.file.flow(last.request.profile)
     inputs: Any = {} if flow is None else flow.input_schema.get("properties", {})
-    values = corrected(turn.message, inputs, known=dict.fromkeys(inputs), asked={})
-    return Plan(kind="retry", run=last, parameters=values) if values else None
+    values = find_corrections(turn.message, inputs, known=dict.fromkeys(inputs), asked={})
+    return TurnPlan(kind="retry", run=last, parameters=values) if values else None
 
 
-def _chosen(turn: TurnContext) -> Plan | None:
+def _plan_choice(turn: TurnContext) -> TurnPlan | None:
     offer = turn.conversation.offer
     flows = [flow for each in (offer.flows if offer else ()) if (flow := turn.file.flow(each)) is not None]
-    chosen = offer.chosen(turn.message, flows) if offer and flows else None
+    chosen = offer.resolve_choice(turn.message, flows) if offer and flows else None
     if offer is None or chosen is None:
         return None
     if chosen == DECLINED:
-        return Plan(kind="decline")
-    return Plan(
+        return TurnPlan(kind="decline")
+    return TurnPlan(
         kind="choose",
         flow=next(each for each in flows if each.flow_id == chosen),
         parameters=offer.parameters.get(chosen, {}),
@@ -153,30 +157,32 @@ def _chosen(turn: TurnContext) -> Plan | None:
     )
 
 
-def _named(turn: TurnContext) -> Run | None:
+def _find_named_run(turn: TurnContext) -> Run | None:
     """The run that a message ends by its name."""
-    flow = named_to_cancel(turn.message, turn.file.flows) if turn.unfinished else None
+    flow = flow_to_cancel(turn.message, turn.file.flows) if turn.unfinished else None
     return next((run for run in turn.unfinished if flow and run.request.profile == flow.flow_id), None)
 
 
-def _told(turn: TurnContext, run: Run) -> Plan | None:
+def _plan_reply(turn: TurnContext, run: Run) -> TurnPlan | None:
     """The plan for a run that waits; None if the message asks for another flow."""
     pending = run.pending[0]
     flow = turn.file.flow(pending.tool) if pending.tool else None
-    reading, said = read_said(turn.message, run, turn.match, flow=flow)
+    reading, said = interpret_reply(turn.message, run, turn.match, flow=flow)
     if reading == "another":
         return None
     kinds: Mapping[str, PlanKind] = {"said": "tell", "manners": "manners", "unclear": "open"}
-    return Plan(kind=kinds[reading], run=run, said=said, asking=flow)
+    return TurnPlan(kind=kinds[reading], run=run, said=said, asking=flow)
 
 
-Reading: TypeAlias = Literal["said", "another", "manners", "unclear"]
+Interpretation: TypeAlias = Literal["said", "another", "manners", "unclear"]
 """It says something to what is pending; it asks for another flow; it is only manners; words do not tell."""
 
-_MOST_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for that may be anything
+_MAX_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for that may be anything
 
 
-def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None) -> tuple[Reading, Said]:
+def interpret_reply(
+    message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None
+) -> tuple[Interpretation, ParsedReply]:
     """Read what a message says to a run that waits, by its words.
 
     Args:
@@ -188,12 +194,12 @@ def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | N
     pending = run.pending[0]
     own = {run.request.profile, pending.tool}
     if any(each.flow_id in own and each.negated for each in match.matches) and not _is_certain(match, own):
-        return "said", Said("cancel")
-    said = read_answer(message, pending, inputs=flow.input_schema if flow else {})
+        return "said", ParsedReply("cancel")
+    said = parse_reply(message, pending, inputs=flow.input_schema if flow else {})
     if said.kind in {"approve", "deny", "cancel", "correct"}:
         return "said", said
     fits_whole = said.kind == "answer" and _is_free(said, pending)
-    is_most_of_it = _share(match, message) >= _MOST_OF_IT
+    is_most_of_it = _share(match, message) >= _MAX_OF_IT
     if match.flow is not None and (not fits_whole or is_most_of_it or is_aside(message)):
         if match.flow.flow_id not in own:
             return "another", said
@@ -201,25 +207,25 @@ def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | N
         if said.kind == "answer" and not fits_whole:
             given.update(said.values)
         given = {name: value for name, value in given.items() if pending.arguments.get(name) != value}
-        return ("said", Said("answer", given)) if given else ("manners", said)
+        return ("said", ParsedReply("answer", given)) if given else ("manners", said)
     elsewhere = any(each.flow_id not in own for each in (*match.flows, *match.hints))
     if fits_whole and ((elsewhere and is_most_of_it) or not said.is_sure):
         # A question, a request, or about another flow, as it seems.
         said = replace(said, kind="unclear", values={}, is_sure=False)
-    if not calls_for_knowledge(message) and (fits_whole or said.kind == "unclear"):
+    if not needs_retrieval(message) and (fits_whole or said.kind == "unclear"):
         return "manners", said
     if fits_whole and (elsewhere or negates(message)):
         said = replace(said, is_sure=False)
     return ("said" if said.kind == "answer" and said.is_sure else "unclear"), said
 
 
-def _asked(pending: Pending) -> Mapping[str, Any]:
+def _pending_properties(pending: Pending) -> Mapping[str, Any]:
     return pending.schema.get("properties", {})
 
 
-def _is_free(said: Said, pending: Pending) -> bool:
+def _is_free(said: ParsedReply, pending: Pending) -> bool:
     """Whether an answer is a text that could be about anything."""
-    asked = _asked(pending)
+    asked = _pending_properties(pending)
     texts = (name for name, value in said.values.items() if isinstance(value, str) and name in asked)
     return any(is_free(asked[name]) for name in texts)
 
@@ -235,10 +241,10 @@ def _share(match: RouteMatch, message: str) -> float:
     return longest / max(len(message.strip()), 1)
 
 
-def named_to_cancel(message: str, flows: Sequence[FlowConfig]) -> FlowConfig | None:
+def flow_to_cancel(message: str, flows: Sequence[FlowConfig]) -> FlowConfig | None:
     """The one flow that a message wants ended by its name, or part of it; None if it does no such thing."""
     plain = _ENDINGS.sub("", normalise(message).strip())
-    found = _CANCELS.fullmatch(plain) if len(plain) <= _LONGEST_NAMING else None
+    found = _CANCELS.fullmatch(plain) if len(plain) <= _MAX_NAMING_LENGTH else None
     if found is None:
         return None
     called = _ENDINGS.sub("", found["en"] or found["zh"] or found["front"])

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING
 
 from loom_core.flow.config.models import SKILLS_PROFILE
 from loom_core.flow.executor.inputs import input_names_of
-from loom_core.flow.responses.phrases import Phrases, language_of, language_of_run, shown_value
-from loom_core.flow.responses.reply import FlowReply, Waiting
-from loom_core.flow.understanding.choices import titled_inputs
+from loom_core.flow.responses.phrases import Phrases, format_value, language_of, language_of_run
+from loom_core.flow.responses.reply import FlowReply, WaitingRun
+from loom_core.flow.understanding.choices import with_titles
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
-    from loom_core.flow.responses.reply import Outcome
+    from loom_core.flow.responses.reply import TurnOutcome
     from loom_core.flow.runtime.runtime import FlowRuntime
-    from loom_core.flow.turns.session import Conversation, Conversations
+    from loom_core.flow.turns.session import ConversationStore, FlowConversation
     from loom_core.flow.turns.turn_context import TurnContext
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Pending, Run
 
-__all__ = ["Delivery", "late_text", "question_text", "reply_of", "run_text", "waiting_of"]
+__all__ = ["Delivery", "build_reply", "find_waiting", "late_text", "question_text", "run_text"]
 
 _SHORT = 40  # characters of a goal
 
 
-def reply_of(
-    outcome: Outcome,
+def build_reply(
+    outcome: TurnOutcome,
     run: Run | None,
     *,
     session_id: str,
     file: FlowFile,
     phrases: Phrases,
-    waiting: Waiting | None,
+    waiting: WaitingRun | None,
     timings: Mapping[str, float],
 ) -> FlowReply:
     """Make the reply that the conversation gets.
@@ -93,7 +93,7 @@ def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
             count = len(run.pending)
             return text if count == 1 else f"{text}\n{phrases.one_by_one.format(count=count)}"
         case "failed":
-            return _failed(run, title, file=file, phrases=phrases)
+            return _failure_text(run, title, file=file, phrases=phrases)
         case "aborted":
             return run.output if _is_of_flow(run) and run.output else phrases.cancelled.format(flow=title)
         case "paused":
@@ -107,7 +107,7 @@ def late_text(turn: TurnContext) -> str:
     return "\n\n".join(run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
 
 
-def _failed(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
+def _failure_text(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
     """The text about a run that has failed, and what can be done then."""
     broken = phrases.failed.format(flow=title, problem=phrases.broken)
     if not _is_of_flow(run):
@@ -144,14 +144,14 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
     if flow is None:
         return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
     lines = [
-        phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=shown_value(value))
-        for name, value in titled_inputs(flow.input_schema, pending.arguments, phrases.language).items()
+        phrases.values.format(name=input_names_of(flow.input_schema, [name]), value=format_value(value))
+        for name, value in with_titles(flow.input_schema, pending.arguments, phrases.language).items()
         if name in flow.input_schema.get("properties", {})  # pyright: ignore[reportOperatorIssue]
     ]
     return "\n".join([pending.reason, *lines])
 
 
-def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | None:
+def find_waiting(runs: list[Run], *, file: FlowFile, but: str = "") -> WaitingRun | None:
     """The run that a conversation returns to: of those that wait for an answer, the latest.
 
     Args:
@@ -160,17 +160,17 @@ def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | N
         but: the id of one that the conversation is about now.
     """
     for run in runs:
-        drivable = file.can_drive(run.request.profile)
+        drivable = file.can_execute(run.request.profile)
         if run.id != but and run.status == "input_required" and run.pending and drivable:
             flow_id = "" if run.request.profile == SKILLS_PROFILE else run.request.profile
-            return Waiting(run.id, flow_id, _title(file, run), run.pending)
+            return WaitingRun(run.id, flow_id, _title(file, run), run.pending)
     return None
 
 
 def _title(file: FlowFile, run: Run) -> str:
     """The title of a run for people: the flow, or what they wanted."""
     flow = file.flow(run.request.profile)
-    return flow.title if flow is not None else shown_value(run.request.goal, most=_SHORT)
+    return flow.title if flow is not None else format_value(run.request.goal, most=_SHORT)
 
 
 class Delivery:
@@ -182,12 +182,12 @@ class Delivery:
         wait_seconds: how long a run is waited for, where a message does not say.
     """
 
-    def __init__(self, journal: Journal, *, conversations: Conversations, wait_seconds: float) -> None:
+    def __init__(self, journal: Journal, *, conversations: ConversationStore, wait_seconds: float) -> None:
         self._journal = journal
         self._conversations = conversations
         self._wait_seconds = wait_seconds
 
-    async def run_of(self, outcome: Outcome, seconds: float | None) -> Run | None:
+    async def wait_for_run(self, outcome: TurnOutcome, seconds: float | None) -> Run | None:
         """The run of an outcome when it has something to say, or as it stands after a while; None for none.
 
         Args:
@@ -197,9 +197,11 @@ class Delivery:
         if not outcome.run_id:
             return None
         limit = self._wait_seconds if seconds is None else seconds
-        return await self._journal.changed(outcome.run_id, after=outcome.after, seconds=limit)
+        return await self._journal.wait_until_idle(outcome.run_id, after=outcome.after, seconds=limit)
 
-    async def reply(self, turn: TurnContext, outcome: Outcome, run: Run | None, *, began: float) -> FlowReply:
+    async def reply(
+        self, turn: TurnContext, outcome: TurnOutcome, run: Run | None, *, began: float
+    ) -> FlowReply:
         """The reply to a message.
 
         Args:
@@ -211,7 +213,7 @@ class Delivery:
         timings = {**turn.clock.timings, "total": time.perf_counter() - began}
         if run is not None:
             timings["run"] = timings["total"] - sum(turn.clock.timings.values())
-        return reply_of(
+        return build_reply(
             outcome,
             run,
             session_id=turn.conversation.session_id,
@@ -221,8 +223,13 @@ class Delivery:
             timings=timings,
         )
 
-    async def of_run(
-        self, outcome: Outcome, runtime: FlowRuntime, conversation: Conversation, *, seconds: float | None
+    async def reply_for_run(
+        self,
+        outcome: TurnOutcome,
+        runtime: FlowRuntime,
+        conversation: FlowConversation,
+        *,
+        seconds: float | None,
     ) -> FlowReply:
         """The reply to who asks for a run itself, in the language that it was begun in.
 
@@ -233,15 +240,15 @@ class Delivery:
             seconds: see `run_of`.
         """
         began = time.perf_counter()
-        run = await self.run_of(outcome, seconds)
+        run = await self.wait_for_run(outcome, seconds)
         setting = runtime.file.basic_settings.language
         language = (
             language_of("", setting=setting, before=conversation.language)
             if run is None
             else language_of_run(run.request, setting=setting)
         )
-        file = runtime.spoken(language)
-        return reply_of(
+        file = runtime.localize(language)
+        return build_reply(
             outcome,
             run,
             session_id=conversation.session_id,
@@ -252,7 +259,7 @@ class Delivery:
         )
 
     async def remember(
-        self, turn: TurnContext, reply: FlowReply, *, key: str, reaches: bool, again: bool = False
+        self, turn: TurnContext, reply: FlowReply, *, key: str, tracks_delivery: bool, again: bool = False
     ) -> None:
         """Write down what was said of a run; where it goes on, what comes of it is for a later turn.
 
@@ -260,7 +267,7 @@ class Delivery:
             turn: that of the message, which is written down already.
             reply: to it.
             key: of the message, if any.
-            reaches: see `keep`.
+            tracks_delivery: see `keep`.
             again: whether the message has come before: it is written down only if nothing was said then.
         """
         conversation = turn.conversation
@@ -270,17 +277,19 @@ class Delivery:
         async with session as latest:
             is_news = any(each in latest.open and each not in latest.telling for each in reply.told)
             if is_news or not (again or reply.told):
-                await self.keep(latest, "", reply, key=key, said=turn.message, reaches=reaches)
+                await self.keep(
+                    latest, "", reply, key=key, said=turn.message, tracks_delivery=tracks_delivery
+                )
 
     async def keep(
         self,
-        conversation: Conversation,
+        conversation: FlowConversation,
         message: str,
         reply: FlowReply,
         *,
         key: str,
         said: str = "",
-        reaches: bool,
+        tracks_delivery: bool,
     ) -> None:
         """Write down what was said.
 
@@ -290,18 +299,20 @@ class Delivery:
             reply: to it.
             key: of the message, if any.
             said: the message that is written down already.
-            reaches: whether the reply reaches the user now, and what it tells of runs is told by that.
+            tracks_delivery: whether the reply reaches the user now, so that what it says of runs is told.
         """
-        await self._conversations.said(conversation.session_id, message, reply.text)
+        await self._conversations.save_messages(conversation.session_id, message, reply.text)
         if key:
             conversation.note_reply(key, message or said, reply)
-        if reaches:
-            conversation.tell(reply.told)
-        await self._conversations.keep(conversation)
-        if reaches:
-            self._conversations.reached(conversation)
+        if tracks_delivery:
+            conversation.mark_told(reply.told)
+        await self._conversations.save(conversation)
+        if tracks_delivery:
+            self._conversations.confirm_delivery(conversation)
 
-    async def reached(self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str) -> None:
+    async def confirm_delivery(
+        self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str
+    ) -> None:
         """Note that the user now knows how the runs of a reply, and its own run since, have ended.
 
         Args:
@@ -319,10 +330,12 @@ class Delivery:
             if not news:
                 return
             if run is not None and run.id in news and run.id not in told:
-                await self._conversations.said(session_id, reply=run.output)
-            conversation.tell(news)
-            await self._conversations.keep(conversation)
-            self._conversations.reached(conversation)
+                await self._conversations.save_messages(session_id, reply=run.output)
+            conversation.mark_told(news)
+            await self._conversations.save(conversation)
+            self._conversations.confirm_delivery(conversation)
 
-    async def _waiting(self, conversation: Conversation, file: FlowFile, *, but: str) -> Waiting | None:
-        return waiting_of(await self._conversations.unfinished(conversation), file=file, but=but)
+    async def _waiting(
+        self, conversation: FlowConversation, file: FlowFile, *, but: str
+    ) -> WaitingRun | None:
+        return find_waiting(await self._conversations.list_unfinished(conversation), file=file, but=but)

@@ -18,8 +18,8 @@ import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, RecordError
 from loom_core.flow.knowledge.interface import TENANCY
-from loom_core.flow.policy.disambiguation import Offer
-from loom_core.flow.responses.reply import Citation, FlowReply, Outcome, Route
+from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.responses.reply import Citation, FlowReply, Route, TurnOutcome
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import Pending
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from loom_core.runs.run import Run, RunRequest
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["Conversation", "Conversations", "KeyedMessage", "check_same", "route_of"]
+__all__ = ["ConversationStore", "FlowConversation", "KeyedMessage", "check_same_request", "route_of"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_KEYS = 32
+_MAX_KEYS = 32
 _REMEMBERED = 12  # messages that a model is shown
-_LONGEST = 4000  # characters of one of them
-_MOST_CONTEXT = 16_384  # characters of a context as JSON
+_MAX_LENGTH = 4000  # characters of one of them
+_MAX_CONTEXT = 16_384  # characters of a context as JSON
 _ATTEMPTS = 20
-_MOST_RUNS = 1000
+_MAX_RUNS = 1000
 _SETTLE_SECONDS = 5.0
 _KEY_ADVICE = "Use a new key for each message; the same one only to send the same message again."
 _REACHES_SECONDS = 1.0  # that a reply has to leave the process that has made it
@@ -73,7 +73,7 @@ class KeyedMessage:
 
 
 @dataclass(slots=True)
-class Conversation:
+class FlowConversation:
     """A session as it stands; what changes is kept by `Conversations.keep`.
 
     Attributes:
@@ -94,14 +94,14 @@ class Conversation:
     caller: str
     context: dict[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])
     language: str = ""
-    offer: Offer | None = None
-    queue: list[Offer] = field(default_factory=list[Offer])
+    offer: Disambiguation | None = None
+    queue: list[Disambiguation] = field(default_factory=list[Disambiguation])
     open: list[str] = field(default_factory=list[str])
     telling: dict[str, float] = field(default_factory=dict[str, float])
     answered: list[KeyedMessage] = field(default_factory=list[KeyedMessage])
     version: int = 0
 
-    def with_key(self, key: str, message: str) -> KeyedMessage | None:
+    def find_by_key(self, key: str, message: str) -> KeyedMessage | None:
         """The record of a message that came before.
 
         Raises:
@@ -117,12 +117,12 @@ class Conversation:
     def note(self, answered: KeyedMessage) -> None:
         """Remember a message with a key."""
         others = [each for each in self.answered if each.key != answered.key]
-        self.answered = [*others, answered][-_MOST_KEYS:]
+        self.answered = [*others, answered][-_MAX_KEYS:]
 
     def note_late(self, key: str, message: str, run_id: str, late: str) -> None:
         """Remember that the reply to a message begins with results, and goes on about a run."""
         if key:
-            known = self.with_key(key, message) or KeyedMessage(key, message, run_id)
+            known = self.find_by_key(key, message) or KeyedMessage(key, message, run_id)
             self.note(replace(known, run_id=run_id, late=late))
 
     def note_reply(self, key: str, message: str, reply: FlowReply) -> None:
@@ -138,23 +138,23 @@ class Conversation:
         }
         self.note(KeyedMessage(key, message, reply.run_id, "", kept, reply.late))
 
-    def speak(self, language: Language) -> None:
+    def set_language(self, language: Language) -> None:
         """Go on in a language."""
         self.language = language
 
-    def ask(self, offer: Offer) -> None:
+    def ask(self, offer: Disambiguation) -> None:
         """A question without a run is asked; the next message may answer it."""
         self.offer = offer
 
-    def withdraw_offer(self) -> None:
+    def withdraw_disambiguation(self) -> None:
         """End an offer: it is open for one message only."""
         self.offer = None
 
-    def put_off(self, *requests: Offer) -> None:
+    def postpone(self, *requests: Disambiguation) -> None:
         """Begin further requests of a message when what came before has ended."""
         self.queue.extend(requests)
 
-    def next_request(self) -> Offer:
+    def next_request(self) -> Disambiguation:
         """Take the first of these requests, which is begun now."""
         return self.queue.pop(0)
 
@@ -163,7 +163,7 @@ class Conversation:
         self.telling.pop(run_id, None)
         self.open = [*dict.fromkeys([*self.open, run_id])]
 
-    def tell(self, run_ids: Iterable[str]) -> None:
+    def mark_told(self, run_ids: Iterable[str]) -> None:
         """A reply tells how some runs have ended."""
         self.telling |= {run_id: time.time() for run_id in run_ids if run_id in self.open}
 
@@ -172,7 +172,7 @@ class Conversation:
         self.open = [run_id for run_id in self.open if run_id not in run_ids]
         self.telling = {run_id: since for run_id, since in self.telling.items() if run_id not in run_ids}
 
-    def take(self, context: Mapping[str, JsonValue]) -> None:
+    def merge_context(self, context: Mapping[str, JsonValue]) -> None:
         """Take the variables that a message brings.
 
         Raises:
@@ -184,9 +184,9 @@ class Conversation:
             raise InvalidInputError(
                 "The context is no JSON.", advice="Give names and plain values."
             ) from None
-        if size > _MOST_CONTEXT:
+        if size > _MAX_CONTEXT:
             raise InvalidInputError(
-                f"The context has {size} characters.", advice=f"Give at most {_MOST_CONTEXT}."
+                f"The context has {size} characters.", advice=f"Give at most {_MAX_CONTEXT}."
             )
         for name in TENANCY:
             if name in context and name in self.context and context[name] != self.context[name]:
@@ -212,7 +212,7 @@ class Conversation:
         }
 
     @classmethod
-    def of(cls, session_id: str, caller: str, state: SessionState) -> Conversation:
+    def of(cls, session_id: str, caller: str, state: SessionState) -> FlowConversation:
         """The one that the journal has."""
         kept = state.content
         if not kept:
@@ -222,8 +222,8 @@ class Conversation:
             caller,
             context=dict(kept["context"]),
             language=kept["language"],
-            offer=None if kept["offer"] is None else Offer.from_json(kept["offer"]),
-            queue=[Offer.from_json(each) for each in kept.get("queue", ())],
+            offer=None if kept["offer"] is None else Disambiguation.from_json(kept["offer"]),
+            queue=[Disambiguation.from_json(each) for each in kept.get("queue", ())],
             open=list(kept["open"]),
             telling=dict(kept.get("telling", {})),
             answered=[KeyedMessage(*each) for each in kept["answered"]],
@@ -232,14 +232,14 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
+class _DeliveredRuns:
     """The runs that the latest reply of a conversation has told of, as `Conversation.telling` has them."""
 
     caller: str
     told: Mapping[str, float]
 
 
-class Conversations:
+class ConversationStore:
     """The sessions of a journal; an asynchronous context manager.
 
     What is said in a session is in the memory, what it has begun and asked in the journal: so it outlives the
@@ -256,7 +256,7 @@ class Conversations:
         self._journal = journal
         self._memory = memory
         self._locks: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
-        self._reached: dict[str, _Reached] = {}
+        self._reached: dict[str, _DeliveredRuns] = {}
         self._tasks: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -278,7 +278,7 @@ class Conversations:
     @asynccontextmanager
     async def turn(
         self, session_id: str, *, caller: str, context: Mapping[str, JsonValue], key: str = ""
-    ) -> AsyncGenerator[Conversation]:
+    ) -> AsyncGenerator[FlowConversation]:
         """A session, locked in this process; a new one without an id.
 
         Args:
@@ -292,21 +292,23 @@ class Conversations:
             InvalidInputError: the context cannot be used.
         """
         if not session_id:
-            fresh = Conversation("", caller)
-            fresh.take(context)  # before there is anything
+            fresh = FlowConversation("", caller)
+            fresh.merge_context(context)  # before there is anything
             session_id = await self._journal.begin_session(caller=caller, idempotency_key=key)
         lock = self._locks.setdefault(session_id, anyio.Lock())
         async with lock:
-            conversation = await self._read(session_id, caller)
-            conversation.take(context)
+            conversation = await self._load(session_id, caller)
+            conversation.merge_context(context)
             yield conversation
 
-    async def session_with_key(self, key: str, *, caller: str) -> str:
+    async def find_session_by_key(self, key: str, *, caller: str) -> str:
         """The session of the run that was begun for a message with a key; empty for none."""
-        run = await self._journal.with_key(key, caller=caller) if key else None
+        run = await self._journal.find_by_key(key, caller=caller) if key else None
         return "" if run is None else run.request.session_id
 
-    async def recall(self, conversation: Conversation, message: str, key: str) -> FlowReply | Outcome | None:
+    async def find_duplicate(
+        self, conversation: FlowConversation, message: str, key: str
+    ) -> FlowReply | TurnOutcome | None:
         """The reply to a message with a key that came before, or the run that got it; None if it is new.
 
         Raises:
@@ -314,43 +316,45 @@ class Conversations:
         """
         if not key:
             return None
-        known = conversation.with_key(key, message)
+        known = conversation.find_by_key(key, message)
         if known is None:
-            run = await self._journal.with_key(key, caller=conversation.caller)
+            run = await self._journal.find_by_key(key, caller=conversation.caller)
             if run is None:
                 return None
             if run.request.metadata.get("message", run.request.goal) != message:
                 raise InvalidInputError(
                     f"The idempotency key {key!r} was used for another message.", advice=_KEY_ADVICE
                 )
-            return Outcome(route=route_of(run), run_id=run.id)
+            return TurnOutcome(route=route_of(run), run_id=run.id)
         if not known.run_id:
             return None if known.reply is None else _reply_from(known.reply)
         run = await self._journal.get(known.run_id)
         if known.reply is None and any(each.id == known.pending_id for each in run.pending):
             return None  # the process died before the run was told
         route = _route(known.reply["route"]) if known.reply else route_of(run)
-        return Outcome(route=route, run_id=run.id, late=known.late)
+        return TurnOutcome(route=route, run_id=run.id, late=known.late)
 
-    async def look(self, session_id: str, *, caller: str, context: Mapping[str, JsonValue]) -> Conversation:
+    async def peek(
+        self, session_id: str, *, caller: str, context: Mapping[str, JsonValue]
+    ) -> FlowConversation:
         """A session as it stands, to look at; without an id as a new one would be.
 
         Raises:
             NotFoundError: there is no such session of this caller.
             InvalidInputError: the context cannot be used.
         """
-        conversation = await self._read(session_id, caller) if session_id else Conversation("", caller)
-        conversation.take(context)
+        conversation = await self._load(session_id, caller) if session_id else FlowConversation("", caller)
+        conversation.merge_context(context)
         return conversation
 
-    async def keep(self, conversation: Conversation) -> None:
+    async def save(self, conversation: FlowConversation) -> None:
         """Write down how it stands; messages with a key that another process has taken meanwhile are kept.
 
         Raises:
             RecordError: others write it again and again.
         """
         for _ in range(_ATTEMPTS):
-            kept = await self._journal.keep_session_state(
+            kept = await self._journal.save_session_state(
                 conversation.session_id,
                 conversation.to_json(),
                 version=conversation.version,
@@ -359,31 +363,31 @@ class Conversations:
             if kept:
                 conversation.version += 1
                 return
-            latest = await self._read(conversation.session_id, conversation.caller)
+            latest = await self._load(conversation.session_id, conversation.caller)
             known = {each.key for each in conversation.answered}
             others = [each for each in latest.answered if each.key not in known]
-            conversation.answered = [*others, *conversation.answered][-_MOST_KEYS:]
+            conversation.answered = [*others, *conversation.answered][-_MAX_KEYS:]
             conversation.version = latest.version
         raise RecordError(
             f"The session {conversation.session_id} cannot be written: others write it again and again.",
             advice="Send one message of it at a time.",
         )
 
-    async def said(self, session_id: str, message: str = "", reply: str = "") -> None:
+    async def save_messages(self, session_id: str, message: str = "", reply: str = "") -> None:
         """Remember what was said."""
         if message:
-            await self._memory.add(session_id, UserMessage((TextPart(message[:_LONGEST]),)))
+            await self._memory.add(session_id, UserMessage((TextPart(message[:_MAX_LENGTH]),)))
         if reply:
-            await self._memory.add(session_id, AssistantMessage((TextPart(reply[:_LONGEST]),)))
+            await self._memory.add(session_id, AssistantMessage((TextPart(reply[:_MAX_LENGTH]),)))
 
-    async def texts(self, session_id: str) -> list[Message]:
+    async def messages(self, session_id: str) -> list[Message]:
         """The last of what was said, oldest first; without calls of tools."""
         if not session_id:
             return []
         messages = await self._memory.messages(session_id, limit=_REMEMBERED)
         return [each for each in messages if isinstance(each, UserMessage | AssistantMessage) and each.text]
 
-    async def unfinished(self, conversation: Conversation) -> list[Run]:
+    async def list_unfinished(self, conversation: FlowConversation) -> list[Run]:
         """Runs of the session that are not at their end, the latest first."""
         if not conversation.session_id:
             return []
@@ -391,10 +395,10 @@ class Conversations:
             caller=conversation.caller,
             session_id=conversation.session_id,
             status=("working", "input_required", "paused"),
-            limit=_MOST_RUNS,
+            limit=_MAX_RUNS,
         )
 
-    async def last(self, conversation: Conversation) -> Run | None:
+    async def latest_run(self, conversation: FlowConversation) -> Run | None:
         """The latest run of the session."""
         if not conversation.session_id:
             return None
@@ -403,7 +407,7 @@ class Conversations:
         )
         return found[0] if found else None
 
-    async def untold(self, conversation: Conversation) -> list[Run]:
+    async def find_unreported(self, conversation: FlowConversation) -> list[Run]:
         """Runs that have ended, and whose result the user was not told of; the oldest first."""
         found: list[Run] = []
         for run_id in list(conversation.open):
@@ -412,11 +416,11 @@ class Conversations:
             except NotFoundError:  # it was forgotten
                 conversation.open.remove(run_id)
                 continue
-            if run.status in FINAL_STATUSES and not self._has_reached(conversation, run_id):
+            if run.status in FINAL_STATUSES and not self._is_delivered(conversation, run_id):
                 found.append(run)
         return found
 
-    def reached(self, conversation: Conversation) -> None:
+    def confirm_delivery(self, conversation: FlowConversation) -> None:
         """A reply that tells of runs, which is written down, is handed over now.
 
         Where a process dies before the reply can have left it, the next one tells it again: nothing is lost
@@ -424,7 +428,7 @@ class Conversations:
         """
         if conversation.telling:
             told = dict(conversation.telling)
-            self._reached[conversation.session_id] = _Reached(conversation.caller, told)
+            self._reached[conversation.session_id] = _DeliveredRuns(conversation.caller, told)
             if self._tasks is not None:
                 self._tasks.start_soon(self._settle_later, conversation.session_id)
 
@@ -445,11 +449,11 @@ class Conversations:
                 }
                 conversation.forget(told)
                 if told:
-                    await self.keep(conversation)
+                    await self.save(conversation)
         except LoomError as error:
             _log.warning("results of %s may be told again: %s", session_id, error)
 
-    def _has_reached(self, conversation: Conversation, run_id: str) -> bool:
+    def _is_delivered(self, conversation: FlowConversation, run_id: str) -> bool:
         """Whether a result was told: by this process, or by another that is alive, as far as one can tell."""
         since = conversation.telling.get(run_id)
         if since is None:
@@ -458,12 +462,12 @@ class Conversations:
         own = known is not None and known.told.get(run_id) == since
         return own or time.time() - since < 2 * _REACHES_SECONDS
 
-    async def _read(self, session_id: str, caller: str) -> Conversation:
+    async def _load(self, session_id: str, caller: str) -> FlowConversation:
         state = await self._journal.session_state(session_id, caller=caller)
-        return Conversation.of(session_id, caller, state)
+        return FlowConversation.of(session_id, caller, state)
 
 
-def check_same(known: RunRequest, request: RunRequest) -> None:
+def check_same_request(known: RunRequest, request: RunRequest) -> None:
     """See that a run which is there for a key is the one that is asked for.
 
     Raises:

@@ -13,23 +13,23 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.policy.disambiguation import Offer
-from loom_core.flow.policy.router import unread_request
+from loom_core.flow.policy.disambiguation import Disambiguation
+from loom_core.flow.policy.router import find_unread_request
 from loom_core.flow.responses.phrases import Phrases, language_of
-from loom_core.flow.responses.reply import Outcome, Route
+from loom_core.flow.responses.reply import Route, TurnOutcome
 from loom_core.flow.turns.actions import (
     answer_small_talk,
+    ask_which_flow,
     begin_flow,
-    offer_flows,
-    order_run,
+    send_run_command,
     start_run,
-    state_of,
+    status_outcome,
 )
 from loom_core.flow.turns.llm_routing import route_by_rules, route_with_llm, with_inputs_by_model
-from loom_core.flow.turns.plan import Plan, make_plan
+from loom_core.flow.turns.plan import TurnPlan, make_plan
 from loom_core.flow.turns.replies import late_text
-from loom_core.flow.turns.reply_application import polite_again, tell, unclear
-from loom_core.flow.turns.session import check_same
+from loom_core.flow.turns.reply_application import apply_reply, handle_unclear, repeat_question
+from loom_core.flow.turns.session import check_same_request
 from loom_core.flow.turns.turn_context import TurnClock, TurnContext
 from loom_core.observability.families import FLOW_MESSAGE_SECONDS, FLOW_ROUTES
 from loom_core.observability.log_fields import logging_with
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
     from loom_core.flow.config.models import FlowConfig
     from loom_core.flow.runtime.runtime import FlowRuntime
-    from loom_core.flow.turns.session import Conversation, Conversations
+    from loom_core.flow.turns.session import ConversationStore, FlowConversation
     from loom_core.runs.host import RunHost
     from loom_core.runs.run import Run, RunRequest
 
-__all__ = ["begin_named_flow", "begin_next", "check_message", "observe", "open_turn", "take"]
+__all__ = ["begin_named_flow", "begin_next", "check_message", "observe", "open_turn", "process_turn"]
 
-_LONGEST = 20_000  # characters of a message
+_MAX_LENGTH = 20_000  # characters of a message
 
 
 def check_message(message: str) -> None:
@@ -58,9 +58,9 @@ def check_message(message: str) -> None:
     Raises:
         InvalidInputError: it is too long, or no text.
     """
-    if len(message) > _LONGEST:
+    if len(message) > _MAX_LENGTH:
         raise InvalidInputError(
-            f"The message has {len(message)} characters.", advice=f"Send at most {_LONGEST}."
+            f"The message has {len(message)} characters.", advice=f"Send at most {_MAX_LENGTH}."
         )
     try:
         message.encode()
@@ -70,10 +70,10 @@ def check_message(message: str) -> None:
 
 def open_turn(
     runtime: FlowRuntime,
-    conversation: Conversation,
+    conversation: FlowConversation,
     message: str,
     *,
-    conversations: Conversations,
+    conversations: ConversationStore,
     host: RunHost,
     key: str = "",
     since: float | None = None,
@@ -91,7 +91,7 @@ def open_turn(
     """
     setting = runtime.file.basic_settings.language
     language = language_of(message, setting=setting, before=conversation.language)
-    conversation.speak(language)
+    conversation.set_language(language)
     return TurnContext(
         runtime=runtime,
         host=host,
@@ -99,7 +99,7 @@ def open_turn(
         conversation=conversation,
         message=message,
         phrases=Phrases.of(language),
-        file=runtime.spoken(language),
+        file=runtime.localize(language),
         clock=TurnClock(since=since),
         key=key,
         run_key=key,
@@ -110,30 +110,30 @@ async def observe(turn: TurnContext) -> TurnContext:
     """Add what the session has begun and not ended, and what the trigger patterns say to the message."""
     turn = await _with_unfinished(turn)
     with turn.clock.measure("rules"):
-        match = await turn.runtime.router.matched(turn.message)
+        match = await turn.runtime.router.match_in_thread(turn.message)
     return replace(turn, match=match)
 
 
-async def take(turn: TurnContext) -> Outcome:
+async def process_turn(turn: TurnContext) -> TurnOutcome:
     """Do what is to be done with a message, as far as that can be done at once, and keep the conversation.
 
     Raises:
         RecordError: the journal cannot be written.
     """
     conversation = turn.conversation
-    turn = replace(turn, late=tuple(await turn.conversations.untold(conversation)))
+    turn = replace(turn, late=tuple(await turn.conversations.find_unreported(conversation)))
     with _message_span(turn) as note:
         outcome = await _carry_out(turn)
         note(outcome)
     outcome = _with_late(turn, outcome)
     if outcome.run_id:  # the rest is remembered when the run has something to say
         conversation.expect(outcome.run_id)
-        await turn.conversations.said(conversation.session_id, turn.message)
-    await turn.conversations.keep(conversation)
+        await turn.conversations.save_messages(conversation.session_id, turn.message)
+    await turn.conversations.save(conversation)
     return outcome
 
 
-async def begin_next(turn: TurnContext) -> Outcome | None:
+async def begin_next(turn: TurnContext) -> TurnOutcome | None:
     """Begin the next request of an earlier message, and keep the conversation; None while something is open.
 
     Args:
@@ -146,23 +146,23 @@ async def begin_next(turn: TurnContext) -> Outcome | None:
     turn = await _with_unfinished(turn)
     if turn.unfinished or conversation.offer is not None:
         return None
-    last = await turn.conversations.last(conversation)
+    last = await turn.conversations.latest_run(conversation)
     further = conversation.next_request()
     if further.flows:
         outcome = await _begin_offered(turn, further, last)
     else:
-        outcome = await _take_unread(turn, last)
+        outcome = await _process_unread(turn, last)
     if outcome is None:
         return None
     if outcome.run_id:
         conversation.expect(outcome.run_id)
-    await turn.conversations.keep(conversation)
+    await turn.conversations.save(conversation)
     return outcome
 
 
 async def begin_named_flow(
     turn: TurnContext, request: RunRequest, *, route: Route, known: Run | None
-) -> Outcome:
+) -> TurnOutcome:
     """Begin a flow that is named.
 
     Args:
@@ -176,23 +176,23 @@ async def begin_named_flow(
         RecordError: the journal cannot be written.
     """
     if known is not None:
-        check_same(known.request, request)
-        return Outcome(route=route, run_id=known.id)
+        check_same_request(known.request, request)
+        return TurnOutcome(route=route, run_id=known.id)
     with _message_span(turn) as note:
         run = await start_run(await _with_unfinished(turn), request)
-        check_same(run.request, request)  # another process may have begun it in this moment
-        outcome = Outcome(route=route, run_id=run.id)
+        check_same_request(run.request, request)  # another process may have begun it in this moment
+        outcome = TurnOutcome(route=route, run_id=run.id)
         note(outcome)
     return outcome
 
 
 async def _with_unfinished(turn: TurnContext) -> TurnContext:
-    unfinished = tuple(await turn.conversations.unfinished(turn.conversation))
-    waiting = tuple(run for run in unfinished if turn.file.can_drive(run.request.profile))
+    unfinished = tuple(await turn.conversations.list_unfinished(turn.conversation))
+    waiting = tuple(run for run in unfinished if turn.file.can_execute(run.request.profile))
     return replace(turn, unfinished=unfinished, waiting=waiting)
 
 
-def _with_late(turn: TurnContext, outcome: Outcome) -> Outcome:
+def _with_late(turn: TurnContext, outcome: TurnOutcome) -> TurnOutcome:
     """An outcome that begins with what the user was not told yet: how earlier runs have ended."""
     turn = replace(turn, late=tuple(run for run in turn.late if run.id != outcome.run_id))
     if not turn.late:
@@ -203,62 +203,64 @@ def _with_late(turn: TurnContext, outcome: Outcome) -> Outcome:
     return replace(outcome, late=late, told=tuple(run.id for run in turn.late))
 
 
-async def _carry_out(turn: TurnContext) -> Outcome:
+async def _carry_out(turn: TurnContext) -> TurnOutcome:
     """Plan what is to be done, and do it."""
     turn = await observe(turn)
     plan = await make_plan(turn)
-    turn.conversation.withdraw_offer()
+    turn.conversation.withdraw_disambiguation()
     if plan.run is not None:
         return await _about_run(turn, plan, plan.run)
     match plan.kind:
         case "choose" | "begin" if plan.flow is not None:
             return await _begin_planned(turn, plan, plan.flow)
         case "decline":
-            return Outcome(route=Route(action="cancel", how="choice"), text=turn.phrases.dropped)
+            return TurnOutcome(route=Route(action="cancel", how="choice"), text=turn.phrases.dropped)
         case "cancel":
-            return Outcome(route=Route(action="cancel", how="none"), text=turn.phrases.nothing)
+            return TurnOutcome(route=Route(action="cancel", how="none"), text=turn.phrases.nothing)
         case "manners":
-            return Outcome(route=Route(action="greet", how="manners"), text=answer_small_talk(turn))
+            return TurnOutcome(route=Route(action="greet", how="manners"), text=answer_small_talk(turn))
         case "ask":
             route = replace(route_by_rules(turn.match), action="clarify")
-            return offer_flows(turn, turn.match.flows, route)
+            return ask_which_flow(turn, turn.match.flows, route)
         case _:
             return await route_with_llm(turn)
 
 
-async def _begin_planned(turn: TurnContext, plan: Plan, flow: FlowConfig) -> Outcome:
-    turn.conversation.put_off(*plan.then)
+async def _begin_planned(turn: TurnContext, plan: TurnPlan, flow: FlowConfig) -> TurnOutcome:
+    turn.conversation.postpone(*plan.then)
     if plan.kind == "choose":
         route = Route(action="flow", how="choice", reason=plan.reason)
         return await begin_flow(turn, flow, plan.parameters, route=route, message=plan.message)
     given = plan.parameters
     if not plan.then:
-        if further := unread_request(turn.message, turn.runtime.router, turn.match):
-            turn.conversation.put_off(Offer(further, ()))
+        if further := find_unread_request(turn.message, turn.runtime.router, turn.match):
+            turn.conversation.postpone(Disambiguation(further, ()))
         if turn.runtime.decider is not None:
             given = await with_inputs_by_model(turn, flow, given)
     return await begin_flow(turn, flow, given, route=route_by_rules(turn.match), message=plan.message)
 
 
-async def _about_run(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
+async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome:
     by = turn.conversation.caller
     match plan.kind:
         case "tell" if plan.said is not None:
-            return await tell(turn, run, plan.said, Route(action="answer", how="pending"))
+            return await apply_reply(turn, run, plan.said, Route(action="answer", how="pending"))
         case "cancel":
-            return await order_run(turn, run, Abort(by=by), route=Route(action="cancel", how="pending"))
+            return await send_run_command(
+                turn, run, Abort(by=by), route=Route(action="cancel", how="pending")
+            )
         case "retry":
             order = Retry(inputs=plan.parameters, by=by)
-            return await order_run(turn, run, order, route=Route(action="retry", how="pending"))
+            return await send_run_command(turn, run, order, route=Route(action="retry", how="pending"))
         case "status":
-            return state_of(turn, run)
+            return status_outcome(turn, run)
         case "manners":
-            return polite_again(turn, run)
+            return repeat_question(turn, run)
         case _:
-            return await unclear(turn, plan, run)
+            return await handle_unclear(turn, plan, run)
 
 
-async def _begin_offered(turn: TurnContext, offer: Offer, last: Run | None) -> Outcome | None:
+async def _begin_offered(turn: TurnContext, offer: Disambiguation, last: Run | None) -> TurnOutcome | None:
     """Begin a flow that a pattern has read in an earlier message.
 
     Where what came before did not end well, or was called off, it is asked whether the rest is wanted.
@@ -270,13 +272,13 @@ async def _begin_offered(turn: TurnContext, offer: Offer, last: Run | None) -> O
     if last is None or last.status != "completed":
         turn.conversation.ask(offer)
         question = offer.question([flow], turn.phrases)
-        return Outcome(route=replace(route, action="clarify", candidates=offer.flows), asked=question)
+        return TurnOutcome(route=replace(route, action="clarify", candidates=offer.flows), asked=question)
     turn = replace(turn, run_key=f"after {last.id}")
     parameters = offer.parameters.get(flow.flow_id, {})
     return await begin_flow(turn, flow, parameters, route=route, message=offer.message)
 
 
-async def _take_unread(turn: TurnContext, last: Run | None) -> Outcome:
+async def _process_unread(turn: TurnContext, last: Run | None) -> TurnOutcome:
     """See to a further request of an earlier message that no pattern has read."""
     outcome = await _carry_out(replace(turn, run_key=f"after {last.id}" if last is not None else ""))
     if outcome.run_id or outcome.asked is not None:
@@ -286,7 +288,7 @@ async def _take_unread(turn: TurnContext, last: Run | None) -> Outcome:
 
 
 @contextmanager
-def _message_span(turn: TurnContext) -> Generator[Callable[[Outcome], None]]:
+def _message_span(turn: TurnContext) -> Generator[Callable[[TurnOutcome], None]]:
     """The span of a message, as far as what it wants is done at once; it yields what notes the outcome.
 
     The message is counted by what came of it, and each line of the log has its conversation.
@@ -297,7 +299,7 @@ def _message_span(turn: TurnContext) -> Generator[Callable[[Outcome], None]]:
         span(FLOW_MESSAGE, {"gen_ai.conversation.id": session_id}) as started,
     ):
 
-        def note(outcome: Outcome) -> None:
+        def note(outcome: TurnOutcome) -> None:
             route = outcome.route
             process_metrics.add(FLOW_ROUTES, route.action, route.how)
             for part, seconds in {**turn.clock.timings, "whole": perf_counter() - began}.items():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.responses.phrases import Phrases
     from loom_core.flow.runtime.runtime import FlowRuntime
-    from loom_core.flow.turns.session import Conversation, Conversations
+    from loom_core.flow.turns.session import ConversationStore, FlowConversation
     from loom_core.runs.host import RunHost
     from loom_core.runs.run import Run
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_MOST_SECONDS = 44.0  # all together: clients give up a call after sixty
+_MAX_SECONDS = 44.0  # all together: clients give up a call after sixty
 
 
 class TurnClock:
@@ -47,7 +47,7 @@ class TurnClock:
     """
 
     def __init__(self, *, since: float | None = None) -> None:
-        self._until = (time.perf_counter() if since is None else since) + _MOST_SECONDS
+        self._until = (time.perf_counter() if since is None else since) + _MAX_SECONDS
         self.timings: dict[str, float] = {}
 
     @contextmanager
@@ -57,7 +57,7 @@ class TurnClock:
         yield
         self.timings[part] = time.perf_counter() - began
 
-    def left(self, seconds: float) -> float:
+    def remaining(self, seconds: float) -> float:
         """How much of some seconds the message has left."""
         return max(min(seconds, self._until - time.perf_counter()), 0.0)
 
@@ -71,7 +71,7 @@ class TurnClock:
             asked: waits for it.
             seconds: how long that may take.
         """
-        found, problem, limit = None, "", self.left(seconds)
+        found, problem, limit = None, "", self.remaining(seconds)
         with self.measure(part):
             with anyio.move_on_after(limit) as waiting:
                 try:
@@ -109,8 +109,8 @@ class TurnContext:
 
     runtime: FlowRuntime
     host: RunHost
-    conversations: Conversations
-    conversation: Conversation
+    conversations: ConversationStore
+    conversation: FlowConversation
     message: str
     phrases: Phrases
     file: FlowFile

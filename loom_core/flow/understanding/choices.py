@@ -11,13 +11,13 @@ from loom_core.flow.understanding.language import in_language
 if TYPE_CHECKING:
     from loom_core.flow.understanding.language import Language
 
-__all__ = ["Choice", "choices_of", "titled_inputs"]
+__all__ = ["ValueChoice", "choices_of", "with_titles"]
 
 _BETWEEN = " / "
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ValueChoice:
     """One of them.
 
     Attributes:
@@ -35,29 +35,29 @@ class Choice:
         named = [*parts, *([self.value] if isinstance(self.value, str) else [])]
         return list(dict.fromkeys(each.strip() for each in named if each.strip()))
 
-    def told(self, language: Language) -> str:
+    def label_in(self, language: Language) -> str:
         """What users are told of it."""
         return in_language(self.title, language) if self.title else str(self.value)
 
 
-def choices_of(schema: Mapping[str, Any]) -> list[Choice]:
+def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
     """The values of which an input is one, in order; empty where it may be anything else."""
     if isinstance(listed := schema.get("enum"), list):
-        return [Choice(each) for each in cast("list[object]", listed)]
+        return [ValueChoice(each) for each in cast("list[object]", listed)]
     forms: object = schema.get("oneOf", schema.get("anyOf"))
     if not isinstance(forms, list) or not forms:
         return []
-    found: list[Choice] = []
+    found: list[ValueChoice] = []
     for form in cast("list[object]", forms):
         if not isinstance(form, Mapping) or "const" not in form:
             return []
         part = cast("Mapping[str, Any]", form)
         title = part.get("title")
-        found.append(Choice(part["const"], title if isinstance(title, str) else ""))
+        found.append(ValueChoice(part["const"], title if isinstance(title, str) else ""))
     return found
 
 
-def titled_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: Language) -> dict[str, Any]:
+def with_titles(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: Language) -> dict[str, Any]:
     """Inputs as users are told of them: choices by their titles."""
     named: object = schema.get("properties")
     parts: Mapping[str, object] = cast("Mapping[str, object]", named) if isinstance(named, Mapping) else {}
@@ -66,5 +66,5 @@ def titled_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any], language
         part = parts.get(name)
         for choice in choices_of(cast("Mapping[str, Any]", part)) if isinstance(part, Mapping) else []:
             if choice.title and choice.value == value:
-                told[name] = choice.told(language)
+                told[name] = choice.label_in(language)
     return told

@@ -10,20 +10,20 @@ from typing import Any
 from loom_core.flow.expressions.values import MISSING, Missing
 from loom_core.flow.understanding.numbers import has_own_unit, has_unit, number_of
 from loom_core.flow.understanding.slots import (
-    Refused,
+    RejectedValue,
     Schema,
+    find_rejected_value,
     is_free,
     is_number,
     names_of,
-    refused_value,
-    value_of,
+    parse_value,
     without_beginning,
     without_ending,
 )
 from loom_core.flow.understanding.small_talk import is_aside, is_cancel, is_past, is_question
-from loom_core.knowledge.text.scripts import normalise, simplified
+from loom_core.knowledge.text.scripts import normalise, to_simplified
 
-__all__ = ["corrected", "refused_correction", "restated", "takes_back"]
+__all__ = ["find_corrections", "find_refused_correction", "find_restated_inputs", "is_retraction"]
 
 _SHORT = 300  # characters of a message, where corrections are looked for
 
@@ -62,17 +62,17 @@ _LEADS = re.compile(
     r"不过|还是|那就?|就)(?:\s*[,，。.;；]\s*|\s+|(?=[\d一二两三四五六七八九十半]|但|不过)))*+)(?P<value>.+)",
     re.IGNORECASE,
 )
-_LONGEST_VALUE = 24  # characters of one that stands by itself
+_MAX_VALUE_LENGTH = 24  # characters of one that stands by itself
 
 
 @dataclass(frozen=True, slots=True)
-class _Corrected:
+class _Correction:
     name: str
     value: str
     old: str
 
 
-def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
+def find_corrections(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
     """The inputs that a message may correct, with their new values: one; several, if it may mean any of them.
 
     Args:
@@ -88,15 +88,15 @@ def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> 
     return {}
 
 
-def restated(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
+def find_restated_inputs(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
     """The same for a value that stands by itself, or behind a yes or no: 「下周一」, "no, two days".
 
     Only what has a form can be told so: not any text, and no bare number unless it is said after a no.
     """
     found = _LEADS.fullmatch(message[:_SHORT].strip())
-    if found is None or len(value := found["value"]) > _LONGEST_VALUE or is_aside(value) or is_past(value):
+    if found is None or len(value := found["value"]) > _MAX_VALUE_LENGTH or is_aside(value) or is_past(value):
         return {}
-    number = without_beginning(without_ending(simplified(value)))
+    number = without_beginning(without_ending(to_simplified(value)))
     fitting: dict[str, Any] = {}
     same: dict[str, Any] = {}
     for name, schema in inputs.items():
@@ -105,40 +105,40 @@ def restated(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
         is_plain = bool(found["lead"]) and number_of(number) is not None
         if is_number(schema) and not is_plain and not has_own_unit(value, names_of(name, schema)):
             continue
-        read = value_of(value, name, schema, whole=True)
+        read = parse_value(value, name, schema, whole=True)
         if read is not MISSING:
             (same if read == known[name] else fitting)[name] = read
     return fitting or same
 
 
-def takes_back(message: str) -> bool:
+def is_retraction(message: str) -> bool:
     """Whether what looks like a correction ends all of it: "actually, never mind"."""
     return any(is_cancel(each.value, asked=True) for each in _corrections(message))
 
 
-def refused_correction(message: str, inputs: Schema, *, known: Schema) -> Refused | None:
+def find_refused_correction(message: str, inputs: Schema, *, known: Schema) -> RejectedValue | None:
     """The number that a message would correct another with, and that the schema does not take."""
     for each in _corrections(message):
         for name, schema in inputs.items():
-            if name in known and (refused := refused_value(each.value, name, schema)):
+            if name in known and (refused := find_rejected_value(each.value, name, schema)):
                 return refused
     return None
 
 
-def _corrections(message: str) -> Iterator[_Corrected]:
+def _corrections(message: str) -> Iterator[_Correction]:
     """What may be one, in the message's own characters."""
     message = message[:_SHORT]
     for pattern in _CORRECTIONS:
-        match = pattern.search(simplified(message))
+        match = pattern.search(to_simplified(message))
         if match is None:
             continue
         parts = {name: message[slice(*match.span(name))] for name, part in match.groupdict().items() if part}
         called = parts.get("name", "").strip()
-        named = "" if _NO_NAME.fullmatch(simplified(called)) else called
-        yield _Corrected(named, without_ending(parts["value"]), parts.get("old", ""))
+        named = "" if _NO_NAME.fullmatch(to_simplified(called)) else called
+        yield _Correction(named, without_ending(parts["value"]), parts.get("old", ""))
 
 
-def _inputs_for(said: _Corrected, inputs: Schema, known: Schema, asked: Schema) -> dict[str, Any]:
+def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema) -> dict[str, Any]:
     fitting = {
         name: read
         for name, schema in inputs.items()
@@ -152,13 +152,15 @@ def _inputs_for(said: _Corrected, inputs: Schema, known: Schema, asked: Schema) 
             return {called[0]: fitting[called[0]]} if len(called) == 1 else {}
         chosen = [name for name in formed if (name in known or name in asked) and not is_number(inputs[name])]
         return {name: fitting[name] for name in chosen}  # it is called otherwise here: 电话 for 手机号
-    if any(name in known and refused_value(said.value, name, schema) for name, schema in inputs.items()):
+    if any(
+        name in known and find_rejected_value(said.value, name, schema) for name, schema in inputs.items()
+    ):
         return {}  # it is meant for that input, and will not do: no text for another
     if said.old:
         before = [
             name
             for name in fitting
-            if name in known and value_of(said.old, name, inputs[name]) == known[name]
+            if name in known and parse_value(said.old, name, inputs[name]) == known[name]
         ]
         fitting = {name: fitting[name] for name in before} or fitting
         formed = [name for name in formed if name in fitting]
@@ -178,7 +180,7 @@ def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN40
         names = names_of(name, schema)
         if has_unit(names) and not has_own_unit(text, names):
             return MISSING
-    return value_of(text, name, schema)
+    return parse_value(text, name, schema)
 
 
 def _is_called(said: str, name: str, schema: Schema) -> bool:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-from loom_core.knowledge.text.scripts import normalise, simplified
+from loom_core.knowledge.text.scripts import normalise, to_simplified
 
 __all__ = ["counts_else", "has_own_unit", "has_unit", "number_in", "number_of", "without_fixed_words"]
 
@@ -43,7 +43,7 @@ _WORDS: Mapping[str, float] = {
 }
 _TEN = 10
 _A_RANGE = 2  # 两三天 are two or three
-_LONGEST = 40
+_MAX_LENGTH = 40
 
 _ARABIC = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,10})?"
 _HAN = "[" + "".join(sorted({*_DIGITS, *_UNITS, "万", "亿"})) + "]+(?:点[" + "".join(_DIGITS) + "]+)?|半"
@@ -93,7 +93,7 @@ def _numbers(text: str) -> list[re.Match[str]]:
 
 
 def _plain(text: str) -> str:
-    return simplified(unicodedata.normalize("NFKC", text[:_LONGEST])).strip().lower()
+    return to_simplified(unicodedata.normalize("NFKC", text[:_MAX_LENGTH])).strip().lower()
 
 
 def _value(found: re.Match[str]) -> float | None:
@@ -185,7 +185,7 @@ def has_own_unit(text: str, names: Iterable[str]) -> bool:
         text: what the user says.
         names: what the input is called.
     """
-    said, called = normalise(text), _joined(names)
+    said, called = normalise(text), _join_names(names)
     return any(_counts(said, unit) and _is_of(called, own) for unit, own in _AMOUNTS.items())
 
 
@@ -197,7 +197,7 @@ def counts_else(text: str, names: Iterable[str]) -> bool:
         names: what the input is called; one without a unit in it may be counted in any.
     """
     names = list(names)
-    said, called = normalise(text), _joined(names)
+    said, called = normalise(text), _join_names(names)
     if has_own_unit(text, names):
         return False
     if any(re.search(form, said) and not _is_of(called, own) for form, own in _PLACES.items()):
@@ -207,7 +207,7 @@ def counts_else(text: str, names: Iterable[str]) -> bool:
 
 def has_unit(names: Iterable[str]) -> bool:
     """Whether an input is called after a unit, such as 天数, "days"."""
-    called = _joined(names)
+    called = _join_names(names)
     return any(_is_of(called, own) for own in _AMOUNTS.values())
 
 
@@ -219,5 +219,5 @@ def _is_of(called: str, words: str) -> bool:
     return re.search(rf"(?<![a-z])(?:{words})(?![a-z])", called) is not None
 
 
-def _joined(names: Iterable[str]) -> str:
+def _join_names(names: Iterable[str]) -> str:
     return normalise(" ".join(names)).replace("_", " ")

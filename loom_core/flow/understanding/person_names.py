@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from loom_core.cjk import HAN, holds_cjk
-from loom_core.knowledge.text.scripts import simplified
+from loom_core.knowledge.text.scripts import to_simplified
 
 __all__ = ["is_for_person", "may_be_person", "person_in"]
 
@@ -20,7 +20,7 @@ _FOR_ELSE = re.compile(
     r"(?:company|product|file|user|project|brand|street|city|account|pet)s?[ _-]?name",
     re.I,
 )
-_LONGEST = 40
+_MAX_LENGTH = 40
 _DIGIT = re.compile(r"[0-9０-９@/:：]|[零一二两三四五六七八九十]+[点號号时月日岁天个]|[?？]")
 _NO_NAME = re.compile(
     r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b|\b(?:january|february|march|april|june|july|august|"
@@ -57,14 +57,14 @@ _INTRODUCED_ZH = re.compile(
 
 def is_for_person(names: Iterable[str]) -> bool:
     """Whether an input, by what it is called, is the name of a person."""
-    called = simplified(" ".join(names)).replace("_", " ")
+    called = to_simplified(" ".join(names)).replace("_", " ")
     return bool(_FOR_PERSON.search(called)) and not _FOR_ELSE.search(called)
 
 
 def may_be_person(text: str) -> bool:
     """Whether a text by itself may be the name of a person: no time, number, question or sentence."""
     plain = text.strip()
-    if not plain or len(plain) > _LONGEST or _DIGIT.search(plain) or _NO_NAME.search(simplified(plain)):
+    if not plain or len(plain) > _MAX_LENGTH or _DIGIT.search(plain) or _NO_NAME.search(to_simplified(plain)):
         return False
     return any(map(str.isalpha, plain)) and (not holds_cjk(plain) or len(plain) <= 12)
 
@@ -73,7 +73,7 @@ def person_in(text: str) -> tuple[int, int] | None:
     """Where a text gives the name of a person; None if it does not, or gives several."""
     found: dict[str, tuple[int, int]] = {}
     for pattern in (_INTRODUCED, _INTRODUCED_ZH, _FOR):
-        for match in pattern.finditer(text if pattern is not _INTRODUCED_ZH else simplified(text)):
+        for match in pattern.finditer(text if pattern is not _INTRODUCED_ZH else to_simplified(text)):
             group = next(name for name, value in match.groupdict().items() if value)
             start, end = match.span(group)
             called = text[start:end].rstrip(" .'’-")

@@ -10,19 +10,24 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.triggers.negation import negates
 from loom_core.flow.understanding.choices import choices_of
-from loom_core.flow.understanding.corrections import corrected, refused_correction, restated, takes_back
+from loom_core.flow.understanding.corrections import (
+    find_corrections,
+    find_refused_correction,
+    find_restated_inputs,
+    is_retraction,
+)
 from loom_core.flow.understanding.person_names import is_for_person
 from loom_core.flow.understanding.slots import (
-    FoundInput,
-    Refused,
+    RejectedValue,
     Schema,
-    found_inputs,
+    SlotMatch,
+    extract_slots,
+    find_rejected_value,
     is_free,
     label_of,
     names_of,
-    refused_value,
+    parse_value,
     takes_anything,
-    value_of,
     without_beginning,
 )
 from loom_core.flow.understanding.small_talk import (
@@ -37,11 +42,11 @@ from loom_core.flow.understanding.small_talk import (
 if TYPE_CHECKING:
     from loom_core.runs.run import Pending
 
-__all__ = ["Said", "SaidKind", "read_answer"]
+__all__ = ["ParsedReply", "ReplyKind", "parse_reply"]
 
-SaidKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel", "unclear"]
+ReplyKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel", "unclear"]
 
-_LONGEST = 2000  # characters of a message that are read
+_MAX_LENGTH = 2000  # characters of a message that are read
 
 _FEW = 3  # parts of a message that wants the same again
 
@@ -50,7 +55,7 @@ _GAP = re.compile(r"(\s{2})\s+")  # long ones would be gone through again and ag
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ParsedReply:
     """What a message says.
 
     Attributes:
@@ -62,18 +67,18 @@ class Said:
         either: inputs, by name, of which it may correct any.
     """
 
-    kind: SaidKind
+    kind: ReplyKind
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_sure: bool = True
     is_choice: bool = False
-    refused: Refused | None = None
+    refused: RejectedValue | None = None
     either: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-_UNCLEAR = Said("unclear", is_sure=False)
+_UNCLEAR = ParsedReply("unclear", is_sure=False)
 
 
-def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
+def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedReply:
     """Read a message as what is said to something pending.
 
     Args:
@@ -82,42 +87,48 @@ def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
         inputs: JSON Schema of the inputs of the flow that asks; empty if a tool does. What it names can be
             corrected.
     """
-    message = _GAP.sub(r"\1", message[:_LONGEST])
+    message = _GAP.sub(r"\1", message[:_MAX_LENGTH])
     asked = _properties(pending.schema if pending.kind == "question" else {})
-    given = _answered(message, asked) if asked else _UNCLEAR
+    given = _parse_answer(message, asked) if asked else _UNCLEAR
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
         return replace(given, is_choice=True)  # an answer may be called 取消
     is_question_open = pending.kind == "question"
     if is_cancel(message, asked=bool(asked) or not is_question_open):
-        return Said("cancel")
+        return ParsedReply("cancel")
     if is_question_open and is_declined(message):
-        return Said("cancel")
+        return ParsedReply("cancel")
     if not is_question_open:
         said = _wants_again(message) if pending.kind == "unknown" else None
         said = yes_or_no(message) if said is None else said
         if said is not None:
-            return Said("approve" if said else "deny")
+            return ParsedReply("approve" if said else "deny")
     known, correctable = pending.arguments, _properties(inputs)
-    corrects = corrected(message, correctable, known=known, asked=asked)
-    if not corrects and takes_back(message):
-        return Said("cancel")
+    corrects = find_corrections(message, correctable, known=known, asked=asked)
+    if not corrects and is_retraction(message):
+        return ParsedReply("cancel")
     if not corrects and given.kind == "answer":
-        return replace(given, values={**_given_beside(message, correctable, asked, known), **given.values})
-    corrects = corrects or restated(message, correctable, known=known)
+        return replace(
+            given, values={**_find_additional_inputs(message, correctable, asked, known), **given.values}
+        )
+    corrects = corrects or find_restated_inputs(message, correctable, known=known)
     if len(corrects) == 1:
-        return Said("correct", corrects)
-    if is_question_open and not corrects and (kept := _given_beside(message, correctable, asked, known)):
-        return Said("correct", kept)  # for another question: it is not asked for again
-    refused = next(filter(None, (refused_value(message, *each) for each in asked.items())), None)
-    refused = refused or refused_correction(message, correctable, known=known)
+        return ParsedReply("correct", corrects)
+    if (
+        is_question_open
+        and not corrects
+        and (kept := _find_additional_inputs(message, correctable, asked, known))
+    ):
+        return ParsedReply("correct", kept)  # for another question: it is not asked for again
+    refused = next(filter(None, (find_rejected_value(message, *each) for each in asked.items())), None)
+    refused = refused or find_refused_correction(message, correctable, known=known)
     wanted = next(
-        (Refused(name, None, schema) for name, schema in asked.items() if not is_free(schema)), None
+        (RejectedValue(name, None, schema) for name, schema in asked.items() if not is_free(schema)), None
     )
-    wanted = wanted or next((Refused(name, None, schema) for name, schema in asked.items()), None)
+    wanted = wanted or next((RejectedValue(name, None, schema) for name, schema in asked.items()), None)
     return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
 
 
-def _given_beside(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
+def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
     """What else a message gives: 「三天病假」 to how many days, a phone number to the time."""
     if any(is_free(schema) for schema in asked.values()) or negates(message) or is_question(message):
         return {}
@@ -126,7 +137,7 @@ def _given_beside(message: str, inputs: Schema, asked: Schema, known: Schema) ->
         for name, schema in inputs.items()
         if name not in asked and (choices_of(schema) or name not in known)
     }
-    return {each.name: each.value for each in found_inputs(message, others)}
+    return {each.name: each.value for each in extract_slots(message, others)}
 
 
 def _wants_again(message: str) -> bool | None:
@@ -135,20 +146,20 @@ def _wants_again(message: str) -> bool | None:
     return True if parts and is_again(parts[-1]) and len(parts) <= _FEW else None
 
 
-def _is_choice(said: Said, asked: Schema) -> bool:
+def _is_choice(said: ParsedReply, asked: Schema) -> bool:
     return all(choices_of(asked[name]) or asked[name].get("type") == "boolean" for name in said.values)
 
 
-def _answered(message: str, asked: Schema) -> Said:
+def _parse_answer(message: str, asked: Schema) -> ParsedReply:
     if len(asked) == 1:
         name, schema = next(iter(asked.items()))
-        value = value_of(message, name, schema)
+        value = parse_value(message, name, schema)
         if value is MISSING:
             return _UNCLEAR
         about_it = not is_free(schema) or takes_anything(name, schema) or label_of(message, name, schema) > 0
-        return Said("answer", {name: value}, is_sure=about_it or not _is_beside(message))
-    given = [each for each in found_inputs(message, asked) if not negates(message)]
-    found = {each.name: each.value for each in given if each.labelled} | _labelled(message, asked)
+        return ParsedReply("answer", {name: value}, is_sure=about_it or not _is_additional(message))
+    given = [each for each in extract_slots(message, asked) if not negates(message)]
+    found = {each.name: each.value for each in given if each.labelled} | _parse_labelled(message, asked)
     found = {each.name: each.value for each in given if _is_whole(each, message, asked)} | found
     texts = [message[each.start : each.end] for each in given if each.name in found]
     rest = [
@@ -163,8 +174,10 @@ def _answered(message: str, asked: Schema) -> Said:
         rivals = [
             other for other in asked if other != name and asked[other].get("type") == schema.get("type")
         ]
-        fitting = {part: value for part in rest if (value := value_of(part, name, schema)) is not MISSING}
-        if len(fitting) == 1 and not _fits_others(next(iter(fitting)), _formed(rivals, asked), asked):
+        fitting = {part: value for part in rest if (value := parse_value(part, name, schema)) is not MISSING}
+        if len(fitting) == 1 and not _fits_others(
+            next(iter(fitting)), _inputs_with_pattern(rivals, asked), asked
+        ):
             used.update(fitting)
             found[name] = next(iter(fitting.values()))
     rest = [part for part in rest if part not in used]
@@ -172,44 +185,44 @@ def _answered(message: str, asked: Schema) -> Said:
     if (
         len(free) == 1
         and len(rest) == 1
-        and not _is_beside(rest[0])
+        and not _is_additional(rest[0])
         and (found or is_for_person(names_of(free[0], asked[free[0]])))
     ):
-        value = value_of(without_beginning(rest[0]), free[0], asked[free[0]])
+        value = parse_value(without_beginning(rest[0]), free[0], asked[free[0]])
         if value is not MISSING:
             found[free[0]] = value
             rest = []
-    return Said("answer", found, is_sure=not rest) if found else _UNCLEAR
+    return ParsedReply("answer", found, is_sure=not rest) if found else _UNCLEAR
 
 
-def _is_whole(found: FoundInput, message: str, asked: Schema) -> bool:
+def _is_whole(found: SlotMatch, message: str, asked: Schema) -> bool:
     """Whether what was found has a form that no other input that is asked for has."""
     text = message[found.start : found.end]
-    others = [name for name in _formed(asked, asked) if name != found.name]
+    others = [name for name in _inputs_with_pattern(asked, asked) if name != found.name]
     return bool(text) and "pattern" in asked[found.name] and not _fits_others(text, others, asked)
 
 
-def _is_beside(text: str) -> bool:
+def _is_additional(text: str) -> bool:
     """Whether a text is said about what is asked, or about something else, and is no answer."""
     return is_question(text) or is_aside(text)
 
 
 def _fits_others(part: str, others: Iterable[str], asked: Schema) -> bool:
-    return any(value_of(part, other, asked[other]) is not MISSING for other in others)
+    return any(parse_value(part, other, asked[other]) is not MISSING for other in others)
 
 
-def _formed(names: Iterable[str], asked: Schema) -> list[str]:
+def _inputs_with_pattern(names: Iterable[str], asked: Schema) -> list[str]:
     return [name for name in names if not is_free(asked[name])]
 
 
-def _labelled(message: str, asked: Schema) -> dict[str, Any]:
+def _parse_labelled(message: str, asked: Schema) -> dict[str, Any]:
     """Values behind the names of what was asked: 「天数：3，事由是感冒」."""
     found: dict[str, Any] = {}
     for part in re.split(r"[,，;；\n]", message):
         for name, schema in asked.items():
             label = label_of(part, name, schema)
             if label and name not in found:
-                value = value_of(part[label:], name, schema)
+                value = parse_value(part[label:], name, schema)
                 if value is not MISSING:
                     found[name] = value
     return found

@@ -11,36 +11,36 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError, UnreadableTextError
 from loom_core.flow.expressions.values import MISSING, Missing
-from loom_core.flow.triggers.engines import Clock, compiled
+from loom_core.flow.triggers.engines import MatchClock, compile_pattern
 from loom_core.flow.triggers.normal_text import NormalText
-from loom_core.flow.understanding.choices import Choice, choices_of
+from loom_core.flow.understanding.choices import ValueChoice, choices_of
 from loom_core.flow.understanding.language import in_language
 from loom_core.flow.understanding.numbers import counts_else, has_own_unit, number_in, number_of
 from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in
 from loom_core.flow.understanding.small_talk import is_past, is_question, yes_or_no
-from loom_core.knowledge.text.scripts import normalise, simplified
+from loom_core.knowledge.text.scripts import normalise, to_simplified
 from loom_core.tools.arguments import ToolArguments
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
-    "FoundInput",
-    "Refused",
+    "RejectedValue",
     "Schema",
+    "SlotMatch",
+    "extract_slots",
+    "find_rejected_value",
     "fits",
-    "found_inputs",
     "holds_words",
     "is_free",
     "is_number",
     "label_of",
     "names_of",
-    "refused_value",
+    "parse_typed",
+    "parse_value",
     "spans_within",
     "takes_anything",
     "texts_within",
-    "typed",
-    "value_of",
     "without_beginning",
     "without_ending",
 ]
@@ -49,7 +49,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectedValue:
     """What was said for an input, and that the schema does not take.
 
     Attributes:
@@ -105,7 +105,7 @@ _ANYTHING = re.compile(
 )
 
 
-def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> Any | Missing:  # noqa: ANN401 - JSON
+def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) -> Any | Missing:  # noqa: ANN401 - JSON
     """A text as a value that the schema takes; `MISSING` if it says none.
 
     Args:
@@ -122,41 +122,41 @@ def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> An
             plain = plain[slice(*given)] if given is not None else plain
             if given is None and not may_be_person(plain):
                 return MISSING
-        return _checked(name, plain, schema)
-    written, said = said, simplified(said)
+        return _validate(name, plain, schema)
+    written, said = said, to_simplified(said)
     if is_question(without_ending(said)) or (is_number(schema) and is_past(said)):
         return MISSING
-    for words in _shortened(said):
+    for words in _shorten(said):
         if schema.get("type") == "boolean" and (yes := yes_or_no(words)) is not None:
             return yes
-        value = _typed(words, name, schema)
-        if value is not MISSING and (value := _checked(name, value, schema)) is not MISSING:
+        value = _parse_words(words, name, schema)
+        if value is not MISSING and (value := _validate(name, value, schema)) is not MISSING:
             return value
     if whole:
         return MISSING
-    return _held(written, name, schema) if _pattern(schema) else _only_choice(said, name, schema)
+    return _find_value_within(written, name, schema) if _pattern(schema) else _only_choice(said, name, schema)
 
 
-def refused_value(text: str, name: str, schema: Schema) -> Refused | None:
+def find_rejected_value(text: str, name: str, schema: Schema) -> RejectedValue | None:
     """The number that a text says and that the schema does not take; None if there is none."""
-    said = simplified(text.strip()[label_of(text.strip(), name, schema) :])
-    for words in _shortened(said) if is_number(schema) and not is_question(said) else ():
-        value = _typed(words, name, {**schema, "type": "number"})
+    said = to_simplified(text.strip()[label_of(text.strip(), name, schema) :])
+    for words in _shorten(said) if is_number(schema) and not is_question(said) else ():
+        value = _parse_words(words, name, {**schema, "type": "number"})
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return Refused(name, value, schema) if _checked(name, value, schema) is MISSING else None
+            return RejectedValue(name, value, schema) if _validate(name, value, schema) is MISSING else None
     return None
 
 
 def fits(value: object, name: str, schema: Schema) -> bool:
     """Whether a schema takes a value."""
-    return _checked(name, value, schema) is not MISSING
+    return _validate(name, value, schema) is not MISSING
 
 
 def label_of(text: str, name: str, schema: Schema) -> int:
     """How long the name of an input with what joins it is that a text begins with; 0 if it does not."""
     for called in names_of(name, schema):
-        pattern = rf"\s*{re.escape(simplified(called))}\s*(?:[:：=]|是|为|is\b)\s*"
-        if match := re.match(pattern, simplified(text), re.IGNORECASE):
+        pattern = rf"\s*{re.escape(to_simplified(called))}\s*(?:[:：=]|是|为|is\b)\s*"
+        if match := re.match(pattern, to_simplified(text), re.IGNORECASE):
             return match.end()
     return 0
 
@@ -184,7 +184,7 @@ def is_number(schema: Schema) -> bool:
 
 def takes_anything(name: str, schema: Schema) -> bool:
     """Whether a question or a request may be the answer: 「您的留言」."""
-    return is_free(schema) and any(_ANYTHING.search(simplified(each)) for each in names_of(name, schema))
+    return is_free(schema) and any(_ANYTHING.search(to_simplified(each)) for each in names_of(name, schema))
 
 
 def holds_words(text: str, words: str) -> bool:
@@ -204,26 +204,26 @@ def holds_words(text: str, words: str) -> bool:
 
 def without_beginning(text: str) -> str:
     """A text without 「我想请」, "because of" and their like."""
-    found = _BEGINS.match(simplified(text))
+    found = _BEGINS.match(to_simplified(text))
     return text[found.end() :] if found else text
 
 
 def without_ending(text: str) -> str:
     """A text without 「吧」, "please" and their like."""
-    found = _ENDS.search(simplified(text))
+    found = _ENDS.search(to_simplified(text))
     return text[: found.start()] if found else text
 
 
-def _shortened(said: str) -> list[str]:
+def _shorten(said: str) -> list[str]:
     """A text as it is, and without what may stand around a value."""
     short = without_ending(said)
     return list(dict.fromkeys((said, short, without_beginning(short))))
 
 
-def _typed(words: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
+def _parse_words(words: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
     if is_number(schema) and number_of(words) is None and counts_else(words, names_of(name, schema)):
         return MISSING
-    return cast("Any", typed(words, schema))
+    return cast("Any", parse_typed(words, schema))
 
 
 def _pattern(schema: Schema) -> str:
@@ -231,15 +231,15 @@ def _pattern(schema: Schema) -> str:
     return pattern if isinstance(pattern, str) else ""
 
 
-def _held(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
+def _find_value_within(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
     """The one value with a pattern that a text holds."""
     found: list[Any] = []
     last = ""
     for part in texts_within(text, _pattern(schema)):
-        value = _checked(name, part, schema)
-        if value is not MISSING and (not found or simplified(str(value)).casefold() != last):
+        value = _validate(name, part, schema)
+        if value is not MISSING and (not found or to_simplified(str(value)).casefold() != last):
             found.append(value)
-            last = simplified(str(value)).casefold()
+            last = to_simplified(str(value)).casefold()
     return found[0] if len(found) == 1 else MISSING
 
 
@@ -253,15 +253,15 @@ def _only_choice(said: str, name: str, schema: Schema) -> Any | Missing:  # noqa
     ]
     longest = [value for word, value in held if not any(word != other and word in other for other, _ in held)]
     same = all(value == longest[0] for value in longest)
-    return _checked(name, longest[0], schema) if longest and same else MISSING
+    return _validate(name, longest[0], schema) if longest and same else MISSING
 
 
-def _checked(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
+def _validate(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
     if schema.get("format") == "date" and isinstance(value, str) and not _DATE.fullmatch(value):
         return MISSING
     try:
         arguments = ToolArguments("", {"type": "object", "properties": {name: schema}})
-        return arguments.checked({name: value})[name]
+        return arguments.validate({name: value})[name]
     except (InvalidInputError, KeyError):
         return MISSING
 
@@ -291,10 +291,10 @@ def spans_within(text: str, pattern: str) -> Iterator[tuple[int, int]]:
 def _places(normal: NormalText, pattern: str) -> Iterator[tuple[int, int]]:
     core = pattern.removeprefix("^").removesuffix("$")
     try:
-        search = compiled(core)[1]
+        search = compile_pattern(core)[1]
     except UnreadableTextError:
         return
-    for found in search.find(normal.text, Clock()):
+    for found in search.find(normal.text, MatchClock()):
         if not _cuts_word(normal.text, found.start) and not _cuts_word(normal.text, found.end):
             yield found.start, found.end
 
@@ -304,7 +304,7 @@ def _cuts_word(text: str, at: int) -> bool:
     return len(around) > 1 and all(char.isascii() and char.isalnum() for char in around)
 
 
-_LONGEST_SEARCHED = 2000
+_MAX_SEARCHED_LENGTH = 2000
 _SEGMENT = re.compile(r"[^,，;；。、\n]+")
 _NEGATED = re.compile(r"(?:不是|不要|不想|别|除了|\bnot(?: on| at| for)?|\bexcept|\bno)\s*$", re.I)
 _OR = re.compile(r"\s*(?:\bor\b|或|还是)", re.I)
@@ -316,7 +316,7 @@ _SHORT = 2  # characters of a name in Latin letters that is too short to be look
 
 
 @dataclass(frozen=True, slots=True)
-class FoundInput:
+class SlotMatch:
     """An input that a message gives.
 
     Attributes:
@@ -334,7 +334,7 @@ class FoundInput:
     labelled: bool = False
 
 
-def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
+def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
     """The inputs that a message gives without doubt.
 
     Left out is an input for which it holds several values, and a part of it that may be several inputs: they
@@ -345,7 +345,7 @@ def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
         message: what the user says.
         schemas: of the inputs that are looked for, by name.
     """
-    message = message[:_LONGEST_SEARCHED]
+    message = message[:_MAX_SEARCHED_LENGTH]
     everything = [each for name, schema in schemas.items() for each in _candidates(message, name, schema)]
     open_ = {each.name for each in everything if _OR.match(message, each.end)}
     found = [
@@ -360,7 +360,7 @@ def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
     return list({each.name: each for each in reversed(sure)}.values())
 
 
-def _contests(other: FoundInput, one: FoundInput) -> bool:
+def _contests(other: SlotMatch, one: SlotMatch) -> bool:
     """Whether another input may be the same part of the message, with as good reason."""
     overlap = other.name != one.name and other.start < one.end and one.start < other.end
     if not overlap or (one.labelled and not other.labelled):
@@ -371,28 +371,31 @@ def _contests(other: FoundInput, one: FoundInput) -> bool:
     return not within  # 「2026-12-01」 holds a number, and is a date
 
 
-def _candidates(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
-    names = _called(name, schema)
-    labelled = list(_labelled(message, name, schema, names))
+def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
+    names = _label_names(name, schema)
+    labelled = list(_find_labelled(message, name, schema, names))
     yield from labelled
     if choices_of(schema):
-        yield from _chosen(message, name, schema)
+        yield from _find_choices(message, name, schema)
     elif isinstance(pattern := schema.get("pattern"), str):
-        yield from _formed(message, name, schema, pattern)
+        yield from _find_patterned(message, name, schema, pattern)
     elif schema.get("format") == "date":
         spans = [match.span() for match in _DATE_WITHIN.finditer(message)]
         yield from _read(message, name, schema, spans)
     elif is_number(schema):
         for match in _SEGMENT.finditer(message):
-            if has_own_unit(match[0], names) and (value := value_of(match[0], name, schema)) is not MISSING:
-                yield FoundInput(name, value, *match.span())
+            if (
+                has_own_unit(match[0], names)
+                and (value := parse_value(match[0], name, schema)) is not MISSING
+            ):
+                yield SlotMatch(name, value, *match.span())
     elif is_free(schema) and not labelled and is_for_person(names) and (span := person_in(message)):
         value = message[slice(*span)]
         if fits(value, name, schema):
-            yield FoundInput(name, value, *span, labelled=True)
+            yield SlotMatch(name, value, *span, labelled=True)
 
 
-def _chosen(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
+def _find_choices(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
     form = normalise(message)
     held = [
         (normalise(called), choice.value)
@@ -404,39 +407,39 @@ def _chosen(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
         if any(called != other and called in other for other, _ in held):
             continue
         start = form.find(called) if len(form) == len(message) else 0
-        yield FoundInput(name, value, start, start + len(called) if len(form) == len(message) else 0)
+        yield SlotMatch(name, value, start, start + len(called) if len(form) == len(message) else 0)
 
 
-def _formed(message: str, name: str, schema: Schema, pattern: str) -> Iterator[FoundInput]:
+def _find_patterned(message: str, name: str, schema: Schema, pattern: str) -> Iterator[SlotMatch]:
     """Values with a pattern; one that fits any words is none that they could be found by."""
     if any(True for probe in _PROBES for _ in spans_within(probe, pattern)):
         return
     for start, end in spans_within(message, pattern):
         if fits(message[start:end], name, schema) and not _cuts_number(message, start, end):
-            yield FoundInput(name, message[start:end], start, end)
+            yield SlotMatch(name, message[start:end], start, end)
 
 
-def _read(message: str, name: str, schema: Schema, spans: Sequence[tuple[int, int]]) -> Iterator[FoundInput]:
+def _read(message: str, name: str, schema: Schema, spans: Sequence[tuple[int, int]]) -> Iterator[SlotMatch]:
     for start, end in spans:
-        value = typed(message[start:end], schema)
+        value = parse_typed(message[start:end], schema)
         if value is not MISSING and fits(value, name, schema):
-            yield FoundInput(name, value, start, end)
+            yield SlotMatch(name, value, start, end)
 
 
-def _labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[FoundInput]:
+def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[SlotMatch]:
     """Values behind what an input is called: "age 34", 「电话：13800138000」; a text wants a sign between."""
-    plain = simplified(message)
+    plain = to_simplified(message)
     for called in names:
         if called.isascii() and len(called) <= _SHORT:
             continue
-        label = rf"(?<![A-Za-z0-9]){re.escape(simplified(called))}(?![a-z])"
+        label = rf"(?<![A-Za-z0-9]){re.escape(to_simplified(called))}(?![a-z])"
         if is_free(schema) or choices_of(schema) or schema.get("type") == "boolean":
             for match in re.finditer(
                 rf"{label}\s*(?:[:：=]|是|为|\bis\b)\s*(?P<value>[^,，;；。\n]+)", plain, re.I
             ):
                 text = message[slice(*match.span("value"))].strip()
-                if (value := value_of(text, name, schema)) is not MISSING:
-                    yield FoundInput(name, value, *match.span("value"), labelled=True)
+                if (value := parse_value(text, name, schema)) is not MISSING:
+                    yield SlotMatch(name, value, *match.span("value"), labelled=True)
             continue
         for match in re.finditer(rf"{label}{_BEHIND}", plain, re.I):
             behind = _VALUE.match(message, match.end())
@@ -445,12 +448,12 @@ def _labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iter
             text = behind[0].rstrip(".!！?？")
             if is_number(schema) and number_of(text) is None and not has_own_unit(text, names):
                 continue
-            value = value_of(text, name, schema, whole=is_number(schema))
+            value = parse_value(text, name, schema, whole=is_number(schema))
             if value is not MISSING:
-                yield FoundInput(name, value, *behind.span(), labelled=True)
+                yield SlotMatch(name, value, *behind.span(), labelled=True)
 
 
-def _called(name: str, schema: Schema) -> list[str]:
+def _label_names(name: str, schema: Schema) -> list[str]:
     """What an input may be called, in either language."""
     names = [name.replace("_", " "), *names_of(name, schema)]
     parts = [part for each in names for part in (each, in_language(each, "zh"), in_language(each, "en"))]
@@ -472,7 +475,7 @@ _WRITTEN_DATE = re.compile(r"(\d{4})\s*[-/.年]\s*(\d{1,2})\s*[-/.月]\s*(\d{1,2
 _SIMPLE = ("integer", "number", "boolean", "string")
 
 
-def typed(text: str, schema: JsonValue) -> JsonValue | Missing:
+def parse_typed(text: str, schema: JsonValue) -> JsonValue | Missing:
     """A text as a value for a schema; `MISSING` if it says none.
 
     Numbers may be in Chinese or English words and have a unit behind them (三天, "3 days"), dates may be
@@ -497,7 +500,7 @@ def typed(text: str, schema: JsonValue) -> JsonValue | Missing:
 
 def _of_kind(kind: str, said: str, schema: Mapping[str, JsonValue]) -> JsonValue | Missing:
     if kind == "string":
-        return _dated(said) if schema.get("format") == "date" else said
+        return _normalize_date(said) if schema.get("format") == "date" else said
     if kind == "boolean":
         word = normalise(said).rstrip("。.!,")
         return True if word in _YES else False if word in _NO else MISSING
@@ -510,7 +513,7 @@ def _of_kind(kind: str, said: str, schema: Mapping[str, JsonValue]) -> JsonValue
     return int(number) if number == int(number) else MISSING
 
 
-def _choice(said: str, choices: Sequence[Choice]) -> JsonValue | Missing:
+def _choice(said: str, choices: Sequence[ValueChoice]) -> JsonValue | Missing:
     form = normalise(said)
     number = number_of(said)
     for choice in choices:
@@ -525,7 +528,7 @@ def _choice(said: str, choices: Sequence[Choice]) -> JsonValue | Missing:
     return MISSING
 
 
-def _dated(said: str) -> str:
+def _normalize_date(said: str) -> str:
     found = _WRITTEN_DATE.fullmatch(unicodedata.normalize("NFKC", said))
     if not found:
         return said

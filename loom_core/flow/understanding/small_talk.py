@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal, TypeAlias
 
-from loom_core.knowledge.text.scripts import normalise, simplified
+from loom_core.knowledge.text.scripts import normalise, to_simplified
 
 __all__ = [
-    "Manner",
+    "SmallTalkKind",
+    "classify_small_talk",
     "is_again",
     "is_aside",
     "is_cancel",
@@ -16,13 +17,12 @@ __all__ = [
     "is_past",
     "is_question",
     "is_status_question",
-    "manner_of",
     "yes_or_no",
 ]
 
-Manner: TypeAlias = Literal["hello", "thanks", "bye", "assent"]
+SmallTalkKind: TypeAlias = Literal["hello", "thanks", "bye", "assent"]
 
-_LONGEST = 60
+_MAX_LENGTH = 60
 _PARTS = re.compile(r"[,，。.!！;；、~…]+\s*")
 _ENDINGS = re.compile(r"(?:吧|啊|呀|呢|哦|啦|嘛|谢谢|please|thanks|thank you)$")
 
@@ -146,13 +146,13 @@ def is_again(message: str) -> bool:
 
 def is_question(message: str) -> bool:
     """Whether a message asks something."""
-    plain = simplified(message)
+    plain = to_simplified(message)
     return bool(_QUESTION_END.search(plain) or _QUESTION_ZH.search(plain) or _QUESTION_EN.search(plain))
 
 
 def is_status_question(message: str) -> bool:
     """Whether a message asks how what was begun stands, 「约好了吗」, "is it booked?"; or says nothing."""
-    plain = " ".join(simplified(message).replace("’", "'").split())
+    plain = " ".join(to_simplified(message).replace("’", "'").split())
     if not plain:
         return True
     short = len(plain) <= _STATUS_LONGEST
@@ -161,16 +161,16 @@ def is_status_question(message: str) -> bool:
 
 def is_aside(message: str) -> bool:
     """Whether a message asks for something, or refuses to say what was asked: 「你先帮我…」, 「不想说」."""
-    plain = simplified(message).strip()
+    plain = to_simplified(message).strip()
     return bool(_ASIDE_ZH.search(plain) or _ASIDE_EN.search(plain))
 
 
 def is_past(message: str) -> bool:
     """Whether a message tells of what has been: 「昨天请了三天假」."""
-    return bool(_PAST.search(simplified(message)))
+    return bool(_PAST.search(to_simplified(message)))
 
 
-def manner_of(message: str) -> Manner:
+def classify_small_talk(message: str) -> SmallTalkKind:
     """Which manners a message is that is nothing else (`calls_for_knowledge`)."""
     plain = " ".join(normalise(message).split())
     if _THANKS.fullmatch(plain):
@@ -182,7 +182,7 @@ def manner_of(message: str) -> Manner:
 
 def _parts(message: str) -> list[str]:
     """What is said between commas and stops, without what is only polite."""
-    if len(message) > _LONGEST:
+    if len(message) > _MAX_LENGTH:
         return []
     plain = normalise(message).replace("’", "'").strip()
     found: list[str] = []

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from loom_core.knowledge.store import Record
-    from loom_core.knowledge.store.changes import IndexName, Pending
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.changes import IndexName, PendingChanges
 
 __all__ = ["DerivedIndex"]
 
@@ -40,7 +40,7 @@ class DerivedIndex(ABC):
 
     name: ClassVar[IndexName]
 
-    def __init__(self, record: Record, folder: Path | None) -> None:
+    def __init__(self, record: KnowledgeStore, folder: Path | None) -> None:
         self._record = record
         self._folder = folder
         self._lock = threading.RLock()
@@ -57,9 +57,9 @@ class DerivedIndex(ABC):
         """
         with self._lock:
             if not self._swept:
-                self._sweep()
+                self._remove_stale_generations()
             try:
-                return self._follow(limit)
+                return self._catch_up(limit)
             except IndexDamagedError as error:
                 self._replace(error)
                 return True
@@ -89,7 +89,7 @@ class DerivedIndex(ABC):
         """Make a new, empty index and fill it with all that is in the record."""
 
     @abstractmethod
-    def _apply(self, pending: Pending, generation: int) -> None:
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
         """Take over changes; doing it twice is the same as once."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class DerivedIndex(ABC):
         """Why the index at a path cannot be opened, found out without opening it here; None if it can."""
         return None
 
-    def _is_large(self, pending: Pending) -> bool:
+    def _is_large(self, pending: PendingChanges) -> bool:
         """Whether a rebuild is cheaper than applying these changes."""
         return False
 
@@ -108,7 +108,7 @@ class DerivedIndex(ABC):
             raise AssertionError("an index in memory has no path")
         return self._folder / f"{self.name}-{generation}"
 
-    def _follow(self, limit: int) -> bool:
+    def _catch_up(self, limit: int) -> bool:
         changes = self._record.changes
         if not changes.head():
             return False
@@ -117,7 +117,7 @@ class DerivedIndex(ABC):
         pending = None if from_scratch else changes.pending(self.name, limit=limit)
         if pending is None and not from_scratch:
             self._open_if_wanted(state.generation)
-            self._compare_found(state.generation)
+            self._verify_existing(state.generation)
             return False
         if pending is None or self._is_large(pending):
             self._rebuild()
@@ -150,7 +150,7 @@ class DerivedIndex(ABC):
         if open_ is not None and not self._is_open():
             open_(generation)
 
-    def _compare_found(self, generation: int) -> None:
+    def _verify_existing(self, generation: int) -> None:
         """Compare an index that was found and not built here with the record: it may be another's.
 
         Raises:
@@ -161,18 +161,18 @@ class DerivedIndex(ABC):
         with self._record.database.snapshot():
             if self.lag() > 0:
                 return  # with what has just come it is compared later
-            if not self._agrees():
+            if not self._is_consistent():
                 raise IndexDamagedError(f"The {self.name} index does not hold what the record holds.")
         self._compared = generation
 
-    def _agrees(self) -> bool:
+    def _is_consistent(self) -> bool:
         """Whether some of what the record holds is in the index, which is open and up to date."""
         return True
 
     def report_damage(self, error: IndexDamagedError) -> None:
         """Have the index rebuilt at the next `sync`: some damage shows only when it is used."""
         with self._lock:
-            self._distrust(self._record.changes.state(self.name).generation, error)
+            self._mark_damaged(self._record.changes.state(self.name).generation, error)
 
     def _check(self, generation: int) -> None:
         """Find out in another process whether an index opens, once for each: a damaged one may hang.
@@ -188,12 +188,12 @@ class DerivedIndex(ABC):
             raise IndexDamagedError(reason)
         self._probed = generation
 
-    def _distrust(self, generation: int, error: IndexDamagedError) -> None:
+    def _mark_damaged(self, generation: int, error: IndexDamagedError) -> None:
         """Have the index rebuilt at the next `sync`, which may be another process's."""
         _log.warning("The %s index is damaged; it will be rebuilt from the record: %s", self.name, error)
         with suppress(IndexDamagedError):
             self._close()
-        self._record.changes.distrust(self.name, generation=generation)
+        self._record.changes.mark_damaged(self.name, generation=generation)
 
     def _replace(self, error: IndexDamagedError) -> None:
         _log.warning("The %s index is damaged; it is rebuilt from the record: %s", self.name, error)
@@ -207,7 +207,7 @@ class DerivedIndex(ABC):
         generation = changes.state(self.name).generation + 1
         with suppress(IndexDamagedError):  # what is damaged may not even close
             self._close()
-        self._sweep()  # what a rebuild that was cut short may have left
+        self._remove_stale_generations()  # what a rebuild that was cut short may have left
         self._probed = self._compared = generation
         watermark = changes.head()
         self._build(generation)
@@ -216,9 +216,9 @@ class DerivedIndex(ABC):
     def _adopt(self, generation: int, watermark: int) -> None:
         """Let a new generation, which holds the changes up to a watermark, take the place of the old one."""
         self._record.changes.restart(self.name, generation=generation, watermark=watermark)
-        self._sweep()
+        self._remove_stale_generations()
 
-    def _sweep(self) -> None:
+    def _remove_stale_generations(self) -> None:
         """Remove all generations but the one that counts: a kill may have left any."""
         if self._folder is not None:
             current = self._record.changes.state(self.name).generation

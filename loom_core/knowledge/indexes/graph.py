@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError, RecordError
 from loom_core.knowledge.indexes.derived import DerivedIndex
-from loom_core.knowledge.indexes.engines.child import ChildError
+from loom_core.knowledge.indexes.engines.child_call import ChildError
 from loom_core.knowledge.indexes.graph_build import GraphBuild
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.interface import EntityEdge, GraphStore
-    from loom_core.knowledge.store import Record
-    from loom_core.knowledge.store.changes import Pending
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.changes import PendingChanges
     from loom_core.knowledge.store.graph import GraphTable
 
 __all__ = ["GraphIndex", "neighbourhood"]
@@ -51,7 +51,7 @@ class GraphIndex(DerivedIndex):
     name = "graph"
 
     def __init__(
-        self, record: Record, folder: Path | None, *, small: int = 3000, deadline: float = 3600.0
+        self, record: KnowledgeStore, folder: Path | None, *, small: int = 3000, deadline: float = 3600.0
     ) -> None:
         super().__init__(record, folder)
         self._small = small
@@ -82,7 +82,7 @@ class GraphIndex(DerivedIndex):
         with self._lock:
             if self._building is None:
                 return False
-            self._building.ended(wait=_WAIT_SECONDS)
+            self._building.has_ended(wait=_WAIT_SECONDS)
             return True
 
     def close(self) -> None:
@@ -93,38 +93,38 @@ class GraphIndex(DerivedIndex):
                 building.kill()
             super().close()
 
-    def _follow(self, limit: int) -> bool:
+    def _catch_up(self, limit: int) -> bool:
         if self._building is None:
-            return super()._follow(limit)
-        if not self._building.ended():
+            return super()._catch_up(limit)
+        if not self._building.has_ended():
             return False
-        self._take_built(self._building)
+        self._adopt_build(self._building)
         return True
 
     def _replace(self, error: IndexDamagedError) -> None:
-        self._distrust(self._record.changes.state(self.name).generation, error)  # no caller is to ask it
+        self._mark_damaged(self._record.changes.state(self.name).generation, error)  # no caller is to ask it
         self._rebuild()
 
     def _rebuild(self) -> None:
         if self._folder is None or self._record.graph.highest() <= self._small:
             super()._rebuild()
             return
-        self._sweep()
+        self._remove_stale_generations()
         generation = self._record.changes.state(self.name).generation + 1
         try:
             self._building = GraphBuild(
                 self._folder / "record.db", self._path(generation), deadline=self._deadline
             )
         except (ChildError, OSError) as error:
-            self._failed(error)
+            self._handle_failure(error)
 
-    def _take_built(self, building: GraphBuild) -> None:
+    def _adopt_build(self, building: GraphBuild) -> None:
         self._building = None
         generation = self._record.changes.state(self.name).generation + 1
         try:
             watermark = building.take()
         except (ChildError, OSError) as error:
-            self._failed(error)
+            self._handle_failure(error)
             return
         self._failures = 0
         with suppress(IndexDamagedError):  # what is damaged may not even close
@@ -132,7 +132,7 @@ class GraphIndex(DerivedIndex):
         self._probed = self._compared = generation
         self._adopt(generation, watermark)
 
-    def _failed(self, error: Exception) -> None:
+    def _handle_failure(self, error: Exception) -> None:
         """Leave it to the next `sync` to try again, unless that was in vain before.
 
         Raises:
@@ -163,8 +163,8 @@ class GraphIndex(DerivedIndex):
 
             self._store = KuzuGraphStore.load(self._path(generation), nodes, edges)
 
-    def _apply(self, pending: Pending, generation: int) -> None:
-        touched = sorted(self._changed(pending))
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
+        touched = sorted(self._find_changed(pending))
         if not touched:
             return
         # Only what differs is written: a passage about a hub changes one of its thousands of relations.
@@ -187,18 +187,18 @@ class GraphIndex(DerivedIndex):
 
         return probe_kuzu(path)
 
-    def _is_large(self, pending: Pending) -> bool:
+    def _is_large(self, pending: PendingChanges) -> bool:
         if self._folder is None:
             return False
         changes = self._record.changes
         ahead = changes.since(changes.state(self.name).watermark, limit=_AHEAD) or pending
-        return len(self._changed(ahead)) > _LARGE
+        return len(self._find_changed(ahead)) > _LARGE
 
-    def _changed(self, pending: Pending) -> set[int]:
+    def _find_changed(self, pending: PendingChanges) -> set[int]:
         """The entities that changed, those of the chunks that came included."""
         return self._record.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
 
-    def _agrees(self) -> bool:
+    def _is_consistent(self) -> bool:
         store, graph = self._store, self._record.graph
         highest = self._record.graph.highest()
         places = sorted({highest * n // _COMPARED for n in range(_COMPARED)})

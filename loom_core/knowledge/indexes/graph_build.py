@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import cast
 
-from loom_core.knowledge.indexes.engines.child import ChildCall
+from loom_core.knowledge.indexes.engines.child_call import ChildCall
 
 __all__ = ["GraphBuild", "build_graph"]
 
@@ -49,9 +49,9 @@ class GraphBuild:
         """The child's process id."""
         return self._call.pid
 
-    def ended(self, *, wait: float = 0.0) -> bool:
+    def has_ended(self, *, wait: float = 0.0) -> bool:
         """Whether the child has ended; this takes up to `wait` seconds."""
-        return self._call.ended(wait=wait)
+        return self._call.has_ended(wait=wait)
 
     def take(self) -> int:
         """Move the database that was built to its path; waits for it.
@@ -83,10 +83,10 @@ def build_graph(*, record: str, path: str) -> int:
     """In the child: build the database; returns up to which change of the record it holds everything."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:
-        source = Record(Path(record), read_only=True)
+        source = KnowledgeStore(Path(record), read_only=True)
         # No longer than reading takes: the record's log cannot be shortened meanwhile.
         with source.database.snapshot():
             watermark = source.changes.head()

@@ -250,7 +250,9 @@ class LanguageVectors:
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
         """Language group of chunks; those without a vector are left out."""
-        return {key: language for language, index in self._indexes.items() for key in index.known(keys)}
+        return {
+            key: language for language, index in self._indexes.items() for key in index.existing_keys(keys)
+        }
 
     def language_groups(self) -> frozenset[str]:
         """The languages that there are vectors of."""

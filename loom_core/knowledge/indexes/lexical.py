@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.derived import DerivedIndex
-from loom_core.knowledge.indexes.engines.token_text import joined_tokens
+from loom_core.knowledge.indexes.engines.token_text import join_tokens
 from loom_core.knowledge.text.passage_text import index_tokens
 
 if TYPE_CHECKING:
@@ -14,37 +14,37 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.knowledge.interface import LexicalIndex
-    from loom_core.knowledge.store import Record
-    from loom_core.knowledge.store.changes import Pending
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.changes import PendingChanges
 
-__all__ = ["WordIndex"]
+__all__ = ["DerivedLexicalIndex"]
 
 _BATCH = 2000
-_OFFERED = 20_000  # chunks, some 40 MB
+_MAX_PROVIDED = 20_000  # chunks, some 40 MB
 _CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
 
 _COMPARED = 8  # passages whose words are compared with the record when an index is opened
 
 
-class WordIndex(DerivedIndex):
+class DerivedLexicalIndex(DerivedIndex):
     """Finds chunks by their words. Any process may search; see `DerivedIndex`."""
 
     name = "words"
 
-    def __init__(self, record: Record, folder: Path | None) -> None:
+    def __init__(self, record: KnowledgeStore, folder: Path | None) -> None:
         super().__init__(record, folder)
         self._index: LexicalIndex | None = None
         self._generation = 0
         self._writable = False
         self._offered: dict[int, str] = {}
 
-    def offer(self, tokens: Mapping[int, str]) -> None:
+    def provide_tokens(self, tokens: Mapping[int, str]) -> None:
         """Give the `index_tokens` of chunks that come with the next changes, joined by spaces.
 
         They need not be read from the record and analysed again then. A hint: what the record says counts.
         """
         with self._lock:
-            if len(self._offered) > _OFFERED:
+            if len(self._offered) > _MAX_PROVIDED:
                 self._offered.clear()
             self._offered |= tokens
 
@@ -64,14 +64,14 @@ class WordIndex(DerivedIndex):
                 elif not self._writable:
                     self._refresh()
             except IndexDamagedError as error:
-                self._distrust(state.generation, error)
+                self._mark_damaged(state.generation, error)
                 return None
             return self._index
 
     def report_damage(self, error: IndexDamagedError) -> None:
         """Have the index that was searched last rebuilt: some damage shows only when it is read."""
         with self._lock:
-            self._distrust(self._generation, error)
+            self._mark_damaged(self._generation, error)
 
     def _build(self, generation: int) -> None:
         index = self._open(generation, writable=True)
@@ -81,7 +81,7 @@ class WordIndex(DerivedIndex):
             after = keys[-1]
         index.commit()
 
-    def _apply(self, pending: Pending, generation: int) -> None:
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
         if self._index is None or not self._writable or generation != self._generation:
             self._check(generation)
             self._open(generation, writable=True)
@@ -102,7 +102,7 @@ class WordIndex(DerivedIndex):
         if self._index is None:  # it is asked by every question
             self._open(generation, writable=False)
 
-    def _agrees(self) -> bool:
+    def _is_consistent(self) -> bool:
         self._refresh()  # it may have been opened for a question, when another process wrote it
         index, documents = self._index, self._record.documents
         if index is None or index.count() != documents.counts()[1]:
@@ -152,4 +152,4 @@ class WordIndex(DerivedIndex):
         yield from offered.items()
         missing = [key for key in there if key not in offered]
         for key, row in self._record.documents.chunks(missing).items():
-            yield key, joined_tokens(index_tokens(row.title, row.heading_path, row.text))
+            yield key, join_tokens(index_tokens(row.title, row.heading_path, row.text))

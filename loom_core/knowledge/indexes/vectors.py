@@ -26,11 +26,18 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
     from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
-    from loom_core.knowledge.store import Record
-    from loom_core.knowledge.store.changes import IndexState, Pending
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.changes import IndexState, PendingChanges
     from loom_core.storage import ProcessLock
 
-__all__ = ["ChromaVectors", "FlatVectors", "NearestByChroma", "VectorIndexChoice", "Vectors", "differing"]
+__all__ = [
+    "ChromaDenseSearch",
+    "ChromaVectors",
+    "FlatVectors",
+    "VectorIndexChoice",
+    "VectorIndexes",
+    "find_differing",
+]
 
 EXACT_UP_TO = 1_000_000
 """Up to so many vectors a question is compared with every one of them unless settings say otherwise.
@@ -47,7 +54,7 @@ VectorIndexChoice = Literal["auto", "exact", "chroma"]
 """How vectors are searched: by their number, every one compared, or by Chroma's approximate index."""
 
 
-class Vectors:
+class VectorIndexes:
     """The flat index of all vectors, and Chroma's next to it where they are many or it is asked for.
 
     Args:
@@ -60,7 +67,7 @@ class Vectors:
 
     def __init__(
         self,
-        record: Record,
+        record: KnowledgeStore,
         *,
         folder: Path | None,
         lock: ProcessLock | None,
@@ -77,7 +84,7 @@ class Vectors:
     @property
     def maintained(self) -> list[DerivedIndex]:
         """The indexes that are kept in step with the record. Blocks."""
-        chroma = self._wanted_chroma()
+        chroma = self._select_chroma()
         return [self.flat] if chroma is None else [self.flat, chroma]
 
     def current(self) -> DenseSearch | None:
@@ -85,9 +92,9 @@ class Vectors:
         flat = self.flat.searcher()
         if flat is None or not (self._lock is None or self._lock.held):
             return flat
-        chroma = self._wanted_chroma()
+        chroma = self._select_chroma()
         indexes = chroma.searcher() if chroma is not None else None
-        return flat if chroma is None or indexes is None else NearestByChroma(flat, indexes, chroma)
+        return flat if chroma is None or indexes is None else ChromaDenseSearch(flat, indexes, chroma)
 
     def coverage(self) -> tuple[int, int]:
         """How many chunks have a vector, and how many there are. Blocks."""
@@ -101,7 +108,7 @@ class Vectors:
         """
         if self.flat.sync():
             return True
-        chroma = self._wanted_chroma()
+        chroma = self._select_chroma()
         if chroma is not None:
             return chroma.sync()
         if self._chroma is not None:
@@ -118,7 +125,7 @@ class Vectors:
         if self._chroma is not None:
             self._chroma.close()
 
-    def _wanted_chroma(self) -> ChromaVectors | None:
+    def _select_chroma(self) -> ChromaVectors | None:
         chroma, choice = self._chroma, self._choice
         if chroma is None or choice == "exact":
             return None
@@ -150,7 +157,7 @@ class FlatVectors(DerivedIndex):
 
     name = "vectors"
 
-    def __init__(self, record: Record, folder: Path | None, *, waste: int = 10_000) -> None:
+    def __init__(self, record: KnowledgeStore, folder: Path | None, *, waste: int = 10_000) -> None:
         super().__init__(record, folder)
         self._waste = waste
         self._written: LanguageVectors | None = None
@@ -171,7 +178,7 @@ class FlatVectors(DerivedIndex):
                     self._forget()
                     if self._record.changes.state(self.name).generation == state.generation:
                         _log.warning("The flat index of vectors is damaged; it will be rebuilt: %s", error)
-                        self._record.changes.distrust(self.name, generation=state.generation)
+                        self._record.changes.mark_damaged(self.name, generation=state.generation)
             self._forget()
             return None
 
@@ -243,13 +250,13 @@ class FlatVectors(DerivedIndex):
             raise
         self._written, self._generation = vectors, generation
 
-    def _apply(self, pending: Pending, generation: int) -> None:
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
         vectors = self._writer(generation)
         self._take(vectors, pending.keys["vector+"])
         vectors.delete(pending.keys["chunk-"])
         vectors.flush()
 
-    def _is_large(self, pending: Pending) -> bool:
+    def _is_large(self, pending: PendingChanges) -> bool:
         vectors = self._written
         return vectors is not None and vectors.dead() > max(vectors.count(), self._waste)
 
@@ -263,7 +270,7 @@ class FlatVectors(DerivedIndex):
     def _take(self, vectors: LanguageVectors, keys: Sequence[int]) -> None:
         found, matrix = self._record.vectors.of(keys)
         if found:
-            vectors.upsert(found, matrix, groups_of(self._record, found))
+            vectors.upsert(found, matrix, language_groups_by_key(self._record, found))
 
     def _open_if_wanted(self, generation: int) -> None:
         if not self._is_open():  # damage is found before there is a question
@@ -289,7 +296,7 @@ class FlatVectors(DerivedIndex):
         return int(self._record.get("dimension") or 0)
 
 
-def groups_of(record: Record, keys: Sequence[int]) -> dict[int, str]:
+def language_groups_by_key(record: KnowledgeStore, keys: Sequence[int]) -> dict[int, str]:
     """Language group of chunks by key; those that are gone are left out."""
     languages = record.documents.languages_of(keys)
     return {key: language_group(language) for key, language in languages.items()}
@@ -301,7 +308,7 @@ _SAME = 1e-3  # what Chroma gives back may be rounded
 
 
 @dataclass(slots=True)
-class _Growing:
+class _PartialBuild:
     """An index that is being built: its number, what it will hold, and the last chunk it holds by now."""
 
     generation: int
@@ -318,10 +325,10 @@ class ChromaVectors(DerivedIndex):
 
     name = "chroma"
 
-    def __init__(self, record: Record, folder: Path) -> None:
+    def __init__(self, record: KnowledgeStore, folder: Path) -> None:
         super().__init__(record, folder)
         self._indexes: dict[str, ChromaVectorIndex] | None = None
-        self._growing: _Growing | None = None
+        self._growing: _PartialBuild | None = None
 
     def searcher(self) -> Mapping[str, ChromaVectorIndex] | None:
         """The index of each language, if it is open and up to date; else None, and `sync` sees to that."""
@@ -342,7 +349,9 @@ class ChromaVectors(DerivedIndex):
                 self._remove(generation + 1)
 
     def _replace(self, error: IndexDamagedError) -> None:
-        self._distrust(self._record.changes.state(self.name).generation, error)  # the next step starts over
+        self._mark_damaged(
+            self._record.changes.state(self.name).generation, error
+        )  # the next step starts over
 
     def _rebuild(self) -> None:
         changes = self._record.changes
@@ -350,7 +359,7 @@ class ChromaVectors(DerivedIndex):
         if self._growing is None:
             self._close()
             self._remove(old + 1)  # what a build that was cut short may have left
-            self._growing = _Growing(old + 1, changes.head(), 0)
+            self._growing = _PartialBuild(old + 1, changes.head(), 0)
         growing = self._growing
         if self._grow(growing):
             return
@@ -359,7 +368,7 @@ class ChromaVectors(DerivedIndex):
         self._growing = None
         self._remove(old)
 
-    def _grow(self, growing: _Growing) -> bool:
+    def _grow(self, growing: _PartialBuild) -> bool:
         """Add the next chunks; False once there are no more."""
         keys = self._record.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
         self._take(keys, growing.generation)
@@ -367,11 +376,11 @@ class ChromaVectors(DerivedIndex):
         return bool(keys)
 
     def _build(self, generation: int) -> None:
-        growing = _Growing(generation, 0, 0)
+        growing = _PartialBuild(generation, 0, 0)
         while self._grow(growing):
             pass
 
-    def _apply(self, pending: Pending, generation: int) -> None:
+    def _apply(self, pending: PendingChanges, generation: int) -> None:
         indexes = self._open(generation)
         self._take(pending.keys["vector+"], generation)
         if gone := pending.keys["chunk-"]:
@@ -383,7 +392,7 @@ class ChromaVectors(DerivedIndex):
 
         found, matrix = self._record.vectors.of(keys)
         rows: defaultdict[str, list[int]] = defaultdict(list)
-        groups = groups_of(self._record, found)
+        groups = language_groups_by_key(self._record, found)
         for row, key in enumerate(found):
             if key in groups:
                 rows[groups[key]].append(row)
@@ -396,14 +405,14 @@ class ChromaVectors(DerivedIndex):
                 indexes[group] = index = ChromaVectorIndex(path, dimension=dimension, group=group)
             index.upsert([found[row] for row in chosen], matrix[chosen])
 
-    def _agrees(self) -> bool:
+    def _is_consistent(self) -> bool:
         vectors, groups = self._record.vectors, self._open(self._record.changes.state(self.name).generation)
         if sum(index.count() for index in groups.values()) != vectors.coverage()[0]:
             return False
         last = self._record.documents.last_chunk()
         places = sorted({last * n // _COMPARED for n in range(_COMPARED)})
         chosen = [key for place in places for key in self._record.documents.chunk_keys(after=place, limit=1)]
-        return not differing(vectors.of(chosen), groups.values())
+        return not find_differing(vectors.of(chosen), groups.values())
 
     def _is_open(self) -> bool:
         return self._indexes is not None
@@ -433,7 +442,7 @@ class ChromaVectors(DerivedIndex):
         return int(self._record.get("dimension") or 0)
 
 
-def differing(
+def find_differing(
     expected: tuple[Sequence[int], NDArray[np.float32]], indexes: Collection[ChromaVectorIndex]
 ) -> list[int]:
     """The keys under which indexes hold another vector than they should, or none.
@@ -454,7 +463,7 @@ def differing(
     ]
 
 
-class NearestByChroma:
+class ChromaDenseSearch:
     """Finds neighbours by Chroma, and compares exactly what it finds, and whatever filters leave.
 
     Args:

@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Literal
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders.titles import readable_name
 from loom_core.knowledge.ingest.pipeline import document_id
-from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_draft
-from loom_core.knowledge.store.files import FileState, read_state
-from loom_core.knowledge.store.prepared import JobItem, Outcome, PreparedDocument
-from loom_core.knowledge.uris import path_of, shown
+from loom_core.knowledge.ingest.stored_documents import load_draft, pack_draft
+from loom_core.knowledge.store.files import FileFingerprint, read_fingerprint
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, JobItem, PreparedDocument
+from loom_core.knowledge.uris import display_uri, path_of
 from loom_core.observability.families import INGESTED_CHUNKS, INGESTED_DOCUMENTS
 from loom_core.observability.metrics import process_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.indexes import WordIndex
+    from loom_core.knowledge.indexes import DerivedLexicalIndex
     from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.workers import Preparation
-    from loom_core.knowledge.store import Job, JobItem, Record
+    from loom_core.knowledge.store import Job, JobItem, KnowledgeStore
     from loom_core.knowledge.store.files import KnownFile
-    from loom_core.knowledge.store.prepared import ItemState, Prepared
+    from loom_core.knowledge.store.prepared_documents import ItemState, Prepared
 
-__all__ = ["Batch", "BatchMaker", "BatchWriter", "Fate", "FileCheck"]
+__all__ = ["BatchBuilder", "BatchWriter", "FileCheck", "IngestBatch", "ItemAction"]
 
 _IN_RECORD: tuple[ItemState, ...] = ("added", "updated", "moved", "unchanged")
 """Of a document that is in the record, what its file is like is noted, too."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class ItemAction:
     """Next step for an item, as far as its file tells.
 
     Attributes:
@@ -49,13 +49,13 @@ class Fate:
     """
 
     kind: Literal["prepare", "unchanged", "moved", "gone", "failed"]
-    state: FileState | None = None
+    state: FileFingerprint | None = None
     source: KnownFile | None = None
     reason: str = ""
 
 
 @dataclass(slots=True)
-class Batch:
+class IngestBatch:
     """Items of a job, in order.
 
     Attributes:
@@ -65,7 +65,7 @@ class Batch:
         taken: how many of these have left the batch already.
     """
 
-    items: list[tuple[JobItem, Fate]] = field(default_factory=list["tuple[JobItem, Fate]"])
+    items: list[tuple[JobItem, ItemAction]] = field(default_factory=list["tuple[JobItem, ItemAction]"])
     size: int = 0
     preparation: Preparation | None = None
     taken: int = 0
@@ -75,7 +75,7 @@ class Batch:
         """Ordinal of the last item."""
         return self.items[-1][0].ordinal
 
-    def made(self) -> list[Prepared]:
+    def ready_results(self) -> list[Prepared]:
         """Return the results of the prepared items, in order, up to the first that is not done."""
         if self.preparation is None:
             return []
@@ -83,9 +83,9 @@ class Batch:
         results = self.preparation.made[self.taken : end]
         return [result for result in takewhile(lambda result: result is not None, results) if result]
 
-    def take_ready(self) -> Batch:
+    def take_ready(self) -> IngestBatch:
         """Take out the first items, up to the first that is not prepared, as a batch of their own."""
-        made = ready = len(self.made())  # looked at once: more are prepared meanwhile
+        made = ready = len(self.ready_results())  # looked at once: more are prepared meanwhile
         count = 0
         for _, fate in self.items:
             if fate.kind == "prepare":
@@ -93,7 +93,7 @@ class Batch:
                     break
                 ready -= 1
             count += 1
-        part = Batch(self.items[:count], preparation=self.preparation, taken=self.taken)
+        part = IngestBatch(self.items[:count], preparation=self.preparation, taken=self.taken)
         part.size = sum(item.size for item, _ in part.items)
         self.taken += made
         self.items, self.size = self.items[count:], self.size - part.size
@@ -113,7 +113,7 @@ class FileCheck:
         limits: what is too large to be loaded is not read here either.
     """
 
-    def __init__(self, record: Record, *, pipeline: str, limits: LoadLimits) -> None:
+    def __init__(self, record: KnowledgeStore, *, pipeline: str, limits: LoadLimits) -> None:
         self._record = record
         self._pipeline = f"{version('loom-mcp-core')}/{pipeline}"
         self._limits = limits
@@ -124,35 +124,35 @@ class FileCheck:
         described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
         return hashlib.sha256(described.encode()).digest()[:16]
 
-    def look(self, job: Job, item: JobItem) -> Fate:
+    def check(self, job: Job, item: JobItem) -> ItemAction:
         """Tell what has become of the file of an item. Blocks: reads the file, unless it is too large.
 
         A document is claimed by the first file that it could have moved to; a second copy is loaded.
         """
         if item.payload is not None or not item.uri.startswith("file:") or "stored" in job.request:
-            return Fate("prepare")
+            return ItemAction("prepare")
         path = path_of(item.uri)
         try:
-            state = read_state(path, max_bytes=self._limits.max_bytes, roots=job.roots)
+            state = read_fingerprint(path, max_bytes=self._limits.max_bytes, roots=job.roots)
         except (FileNotFoundError, NotADirectoryError):
-            return Fate("gone" if job.kind == "sync" else "prepare")
+            return ItemAction("gone" if job.kind == "sync" else "prepare")
         except (OSError, ValueError):
-            return Fate("prepare")
+            return ItemAction("prepare")
         if state is None:
-            return Fate("prepare")
+            return ItemAction("prepare")
         settings = self.settings(job)
-        before = self._record.files.known([item.uri], settings).get(item.uri)
+        before = self._record.files.find_known([item.uri], settings).get(item.uri)
         if before is not None and before.state.content == state.content:
-            return Fate("unchanged", state)
+            return ItemAction("unchanged", state)
         if job.kind == "sync":
             for source in self._record.files.leaving(job.key, state.content, settings):
                 claim = (job.key, source.document)
-                if claim not in self._claimed and _reads_alike(source, path):
+                if claim not in self._claimed and _is_parsed_alike(source, path):
                     self._claimed.add(claim)
-                    return Fate("moved", state, source)
-        return Fate("prepare", state)
+                    return ItemAction("moved", state, source)
+        return ItemAction("prepare", state)
 
-    def is_still(self, item: JobItem, state: FileState) -> bool:
+    def is_unchanged(self, item: JobItem, state: FileFingerprint) -> bool:
         """Whether a file still looks as it did when it was looked at, so that what was loaded was that."""
         try:
             now = path_of(item.uri).stat(follow_symlinks=False)
@@ -165,7 +165,7 @@ class FileCheck:
         self._claimed.clear()
 
 
-class BatchMaker:
+class BatchBuilder:
     """Looks at a job's items before they are prepared.
 
     Args:
@@ -173,11 +173,13 @@ class BatchMaker:
         files: tells what has become of files.
     """
 
-    def __init__(self, record: Record, files: FileCheck) -> None:
+    def __init__(self, record: KnowledgeStore, files: FileCheck) -> None:
         self._record = record
         self._files = files
 
-    def make(self, job: Job, items: Sequence[JobItem], *, changing: set[str]) -> tuple[Batch, list[JobItem]]:
+    def build(
+        self, job: Job, items: Sequence[JobItem], *, changing: set[str]
+    ) -> tuple[IngestBatch, list[JobItem]]:
         """Begin a batch. Blocks.
 
         Args:
@@ -188,19 +190,19 @@ class BatchMaker:
         Returns:
             The batch without its preparation, and those of the items that are to be prepared.
         """
-        batch, complete = Batch(), list[JobItem]()
+        batch, complete = IngestBatch(), list[JobItem]()
         changing = set(changing)
         known = self._record.documents.hashes([item.uri for item in items])
         for item in items:
-            fate = self._files.look(job, item)
+            fate = self._files.check(job, item)
             if fate.kind == "unchanged" and item.uri in changing:
-                fate = Fate("prepare", fate.state)
+                fate = ItemAction("prepare", fate.state)
             if fate.kind == "prepare":
                 hash_ = b"" if item.uri in changing else known.get(item.uri, b"")
                 try:
                     complete.append(self._complete(job, item, hash_))
                 except DocumentError as error:
-                    fate = Fate("failed", fate.state, reason=str(error))
+                    fate = ItemAction("failed", fate.state, reason=str(error))
             batch.items.append((item, fate))
             batch.size += item.size
             changing.add(item.uri)
@@ -213,14 +215,14 @@ class BatchMaker:
             DocumentError: its text in the record has gone.
         """
         if "stored" in job.request:
-            return replace(item, payload=self._stored(item), known=known)
+            return replace(item, payload=self._load_payload(item), known=known)
         return replace(item, metadata=job.request.get("metadata", {}), known=known, roots=job.roots)
 
-    def _stored(self, item: JobItem) -> bytes:
-        draft = stored_draft(self._record.database, item.uri)
+    def _load_payload(self, item: JobItem) -> bytes:
+        draft = load_draft(self._record.database, item.uri)
         if draft is None:
             raise DocumentError(f"{item.uri} was removed meanwhile.")
-        return json.dumps(packed_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
+        return json.dumps(pack_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
 
 
 class BatchWriter:
@@ -232,12 +234,12 @@ class BatchWriter:
         words: is given the tokens of what is written.
     """
 
-    def __init__(self, record: Record, files: FileCheck, words: WordIndex) -> None:
+    def __init__(self, record: KnowledgeStore, files: FileCheck, words: DerivedLexicalIndex) -> None:
         self._record = record
         self._files = files
         self._words = words
 
-    def write(self, job: Job, batch: Batch, made: Sequence[Prepared]) -> bool:
+    def write(self, job: Job, batch: IngestBatch, made: Sequence[Prepared]) -> bool:
         """Write a batch, unless its job was cancelled meanwhile. Blocks.
 
         Args:
@@ -260,11 +262,11 @@ class BatchWriter:
             still = record.jobs.still_open(job, [item for item, _ in batch.items])
             items = self._in_order([row for row in items if row[0].ordinal in still])
             documents = [result for _, _, result in items if isinstance(result, PreparedDocument)]
-            states = iter(record.documents.put_all(documents))
-            settled: list[tuple[JobItem, Outcome]] = []
+            states = iter(record.documents.upsert_all(documents))
+            settled: list[tuple[JobItem, ItemOutcome]] = []
             for item, fate, result in items:
                 if isinstance(result, PreparedDocument):
-                    outcome = Outcome(next(states), chunks=len(result.chunks))
+                    outcome = ItemOutcome(next(states), chunks=len(result.chunks))
                 else:
                     outcome = self._end(job, item, fate) if result is None else result
                     if outcome.by_content and job.kind == "sync" and fate.state is not None:
@@ -274,27 +276,31 @@ class BatchWriter:
                     self._note_file(job, item, fate)
                 settled.append((item, outcome))
             record.jobs.settle_all(job, settled)
-            record.progress.note(job, [f"{shown(d.uri)}: {note}" for d in documents for note in d.notes])
+            record.progress.note(
+                job, [f"{display_uri(d.uri)}: {note}" for d in documents for note in d.notes]
+            )
             keys = record.documents.keys_after(before)
         for state, number in Counter(outcome.state for _, outcome in settled).items():
             process_metrics.add(INGESTED_DOCUMENTS, state, by=number)
         process_metrics.add(INGESTED_CHUNKS, by=sum(outcome.chunks for _, outcome in settled))
-        self._words.offer({keys[c.id]: c.tokens for d in documents for c in d.chunks if c.id in keys})
+        self._words.provide_tokens(
+            {keys[c.id]: c.tokens for d in documents for c in d.chunks if c.id in keys}
+        )
         return True
 
     def _in_order(
-        self, items: Sequence[tuple[JobItem, Fate, Prepared | None]]
-    ) -> list[tuple[JobItem, Fate, Prepared | None]]:
+        self, items: Sequence[tuple[JobItem, ItemAction, Prepared | None]]
+    ) -> list[tuple[JobItem, ItemAction, Prepared | None]]:
         """Without what was found unchanged and is not any more, and what follows at its address.
 
         The document was written or removed while it was compared. These stay to be done, in their order.
         """
         held: set[str] = set()
-        ready: list[tuple[JobItem, Fate, Prepared | None]] = []
+        ready: list[tuple[JobItem, ItemAction, Prepared | None]] = []
         for row in items:
             item, _, made = row
             if (
-                isinstance(made, Outcome)
+                isinstance(made, ItemOutcome)
                 and made.hash
                 and not self._record.documents.is_current(item.uri, made.hash)
             ):
@@ -303,21 +309,21 @@ class BatchWriter:
                 ready.append(row)
         return ready
 
-    def _end(self, job: Job, item: JobItem, fate: Fate) -> Outcome:
+    def _end(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
         """Write what needs no preparing."""
         match fate.kind:
             case "failed":
-                return Outcome("failed", fate.reason)
+                return ItemOutcome("failed", fate.reason)
             case "gone":
-                return Outcome("removed" if self._remove_at(item.uri) else "skipped", "it is gone")
+                return ItemOutcome("removed" if self._remove_at(item.uri) else "skipped", "it is gone")
             case "moved":
                 return self._move(job, item, fate)
             case _:
-                return Outcome("unchanged")
+                return ItemOutcome("unchanged")
 
-    def _note_file(self, job: Job, item: JobItem, fate: Fate) -> None:
+    def _note_file(self, job: Job, item: JobItem, fate: ItemAction) -> None:
         """Note what the file of a document that is in the record is like."""
-        if fate.state is not None and self._files.is_still(item, fate.state):
+        if fate.state is not None and self._files.is_unchanged(item, fate.state):
             self._record.files.note(item.uri, fate.state, self._files.settings(job))
 
     def _remove_at(self, uri: str) -> bool:
@@ -327,18 +333,18 @@ class BatchWriter:
             self._record.documents.remove(document.key)
         return document is not None
 
-    def _move(self, job: Job, item: JobItem, fate: Fate) -> Outcome:
+    def _move(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
         """Give a document the address that its file has now."""
         self._remove_at(item.uri)
         if fate.source is not None and self._record.files.move(
             fate.source, item.uri, id_=document_id(item.uri)
         ):
             self._record.jobs.drop(job, fate.source.uri)
-            return Outcome("moved", f"from {shown(fate.source.uri)}")
-        return Outcome("failed", "it was removed meanwhile: sync again")
+            return ItemOutcome("moved", f"from {display_uri(fate.source.uri)}")
+        return ItemOutcome("failed", "it was removed meanwhile: sync again")
 
 
-def _reads_alike(source: KnownFile, path: Path) -> bool:
+def _is_parsed_alike(source: KnownFile, path: Path) -> bool:
     """Whether a file that had another name gives the same document under a new one."""
     before = path_of(source.uri)
     if before.suffix.lower() != path.suffix.lower():

@@ -8,19 +8,19 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loom_core.files.opening import leads_within
+from loom_core.files.safe_open import resolves_within
 from loom_core.knowledge.ingest.loaders import scan
-from loom_core.knowledge.ingest.stored_documents import stored_uris
-from loom_core.knowledge.store.jobs import Found
+from loom_core.knowledge.ingest.stored_documents import iterate_uris
+from loom_core.knowledge.store.jobs import ListedDocument
 from loom_core.knowledge.uris import uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from loom_core.knowledge.ingest.loaders.folder import ScanEntry
-    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store import Job, KnowledgeStore
 
-__all__ = ["Listing", "outermost"]
+__all__ = ["FileListing", "outermost"]
 
 _PORTION = 1000
 _SECONDS = 0.25  # a portion's: then progress is told, and cancellation seen
@@ -28,7 +28,7 @@ _FEW = 10  # documents that may go with the last file of their folder
 _COUNTED = 10_000
 
 
-class Listing:
+class FileListing:
     """Listing of one job's files. In memory only: after a kill, the next process lists from the start.
 
     Files that are surely what they were when they were read become no items; they are counted. For a `sync`
@@ -40,7 +40,7 @@ class Listing:
         settings: what its files are read by, see `FileTable`.
     """
 
-    def __init__(self, record: Record, job: Job, *, settings: bytes) -> None:
+    def __init__(self, record: KnowledgeStore, job: Job, *, settings: bytes) -> None:
         self._record = record
         self._settings = settings
         self._seen = bytearray()  # a bit for each document that still has its file
@@ -60,28 +60,28 @@ class Listing:
             InvalidInputError: a pattern is malformed.
         """
         until = time.monotonic() + _SECONDS
-        portion: list[ScanEntry | Found] = []
+        portion: list[ScanEntry | ListedDocument] = []
         for each in islice(self._phases[0], _PORTION):
             portion.append(each)
             if time.monotonic() > until:
                 break
         if not portion:
             self._phases.popleft()
-        found = [each for each in portion if isinstance(each, Found)]
-        entries = [each for each in portion if not isinstance(each, Found)]
-        changed, unchanged = self._changed(entries)
+        found = [each for each in portion if isinstance(each, ListedDocument)]
+        entries = [each for each in portion if not isinstance(each, ListedDocument)]
+        changed, unchanged = self._detect_changes(entries)
         self._record.jobs.append(self.job, [*found, *changed], unchanged=unchanged)
         if not self._phases:
-            self._record.jobs.listed(self.job)
+            self._record.jobs.finish_listing(self.job)
         return bool(self._phases)
 
-    def _files(self, job: Job) -> Iterator[ScanEntry | Found]:
+    def _files(self, job: Job) -> Iterator[ScanEntry | ListedDocument]:
         request = job.request
         if "stored" in request:
             wanted = frozenset(request["stored"])
-            for uri, size in stored_uris(self._record.database):
+            for uri, size in iterate_uris(self._record.database):
                 if not wanted or uri in wanted:
-                    yield Found(uri, size)
+                    yield ListedDocument(uri, size)
         elif job.kind == "sync":
             roots = outermost([Path(path).resolve() for path in request["paths"]])
             within = outermost(list(map(Path, request.get("within", ()))))
@@ -89,46 +89,48 @@ class Listing:
             for root in roots:
                 yield from self._folder(root, request, within)
         else:
-            yield from map(Found, request.get("urls", ()))
+            yield from map(ListedDocument, request.get("urls", ()))
             for path in map(Path, request.get("paths", ())):
-                if job.roots and not leads_within(path, job.roots):
-                    yield Found(uri_of(path), 0, "failed", "it leads out of the folders that may be read")
+                if job.roots and not resolves_within(path, job.roots):
+                    yield ListedDocument(
+                        uri_of(path), 0, "failed", "it leads out of the folders that may be read"
+                    )
                 elif path.exists():
-                    yield from _scanned(path, request)
+                    yield from _scan(path, request)
                 else:
-                    yield Found(uri_of(path), 0, "skipped", "there is no such file or folder")
+                    yield ListedDocument(uri_of(path), 0, "skipped", "there is no such file or folder")
 
-    def _changed(self, entries: Sequence[ScanEntry]) -> tuple[list[Found], int]:
+    def _detect_changes(self, entries: Sequence[ScanEntry]) -> tuple[list[ListedDocument], int]:
         """Return the actions for some files, and how many of them surely did not change."""
         uris = [uri_of(entry.path) for entry in entries]
         loadable = [uri for uri, entry in zip(uris, entries, strict=True) if not entry.skipped]
-        known = self._record.files.known(loadable, self._settings)
+        known = self._record.files.find_known(loadable, self._settings)
         if self.job.kind == "sync":
             for key in self._record.files.documents_at(loadable).values():
                 self._mark(key)
-        found: list[Found] = []
+        found: list[ListedDocument] = []
         unchanged = 0
         for uri, entry in zip(uris, entries, strict=True):
             before = known.get(uri)
             if not entry.is_known and self.job.kind == "sync":
                 self._kept.append(uri)
                 reason = f"{entry.skipped}; what was read from it before is kept"
-                found.append(Found(uri, 0, "failed", reason))
+                found.append(ListedDocument(uri, 0, "failed", reason))
             elif entry.skipped:
-                found.append(Found(uri, entry.size, "skipped", entry.skipped))
+                found.append(ListedDocument(uri, entry.size, "skipped", entry.skipped))
             elif before is not None and before.state.is_untouched(
                 size=entry.size, mtime_ns=entry.mtime_ns, ctime_ns=entry.ctime_ns
             ):
                 unchanged += 1
             else:
-                found.append(Found(uri, entry.size))
+                found.append(ListedDocument(uri, entry.size))
         return found, unchanged
 
     # -- keeping in step ---------------------------------------------------------------------------
 
     def _folder(
         self, root: Path, request: dict[str, Any], within: Sequence[Path]
-    ) -> Iterator[ScanEntry | Found]:
+    ) -> Iterator[ScanEntry | ListedDocument]:
         uri = uri_of(root)
         documents = self._record.files.count_under(uri, limit=_COUNTED)
         state = _state_of(root)
@@ -136,7 +138,7 @@ class Listing:
         if lost and documents and not request.get("allow_empty"):
             self._kept.append(uri)
             more = " or more" if documents == _COUNTED else ""
-            yield Found(
+            yield ListedDocument(
                 uri,
                 0,
                 "failed",
@@ -144,19 +146,21 @@ class Listing:
                 "Is its drive connected? If they are to go, use --allow-empty",
             )
         elif state != "gone":
-            yield from _scanned(root, request, within)
+            yield from _scan(root, request, within)
         elif not documents:
-            yield Found(uri, 0, "failed", "there is no such folder")
+            yield ListedDocument(uri, 0, "failed", "there is no such folder")
 
-    def _leaving(self) -> Iterator[ScanEntry | Found]:
+    def _leaving(self) -> Iterator[ScanEntry | ListedDocument]:
         for uri in map(uri_of, self._places):
             for at, key in self._record.files.documents_at([uri]).items():
                 if self._is_leaving(key, at):
-                    yield Found(at, 0, "leaving")
+                    yield ListedDocument(at, 0, "leaving")
             after = ""
             while page := self._record.files.documents_under(uri, after=after, limit=_PORTION):
                 after = page[-1][1]
-                yield from (Found(below, 0, "leaving") for key, below in page if self._is_leaving(key, below))
+                yield from (
+                    ListedDocument(below, 0, "leaving") for key, below in page if self._is_leaving(key, below)
+                )
 
     def _is_leaving(self, key: int, uri: str) -> bool:
         at = key >> 3
@@ -180,7 +184,7 @@ def outermost(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _scanned(path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -> Iterator[ScanEntry]:
+def _scan(path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -> Iterator[ScanEntry]:
     return scan(path, include=request.get("include", ()), exclude=request.get("exclude", ()), within=within)
 
 

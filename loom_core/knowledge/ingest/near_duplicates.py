@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.store.duplicates import Likeness
-from loom_core.knowledge.text.shingles import bands_of, likeness, shingles, text_hash
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.store.duplicates import SimilarText
+from loom_core.knowledge.text.shingles import bands_of, jaccard_similarity, shingles, text_hash
+from loom_core.knowledge.uris import display_uri
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store import Job, KnowledgeStore
     from loom_core.knowledge.store.duplicates import CopyOf
 
-__all__ = ["ALIKE", "compare_some", "copy_note", "percent"]
+__all__ = ["NEAR_DUPLICATE_THRESHOLD", "compare_pending", "copy_note", "percent"]
 
-ALIKE = 0.8
+NEAR_DUPLICATE_THRESHOLD = 0.8
 """From this share of common shingles on two texts are nearly the same."""
 
 _SECONDS = 0.2  # of computing at a time
@@ -39,7 +39,7 @@ class _Sketch:
     bands: Sequence[int]
 
 
-def compare_some(record: Record, job: Job | None = None) -> bool:
+def compare_pending(record: KnowledgeStore, job: Job | None = None) -> bool:
     """Compare the texts of some documents that are new or have changed with all others. Blocks for moments.
 
     Args:
@@ -49,7 +49,7 @@ def compare_some(record: Record, job: Job | None = None) -> bool:
     Returns:
         Whether there were any.
     """
-    documents = record.duplicates.uncompared(_BATCH)
+    documents = record.duplicates.pending_comparisons(_BATCH)
     if not documents:
         return False
     until = time.monotonic() + _SECONDS
@@ -63,7 +63,7 @@ def compare_some(record: Record, job: Job | None = None) -> bool:
             if sketch.shingles is None and record.duplicates.text_with(sketch.hash) is None:
                 sketch = _sketch(record, sketch.document)  # the text has gone with one before it
             alike = _alike(record, sketch)
-            record.duplicates.put(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
+            record.duplicates.upsert(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
         if job is not None and job.started_at is not None:
             rows = record.documents.by_key([sketch.document for sketch in sketches])
             recent = [row for row in rows.values() if row.updated_at >= job.started_at]
@@ -77,7 +77,7 @@ def copy_note(uri: str, copies: Sequence[CopyOf]) -> str:
     nearest = copies[0]
     same = "same text as" if nearest.likeness == 1 else f"{percent(nearest.likeness)} the same as"
     more = " (and others)" if len(copies) > 1 else ""
-    return f"{shown(uri)}: {same} {shown(nearest.uri)}{more}"
+    return f"{display_uri(uri)}: {same} {display_uri(nearest.uri)}{more}"
 
 
 def percent(share: float) -> str:
@@ -85,7 +85,7 @@ def percent(share: float) -> str:
     return f"{min(int(100 * share), 99)} %" if share < 1 else "100 %"
 
 
-def _sketch(record: Record, key: int) -> _Sketch:
+def _sketch(record: KnowledgeStore, key: int) -> _Sketch:
     text = record.documents.text(key)
     hash_ = text_hash(text)
     if record.duplicates.text_with(hash_) is not None:
@@ -94,21 +94,21 @@ def _sketch(record: Record, key: int) -> _Sketch:
     return _Sketch(key, hash_, shingled, bands_of(shingled))
 
 
-def _alike(record: Record, sketch: _Sketch) -> list[Likeness]:
+def _alike(record: KnowledgeStore, sketch: _Sketch) -> list[SimilarText]:
     if sketch.shingles is None or not sketch.bands:
         return []
     if record.duplicates.text_with(sketch.hash) is not None:
         return []
-    alike: list[Likeness] = []
+    alike: list[SimilarText] = []
     for text in record.duplicates.candidates(sketch.bands, limit=_CANDIDATES):
         other = _text_of(record, text)
-        share = likeness(sketch.shingles, shingles(other)) if other is not None else 0.0
-        if share >= ALIKE:
-            alike.append(Likeness(text, share))
+        share = jaccard_similarity(sketch.shingles, shingles(other)) if other is not None else 0.0
+        if share >= NEAR_DUPLICATE_THRESHOLD:
+            alike.append(SimilarText(text, share))
     return alike
 
 
-def _text_of(record: Record, text: int) -> str | None:
+def _text_of(record: KnowledgeStore, text: int) -> str | None:
     """A text by its key; None if every document that had it has another by now, so that it is to go."""
     hash_, documents = record.duplicates.documents_with(text)
     texts = map(record.documents.text, documents)

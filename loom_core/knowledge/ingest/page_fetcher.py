@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from anyio import from_thread
 
 from loom_core.errors import NetError
-from loom_core.knowledge.ingest.workers.preparation import Fetched
-from loom_core.net import HttpClient, NetPolicy, redacted
+from loom_core.knowledge.ingest.workers.preparation import FetchedPage
+from loom_core.net import HttpClient, NetPolicy, redact_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,22 +54,22 @@ class PageFetcher:
             if item.uri.startswith("file:"):
                 filled.append(item)
                 continue
-            payload = from_thread.run(self._fetched, job, item.uri).payload()
+            payload = from_thread.run(self._fetch, job, item.uri).payload()
             filled.append(replace(item, payload=payload, size=len(payload)))
             if time.monotonic() > until or sum(each.size for each in filled) > _BYTES:
                 break
         return filled
 
-    async def _fetched(self, job: Job, url: str) -> Fetched:
+    async def _fetch(self, job: Job, url: str) -> FetchedPage:
         if self._client is None or self._job != job.key:
             self._job, self._client = job.key, client_for(job.request["allow_net"], max_bytes=self._max_bytes)
         try:
             response = await self._client.request("GET", url, headers={"accept": _ACCEPT})
         except NetError as error:
-            return Fetched(refusal=str(error))
+            return FetchedPage(refusal=str(error))
         if response.status != HTTPStatus.OK:
-            return Fetched(refusal=f"{redacted(url)} was answered with {_named(response)}.")
-        return Fetched(response.body, response.media_type, response.charset)
+            return FetchedPage(refusal=f"{redact_url(url)} was answered with {_file_name(response)}.")
+        return FetchedPage(response.body, response.media_type, response.charset)
 
 
 def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpClient:
@@ -86,7 +86,7 @@ def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpCli
     return HttpClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
 
 
-def _named(response: HttpResponse) -> str:
+def _file_name(response: HttpResponse) -> str:
     try:
         return f"{response.status} {HTTPStatus(response.status).phrase}"
     except ValueError:

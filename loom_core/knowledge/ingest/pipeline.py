@@ -13,16 +13,16 @@ from anyio import to_thread
 from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.store.fields import field_rows
-from loom_core.knowledge.store.prepared import (
-    FoundColumns,
+from loom_core.knowledge.store.prepared_documents import (
+    ExtractionColumns,
     PreparedChunk,
     PreparedDocument,
     encode_blocks,
-    found_in,
+    extraction_columns,
 )
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.languages import detect_language
-from loom_core.knowledge.text.passage_text import embedding_text, joined_index_tokens
+from loom_core.knowledge.text.passage_text import embedding_text, index_token_text
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Chunker, Extractor
     from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
 
-__all__ = ["Pipeline", "Recipe", "document_id"]
+__all__ = ["Pipeline", "PipelineSpec", "document_id"]
 
 _VERSION = "3"
 _as_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -45,7 +45,7 @@ def document_id(uri: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class PipelineSpec:
     """Of what a pipeline is made, so that another process can make the same.
 
     Attributes:
@@ -78,7 +78,7 @@ class Pipeline:
         *,
         chunker_id: str,
         extractor: Extractor | None,
-        recipe: Recipe | None = None,
+        recipe: PipelineSpec | None = None,
         id_: str = "",
     ) -> None:
         self._chunker = chunker
@@ -88,7 +88,7 @@ class Pipeline:
         self.id = id_ or f"{_VERSION}/{chunker_id}/{extractor.id if extractor else 'none'}"
 
     @classmethod
-    def of(cls, recipe: Recipe, *, extractor: Extractor | None = None, id_: str = "") -> Pipeline:
+    def of(cls, recipe: PipelineSpec, *, extractor: Extractor | None = None, id_: str = "") -> Pipeline:
         """The pipeline of a recipe.
 
         Args:
@@ -129,7 +129,7 @@ class Pipeline:
             The document, or None if there is no text in it.
         """
         id_ = document_id(draft.uri)
-        chunks = self._prepared(id_, draft)
+        chunks = self._prepare_chunks(id_, draft)
         if not chunks:
             return None
         language = _prevailing([prepared.chunk for prepared in chunks])
@@ -170,9 +170,9 @@ class Pipeline:
             return list(documents)
         looked_at = [c for document in documents for c in document.chunks if c.id not in known]
         found = iter(await self._extractor.extract([c.chunk for c in looked_at]) if looked_at else ())
-        return [_with_found(document, found, known=known) for document in documents]
+        return [_with_findings(document, found, known=known) for document in documents]
 
-    def _completed(self, chunk: Chunk, draft: DocumentDraft) -> Chunk:
+    def _complete_chunk(self, chunk: Chunk, draft: DocumentDraft) -> Chunk:
         return replace(
             chunk,
             title=draft.title,
@@ -181,12 +181,12 @@ class Pipeline:
             keywords=tuple(extract_chunk_keywords(chunk.text)),
         )
 
-    def _prepared(self, document: str, draft: DocumentDraft) -> list[PreparedChunk]:
+    def _prepare_chunks(self, document: str, draft: DocumentDraft) -> list[PreparedChunk]:
         seen: dict[bytes, int] = {}
         prepared: list[PreparedChunk] = []
         for cut in self._chunker.chunk(draft):
             # One chunk after the other, as what is found out about its words is not kept for long.
-            chunk = self._completed(cut, draft)
+            chunk = self._complete_chunk(cut, draft)
             described = _as_json(
                 [self.id, chunk.title, chunk.title_source, chunk.heading_path, chunk.kind, chunk.name]
             )
@@ -198,16 +198,18 @@ class Pipeline:
                     # Ids say nothing of the place, so that a passage keeps its id when others move.
                     id=f"{document}.{hash_.hex()[:12]}" + (f".{copy}" if copy > 1 else ""),
                     chunk=chunk,
-                    found=found_in(self._rules.extract_one(chunk)) if self._rules else FoundColumns(),
+                    found=extraction_columns(self._rules.extract_one(chunk))
+                    if self._rules
+                    else ExtractionColumns(),
                     hash=hash_,
                     vector_hash=hashlib.sha256(embedded.encode()).digest()[:16],
-                    tokens=joined_index_tokens(chunk.title, chunk.heading_path, chunk.text),
+                    tokens=index_token_text(chunk.title, chunk.heading_path, chunk.text),
                 )
             )
         return prepared
 
 
-def _with_found(
+def _with_findings(
     document: PreparedDocument, found: Iterator[Extraction], *, known: Collection[str]
 ) -> PreparedDocument:
     """A document with what was found in its chunks, and a note on those in which not all was looked for."""
@@ -218,7 +220,7 @@ def _with_found(
             chunks.append(chunk)
             continue
         extraction = next(found)
-        chunks.append(replace(chunk, found=found_in(extraction)))
+        chunks.append(replace(chunk, found=extraction_columns(extraction)))
         if extraction.problem:
             problems.append(extraction.problem)
     notes = (

@@ -14,38 +14,38 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LLMError, unwrapped
-from loom_core.knowledge.ingest.batches import BatchMaker, BatchWriter, FileCheck
+from loom_core.knowledge.ingest.batches import BatchBuilder, BatchWriter, FileCheck
+from loom_core.knowledge.ingest.entity_linker import EntityLinker
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
-from loom_core.knowledge.ingest.linker import Linker
-from loom_core.knowledge.ingest.listing import Listing
+from loom_core.knowledge.ingest.listing import FileListing
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.near_duplicates import compare_some
+from loom_core.knowledge.ingest.near_duplicates import compare_pending
 from loom_core.knowledge.ingest.page_fetcher import PageFetcher
 from loom_core.knowledge.ingest.workers import Preparer
-from loom_core.knowledge.store.prepared import Outcome, PreparedDocument
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, PreparedDocument
 from loom_core.llm.interface import Usage
 from loom_core.observability.families import INGESTED_DOCUMENTS
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.propagation import parent_of
+from loom_core.observability.propagation import extract_context
 from loom_core.observability.spans import KNOWLEDGE_INGEST
-from loom_core.observability.tracing import AttributeValue, failed, start_span
+from loom_core.observability.tracing import AttributeValue, record_failure, start_span
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from opentelemetry.trace import Span
 
-    from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.ingest.batches import Batch
-    from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionSpent
+    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.ingest.batches import IngestBatch
+    from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionUsage
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.ingest.workers.worker import ChildLimits
-    from loom_core.knowledge.store import Job, JobItem, Record
-    from loom_core.knowledge.store.prepared import Prepared
+    from loom_core.knowledge.ingest.workers.worker import WorkerLimits
+    from loom_core.knowledge.store import Job, JobItem, KnowledgeStore
+    from loom_core.knowledge.store.prepared_documents import Prepared
 
-__all__ = ["ExtractionStep", "Ingest", "IngestLimits"]
+__all__ = ["ExtractionStep", "IngestLimits", "IngestRunner"]
 
 _FIRST_BYTES = 96 << 10  # of a batch before it is known how fast this goes, and of any afterwards
 _REMOVE_SECONDS = 0.3
@@ -73,10 +73,10 @@ class IngestLimits:
     ahead: int = 2
     words: float = 2.5
     unlinked: int = 10_000
-    patience: float = 1.0
+    flush_seconds: float = 1.0
 
 
-class Ingest:
+class IngestRunner:
     """Carries out the jobs of a knowledge base, oldest first, a batch of documents at a time.
 
     Whatever happens between two steps, the next step (of this process or another) goes on where the
@@ -95,15 +95,15 @@ class Ingest:
 
     def __init__(
         self,
-        record: Record,
+        record: KnowledgeStore,
         pipeline: Pipeline,
-        words: WordIndex,
+        words: DerivedLexicalIndex,
         *,
         extraction: ExtractionConfig | None = None,
         files: LoadLimits | None = None,
         limits: IngestLimits | None = None,
         children: int | None = None,
-        child_limits: ChildLimits | None = None,
+        child_limits: WorkerLimits | None = None,
     ) -> None:
         files = files or LoadLimits()
         self._record = record
@@ -112,14 +112,14 @@ class Ingest:
         self._limits = limits or IngestLimits()
         self._files = FileCheck(record, pipeline=pipeline.id, limits=files)
         self._trace = JobTrace(record)
-        self._listing: Listing | None = None
+        self._listing: FileListing | None = None
         self._preparer = Preparer(pipeline, limits=files, children=children, child_limits=child_limits)
         self._fetcher = PageFetcher(max_bytes=files.max_bytes)
         self._extraction = ExtractionStep(record, pipeline, config=extraction)
-        self._linker = Linker(record, words)
-        self._maker = BatchMaker(record, self._files)
+        self._linker = EntityLinker(record, words)
+        self._maker = BatchBuilder(record, self._files)
         self._writer = BatchWriter(record, self._files, words)
-        self._under_way: deque[Batch] = deque()
+        self._under_way: deque[IngestBatch] = deque()
         self._job = 0  # the one whose batches are under way
         self._last = -1  # ordinal of the last item that is
         self._bytes = _FIRST_BYTES
@@ -136,7 +136,7 @@ class Ingest:
         job = await to_thread.run_sync(self._record.jobs.next)
         await self._trace.follow(job)
         if job is None:
-            return await to_thread.run_sync(self._do_odd_work)
+            return await to_thread.run_sync(self._do_background_work)
         with self._trace.piece():
             await self._go_on(job)
         return True
@@ -159,7 +159,7 @@ class Ingest:
     def forget(self) -> None:
         """Drop what is held in memory, as another process may write from now on."""
         self._abandon()
-        self._trace.interrupted()
+        self._trace.interrupt()
         self._preparer.close()
         self._linker.forget()
         self._listing = None
@@ -172,7 +172,7 @@ class Ingest:
         listing = self._listing
         if listing is None or listing.job.key != job.key:
             self._record.jobs.start(job)
-            listing = self._listing = Listing(self._record, job, settings=self._files.settings(job))
+            listing = self._listing = FileListing(self._record, job, settings=self._files.settings(job))
         try:
             if not listing.step():
                 self._listing = None
@@ -189,7 +189,7 @@ class Ingest:
         if leaving:
             self._remove_some(job, leaving)
             return True
-        return compare_some(self._record, job)
+        return compare_pending(self._record, job)
 
     def _remove_some(self, job: Job, leaving: Sequence[JobItem]) -> None:
         """Remove documents whose files are gone, for a moment."""
@@ -209,9 +209,9 @@ class Ingest:
         process_metrics.add(INGESTED_DOCUMENTS, "removed", by=removed)
         self._words.sync_all()
 
-    def _do_odd_work(self) -> bool:
+    def _do_background_work(self) -> bool:
         """Do background work that no job waits for."""
-        return self._linker.link_some() or compare_some(self._record) or self._record.jobs.tidy()
+        return self._linker.link_some() or compare_pending(self._record) or self._record.jobs.purge()
 
     def _note_work(self, job: Job) -> None:
         """Note how long the last documents of a job took."""
@@ -247,10 +247,10 @@ class Ingest:
                 self._under_way.popleft()
             else:
                 # Now the worker may look whether the job is still wanted.
-                patient = time.monotonic() < self._written_at + self._limits.patience
+                patient = time.monotonic() < self._written_at + self._limits.flush_seconds
                 if patient or not (batch := batch.take_ready()).items:
                     return True
-            made = await self._extraction.run(job, batch.made())
+            made = await self._extraction.run(job, batch.ready_results())
             if made is None:
                 self._abandon()
                 return True
@@ -283,12 +283,12 @@ class Ingest:
             if "urls" in job.request:
                 items = self._fetcher.fill(job, items)
             changing = {uri for batch in self._under_way for uri in batch.changing()}
-            batch, complete = self._maker.make(job, items, changing=changing)
+            batch, complete = self._maker.build(job, items, changing=changing)
             batch.preparation = self._preparer.begin(complete)
             self._under_way.append(batch)
             self._last = batch.last
 
-    def _prepare_some(self, batch: Batch) -> bool:
+    def _prepare_some(self, batch: IngestBatch) -> bool:
         return batch.preparation is None or self._preparer.work(batch.preparation)
 
     def _index_some(self) -> None:
@@ -320,7 +320,7 @@ class JobTrace:
         record: where jobs are read.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: KnowledgeStore) -> None:
         self._record = record
         self._job: Job | None = None
         self._span: Span | None = None
@@ -331,7 +331,7 @@ class JobTrace:
             await to_thread.run_sync(self._end)
         if job is not None and self._job is None:
             attributes: dict[str, AttributeValue | None] = {"loom.job.id": job.id, "loom.job.kind": job.kind}
-            parent = parent_of(job.request.get(TRACE))
+            parent = extract_context(job.request.get(TRACE))
             self._job, self._span = job, start_span(KNOWLEDGE_INGEST, attributes, parent=parent)
 
     @contextmanager
@@ -345,7 +345,7 @@ class JobTrace:
         with use_span(self._span, record_exception=False, set_status_on_exception=False):
             yield
 
-    def interrupted(self) -> None:
+    def interrupt(self) -> None:
         """Another process may go on with it."""
         self._end(interrupted=True)
 
@@ -366,7 +366,7 @@ class JobTrace:
                 }
             )
             if now.state == "failed":
-                failed(span, "job_failed")
+                record_failure(span, "job_failed")
         span.end()
 
 
@@ -389,7 +389,7 @@ class ExtractionStep:
 
     def __init__(
         self,
-        record: Record,
+        record: KnowledgeStore,
         pipeline: Pipeline,
         *,
         config: ExtractionConfig | None = None,
@@ -422,7 +422,7 @@ class ExtractionStep:
         finally:
             if self._model is not None and before is not None:
                 with anyio.CancelScope(shield=True):  # what is paid is paid
-                    await to_thread.run_sync(self._note_spent, job, self._model, before)
+                    await to_thread.run_sync(self._add_llm_usage, job, self._model, before)
 
     async def _extract_while_wanted(self, job: Job, made: Sequence[Prepared]) -> list[Prepared] | None:
         results: list[Prepared] | None = None
@@ -444,7 +444,7 @@ class ExtractionStep:
 
     async def _extract(self, made: Sequence[Prepared]) -> list[Prepared]:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
-        known = await to_thread.run_sync(self._known_chunks, documents)
+        known = await to_thread.run_sync(self._find_known_chunks, documents)
         try:
             found = iter(await self._pipeline.extract(documents, known=known))
         except LLMError:
@@ -452,12 +452,12 @@ class ExtractionStep:
         except Exception as error:  # noqa: BLE001 - extractors may be third-party code
             if len(made) == 1:
                 _log.exception("extracting from %s failed", documents[0].uri)
-                return [Outcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")]
+                return [ItemOutcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")]
             # One of them is the cause, and must not take the others with it.
             return [result for one in made for result in await self._extract([one])]
         return [next(found) if isinstance(result, PreparedDocument) else result for result in made]
 
-    def _known_chunks(self, documents: Sequence[PreparedDocument]) -> set[str]:
+    def _find_known_chunks(self, documents: Sequence[PreparedDocument]) -> set[str]:
         """Ids of chunks that stay as they are, of documents that come once.
 
         Of two versions of one document the first may remove what the second has.
@@ -479,9 +479,9 @@ class ExtractionStep:
         if job.request.get("confirmed"):
             return ""
         documents = [result for result in made if isinstance(result, PreparedDocument)]
-        known = self._known_chunks(documents)
+        known = self._find_known_chunks(documents)
         new = [c.chunk for document in documents for c in document.chunks if c.id not in known]
-        spent = self._record.jobs.spent(job) or Usage(cost=0.0)
+        spent = self._record.jobs.llm_usage(job) or Usage(cost=0.0)
         planned = model.estimate(new) + ExtractionEstimate(
             input_tokens=spent.input_tokens, output_tokens=spent.output_tokens, cost=spent.cost
         )
@@ -492,13 +492,13 @@ class ExtractionStep:
             "more needs a confirmation. What is in stays. Add the rest again, and confirm it."
         )
 
-    def _note_spent(self, job: Job, model: LLMEntityExtractor, before: ExtractionSpent) -> None:
+    def _add_llm_usage(self, job: Job, model: LLMEntityExtractor, before: ExtractionUsage) -> None:
         now = model.spent
         if now.calls == before.calls:
             return
         cost = None if now.cost is None or before.cost is None else now.cost - before.cost
         record = self._record
-        record.progress.note_spent(
+        record.progress.add_llm_usage(
             job,
             Usage(
                 now.input_tokens - before.input_tokens, now.output_tokens - before.output_tokens, cost=cost

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import load_bytes
 from loom_core.knowledge.model import Block, DocumentDraft, TitleSource
-from loom_core.knowledge.store.prepared import block_rows, blocks_of_rows, decode_blocks
+from loom_core.knowledge.store.prepared_documents import block_rows, blocks_of_rows, decode_blocks
 
 if TYPE_CHECKING:
     import sqlite3
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "draft_of_row",
-    "packed_draft",
-    "stored_draft",
-    "stored_drafts",
-    "stored_uris",
-    "unpacked_draft",
+    "iterate_drafts",
+    "iterate_uris",
+    "load_draft",
+    "pack_draft",
+    "unpack_draft",
 ]
 
 _COLUMNS = "key, uri, text, length, title, title_source, mime, metadata, blocks"
 _PAGE = 500
 
 
-def stored_draft(database: Database, uri: str) -> DocumentDraft | None:
+def load_draft(database: Database, uri: str) -> DocumentDraft | None:
     """The document at a URI as it was loaded, or None if there is none. Blocks.
 
     Raises:
@@ -42,7 +42,7 @@ def stored_draft(database: Database, uri: str) -> DocumentDraft | None:
     return None if row is None else _draft(database, row)
 
 
-def stored_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | DocumentError]]:
+def iterate_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | DocumentError]]:
     """Every document's URI with the document as it was loaded, or why that cannot be told, oldest first."""
     after = 0
     while rows := database.rows(
@@ -56,7 +56,7 @@ def stored_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | Doc
         after = rows[-1]["key"]
 
 
-def stored_uris(database: Database) -> Iterable[tuple[str, int]]:
+def iterate_uris(database: Database) -> Iterable[tuple[str, int]]:
     """Every document's URI and length, oldest first."""
     after = 0
     while rows := database.rows(
@@ -66,7 +66,7 @@ def stored_uris(database: Database) -> Iterable[tuple[str, int]]:
         after = rows[-1]["key"]
 
 
-def packed_draft(draft: DocumentDraft) -> dict[str, object]:
+def pack_draft(draft: DocumentDraft) -> dict[str, object]:
     """A document as loaded, as JSON has it: what `unpacked_draft` takes."""
     return {
         "uri": draft.uri,
@@ -79,7 +79,7 @@ def packed_draft(draft: DocumentDraft) -> dict[str, object]:
     }
 
 
-def unpacked_draft(fields: dict[str, Any]) -> DocumentDraft:
+def unpack_draft(fields: dict[str, Any]) -> DocumentDraft:
     """A document from what `packed_draft` gave.
 
     Raises:
@@ -119,9 +119,9 @@ def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
         packed = row["blocks"] if "blocks" in row.keys() else None  # noqa: SIM118 - a Row, not a dict
         blocks = () if packed is None else decode_blocks(packed, length=len(text))
     except (zlib.error, TypeError, ValueError) as error:
-        raise _damaged(row["uri"], str(error)) from error
+        raise _damage_error(row["uri"], str(error)) from error
     if len(text) != row["length"]:
-        raise _damaged(row["uri"], "its length is another than noted")
+        raise _damage_error(row["uri"], "its length is another than noted")
     return DocumentDraft(
         uri=row["uri"],
         text=text,
@@ -135,14 +135,18 @@ def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
 
 def _draft(database: Database, row: sqlite3.Row) -> DocumentDraft:
     draft = draft_of_row(row)
-    return draft if row["blocks"] is not None else replace(draft, blocks=_guessed(database, row, draft.text))
+    return (
+        draft
+        if row["blocks"] is not None
+        else replace(draft, blocks=_guess_blocks(database, row, draft.text))
+    )
 
 
-def _damaged(uri: str, reason: str) -> DocumentError:
+def _damage_error(uri: str, reason: str) -> DocumentError:
     return DocumentError(f"The text of {uri} in the record is damaged: {reason}.", advice="Add it again.")
 
 
-def _guessed(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:
+def _guess_blocks(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:
     """The structure of a document from before structure was kept.
 
     What its text shows by itself, as Markdown does; else the places of its chunks, so that pages and headings

@@ -24,18 +24,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.errors import ConfigError, DocumentError, InvalidInputError, RecordError, StoreBusyError
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_drafts, unpacked_draft
-from loom_core.knowledge.store.receiving import Receiving, abandon_received
+from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_draft, unpack_draft
+from loom_core.knowledge.store.job_upload import JobUpload, discard_unacknowledged
 from loom_core.storage import ProcessLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from pathlib import Path
 
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.store import MetaName
 
-__all__ = ["ArchiveReader", "Manifest", "export", "receive_archive"]
+__all__ = ["ArchiveReader", "Manifest", "export", "import_archive"]
 
 FORMAT = 1
 DOCUMENTS = "documents.jsonl"
@@ -51,7 +51,7 @@ _BLOCK = 1 << 20
 _RATIO = 1100  # deflate cannot pack tighter
 
 
-class Part(BaseModel):
+class ArchiveMember(BaseModel):
     """A member of the archive: its size, its digest and how many rows it has."""
 
     model_config = ConfigDict(frozen=True)
@@ -86,7 +86,7 @@ class Manifest(BaseModel):
     embedder: str = ""
     dimension: int = Field(default=0, ge=0, le=100_000)
     embedding_config: dict[str, str] = {}
-    parts: dict[str, Part] = {}
+    parts: dict[str, ArchiveMember] = {}
 
 
 class PartWriter:
@@ -105,9 +105,9 @@ class PartWriter:
         self._bytes += len(data)
         self._rows += 1
 
-    def part(self) -> Part:
+    def part(self) -> ArchiveMember:
         """Part that was written."""
-        return Part(bytes=self._bytes, sha256=self._digest.hexdigest(), rows=self._rows)
+        return ArchiveMember(bytes=self._bytes, sha256=self._digest.hexdigest(), rows=self._rows)
 
 
 class ArchiveReader:
@@ -125,7 +125,7 @@ class ArchiveReader:
         try:
             self._zip = zipfile.ZipFile(path)
         except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-            raise self._refused(f"cannot be read ({error})") from error
+            raise self._rejection(f"cannot be read ({error})") from error
         try:
             self.manifest = self._read_manifest()
             self._check_members()
@@ -145,7 +145,7 @@ class ArchiveReader:
                 while block := stream.read(_BLOCK):
                     digest.update(block)
             if digest.hexdigest() != part.sha256:
-                raise self._refused(f"is damaged: {name} is not what was written")
+                raise self._rejection(f"is damaged: {name} is not what was written")
 
     def lines(self, name: str, *, most: int) -> Iterator[bytes]:
         """The lines of a member; none if it is not there.
@@ -162,7 +162,7 @@ class ArchiveReader:
         with self._member(name) as stream:
             while line := stream.readline(most + 1):
                 if len(line) > most:
-                    raise self._refused(f"holds a line of more than {most:,} bytes in {name}")
+                    raise self._rejection(f"holds a line of more than {most:,} bytes in {name}")
                 yield line
 
     def records(self, name: str, *, size: int) -> Iterator[bytes]:
@@ -176,7 +176,7 @@ class ArchiveReader:
         with self._member(name) as stream:
             while row := stream.read(size):
                 if len(row) != size:
-                    raise self._refused(f"is damaged: {name} ends within a row")
+                    raise self._rejection(f"is damaged: {name} ends within a row")
                 yield row
 
     def close(self) -> None:
@@ -187,7 +187,7 @@ class ArchiveReader:
         try:
             info = self._zip.getinfo(_MANIFEST)
             if info.file_size > _MOST_MANIFEST:
-                raise self._refused("has a manifest that is too large")
+                raise self._rejection("has a manifest that is too large")
             found = json.loads(self._zip.read(info))
             if isinstance(found, dict) and isinstance(found.get("format"), int) and found["format"] > FORMAT:  # pyright: ignore[reportUnknownMemberType]
                 raise InvalidInputError(
@@ -198,24 +198,24 @@ class ArchiveReader:
             return Manifest.model_validate(found)
         except (KeyError, ValueError, OSError, zipfile.BadZipFile, RuntimeError) as error:
             if isinstance(error, ValidationError | KeyError):
-                raise self._refused("is not an archive of a Loom knowledge base") from error
-            raise self._refused(f"cannot be read ({error})") from error
+                raise self._rejection("is not an archive of a Loom knowledge base") from error
+            raise self._rejection(f"cannot be read ({error})") from error
 
     def _check_members(self) -> None:
         known = {DOCUMENTS, VECTORS, *DECISIONS}
         if unknown := sorted(self.manifest.parts.keys() - known):
-            raise self._refused(f"holds a part that this Loom does not know: {unknown[0]!r}")
+            raise self._rejection(f"holds a part that this Loom does not know: {unknown[0]!r}")
         infos = self._zip.infolist()
         names = [info.filename for info in infos]
         if sorted(names) != sorted([_MANIFEST, *self.manifest.parts]):
-            raise self._refused("holds other files than its manifest says")
+            raise self._rejection("holds other files than its manifest says")
         for info in infos:
             if info.filename == _MANIFEST:
                 continue
             if info.file_size != self.manifest.parts[info.filename].bytes:
-                raise self._refused(f"is damaged: {info.filename} has another size than its manifest says")
+                raise self._rejection(f"is damaged: {info.filename} has another size than its manifest says")
             if info.file_size > _RATIO * max(info.compress_size, 1):
-                raise self._refused(f"is no honest archive: {info.filename} cannot be packed so tightly")
+                raise self._rejection(f"is no honest archive: {info.filename} cannot be packed so tightly")
 
     @contextmanager
     def _member(self, name: str) -> Generator[BinaryIO]:
@@ -223,9 +223,9 @@ class ArchiveReader:
             with self._zip.open(name) as stream:
                 yield stream  # pyright: ignore[reportReturnType]
         except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-            raise self._refused(f"is damaged: {name} cannot be read ({error})") from error
+            raise self._rejection(f"is damaged: {name} cannot be read ({error})") from error
 
-    def _refused(self, reason: str) -> InvalidInputError:
+    def _rejection(self, reason: str) -> InvalidInputError:
         return InvalidInputError(f"{self._path} {reason}.", advice="Export it again, or get a whole copy.")
 
 
@@ -233,7 +233,7 @@ _PAGE = 1000
 
 
 def export(
-    record: Record, path: Path, *, name: str, progress: Callable[[int, int], None] | None = None
+    record: KnowledgeStore, path: Path, *, name: str, progress: Callable[[int, int], None] | None = None
 ) -> Manifest:
     """Write a knowledge base, as it is at one moment, into an archive. Blocks; memory does not grow.
 
@@ -274,16 +274,16 @@ def export(
 
 
 def _write(
-    record: Record, archive: zipfile.ZipFile, name: str, progress: Callable[[int, int], None] | None
+    record: KnowledgeStore, archive: zipfile.ZipFile, name: str, progress: Callable[[int, int], None] | None
 ) -> Manifest:
     total, done = record.documents.counts()[0], 0
 
     def documents() -> Iterator[bytes]:
         nonlocal done
-        for _, draft in stored_drafts(record.database):
+        for _, draft in iterate_drafts(record.database):
             if isinstance(draft, DocumentError):
                 raise RecordError(str(draft), advice="`loom-kb check --repair` may help.")
-            yield json.dumps(packed_draft(draft), ensure_ascii=False).encode() + b"\n"
+            yield json.dumps(pack_draft(draft), ensure_ascii=False).encode() + b"\n"
             done += 1
             if progress is not None:
                 progress(done, total)
@@ -307,7 +307,7 @@ def _write(
     )
 
 
-def _part(archive: zipfile.ZipFile, member: str, rows: Iterator[bytes]) -> Part:
+def _part(archive: zipfile.ZipFile, member: str, rows: Iterator[bytes]) -> ArchiveMember:
     with archive.open(member, "w", force_zip64=True) as stream:
         writer = PartWriter(stream)  # pyright: ignore[reportArgumentType]
         for row in rows:
@@ -315,7 +315,7 @@ def _part(archive: zipfile.ZipFile, member: str, rows: Iterator[bytes]) -> Part:
     return writer.part()
 
 
-def _vectors(record: Record) -> Iterator[bytes]:
+def _vectors(record: KnowledgeStore) -> Iterator[bytes]:
     after = b""
     while rows := record.database.rows(
         "SELECT hash, vector FROM vectors WHERE hash > ? ORDER BY hash LIMIT ?", (after, _PAGE)
@@ -341,8 +341,8 @@ _MOST_DECISION = 1 << 16
 _SPARE = 64 << 20
 
 
-def receive_archive(
-    record: Record,
+def import_archive(
+    record: KnowledgeStore,
     archive: ArchiveReader,
     *,
     folder: Path | None,
@@ -382,13 +382,13 @@ def receive_archive(
                 advice="Wait until it is done.",
             )
     try:
-        abandon_received(record.database)  # what a process left behind that was killed
+        discard_unacknowledged(record.database)  # what a process left behind that was killed
         request = {"archive": archive.manifest.name} | ({"confirmed": True} if confirm else {})
-        job = Receiving(record.database, request)
+        job = JobUpload(record.database, request)
         try:
             _receive(record, job, archive, limits or LoadLimits(), progress)
         except BaseException:
-            abandon_received(record.database)
+            discard_unacknowledged(record.database)
             raise
         return job.acknowledge()
     finally:
@@ -397,8 +397,8 @@ def receive_archive(
 
 
 def _receive(
-    record: Record,
-    job: Receiving,
+    record: KnowledgeStore,
+    job: JobUpload,
     archive: ArchiveReader,
     limits: LoadLimits,
     progress: Callable[[int, int], None] | None,
@@ -407,14 +407,14 @@ def _receive(
     done, total = 0, manifest.parts[DOCUMENTS].rows if DOCUMENTS in manifest.parts else 0
     lines = archive.lines(DOCUMENTS, most=_MOST_LINE * limits.max_text_chars)
     for portion in _portions(map(_document, lines)):
-        job.take(portion)
+        job.append(portion)
         done += len(portion)
         if progress is not None:
             progress(done, total)
     if manifest.embedder and manifest.embedder == record.get("embedder"):
         rows = archive.records(VECTORS, size=_HASH + 2 * manifest.dimension)
         while page := [(row[:_HASH], row[_HASH:]) for row in islice(rows, _VECTORS)]:
-            record.offered.offer(page)
+            record.offered.store(page)
     _take_decisions(record, archive)
     said: dict[MetaName, str] = {"description": manifest.description, "search_hints": manifest.search_hints}
     for name, value in said.items():
@@ -427,7 +427,7 @@ def _document(line: bytes) -> tuple[str, bytes]:
         fields: object = json.loads(line)
         if not isinstance(fields, dict):
             raise DocumentError("It is no JSON object.")
-        draft = unpacked_draft(cast("dict[str, Any]", fields))
+        draft = unpack_draft(cast("dict[str, Any]", fields))
     except (ValueError, RecursionError, DocumentError) as error:
         raise InvalidInputError(
             f"The archive holds a document that cannot be read: {error}", advice="Export it again."
@@ -448,7 +448,7 @@ def _portions(documents: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str
         yield portion
 
 
-def _take_decisions(record: Record, archive: ArchiveReader) -> None:
+def _take_decisions(record: KnowledgeStore, archive: ArchiveReader) -> None:
     """Adopt people's decisions from the archive, unless they were decided otherwise here."""
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
@@ -459,7 +459,7 @@ def _take_decisions(record: Record, archive: ArchiveReader) -> None:
         marks = ", ".join("?" * len(columns))
         with record.database.write() as db:
             db.executemany(f"INSERT OR IGNORE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
-            regrouped = record.aliases.regroup(record.aliases.misgrouped())
+            regrouped = record.aliases.regroup(record.aliases.find_misgrouped())
             record.changes.note("entity", sorted(regrouped))
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, get_args
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.pipeline import document_id
-from loom_core.knowledge.ingest.stored_documents import stored_drafts
-from loom_core.knowledge.maintenance.finding import CheckReport, Finding
+from loom_core.knowledge.ingest.stored_documents import iterate_drafts
+from loom_core.knowledge.maintenance.finding import CheckFinding, CheckReport
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
 from loom_core.knowledge.text.passage_text import embedding_text
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.uris import display_uri
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.maintenance.finding import Repair
     from loom_core.knowledge.model import DocumentDraft
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
 
 __all__ = ["COUNTED_NAMES", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangling"]
 
 
-def check_record(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
+def check_record(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
     """Check a record as it is at one moment. Blocks; reads all of it.
 
     Args:
@@ -75,10 +75,10 @@ class DocumentCheck:
     documents: int = 0
     chunks: int = 0
     others: int = 0
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
 
 
-def check_documents(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> DocumentCheck:
+def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> DocumentCheck:
     """Read every document with its chunks and fields. Blocks; inside a snapshot it sees one moment.
 
     Args:
@@ -88,7 +88,7 @@ def check_documents(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> 
     check = DocumentCheck()
     wrong: dict[tuple[str, Repair], list[tuple[int, str]]] = {}
     database = record.database
-    for uri, draft in stored_drafts(database):
+    for uri, draft in iterate_drafts(database):
         row = database.row("SELECT key, id, language, hash FROM documents WHERE uri = ?", (uri,))
         if row is None:
             continue  # removed since, outside of a snapshot
@@ -106,8 +106,8 @@ def check_documents(record: Record, hash_: Callable[[DocumentDraft], bytes]) -> 
             reason = "what filters look at is not what the document says"
             wrong.setdefault((reason, "fields"), []).append((row["key"], uri))
     for (reason, repair), documents in wrong.items():
-        text = f"{reason}: {_listed([uri for _, uri in documents])}"
-        check.findings.append(Finding("documents", text, repair, tuple(key for key, _ in documents)))
+        text = f"{reason}: {_format_uris([uri for _, uri in documents])}"
+        check.findings.append(CheckFinding("documents", text, repair, tuple(key for key, _ in documents)))
     return check
 
 
@@ -138,7 +138,7 @@ def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> 
     return ""
 
 
-def _fields(record: Record, document: int) -> _Fields:
+def _fields(record: KnowledgeStore, document: int) -> _Fields:
     rows = record.database.rows(
         "SELECT name, value, number, local, instant FROM fields WHERE document = ?", (document,)
     )
@@ -152,9 +152,9 @@ def _fields_of(draft: DocumentDraft, language: str) -> _Fields:
     return fields
 
 
-def _listed(uris: Sequence[str]) -> str:
+def _format_uris(uris: Sequence[str]) -> str:
     more = f" and {len(uris) - _NAMED:,} more" if len(uris) > _NAMED else ""
-    return ", ".join(map(shown, uris[:_NAMED])) + more
+    return ", ".join(map(display_uri, uris[:_NAMED])) + more
 
 
 COUNTED_NAMES = (
@@ -187,7 +187,7 @@ _BATCH = 20_000
 _LENGTHS = (0.9, 1.1)  # of a unit vector after rounding to 16 bits
 
 
-def check_references(record: Record) -> Iterator[Finding]:
+def check_references(record: KnowledgeStore) -> Iterator[CheckFinding]:
     """Rows that refer to rows that are gone."""
     for table, column, parent, key in dangling(record):
         (count,) = record.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
@@ -197,14 +197,14 @@ def check_references(record: Record) -> Iterator[Finding]:
             gone = record.database.rows(_dangling(f"DISTINCT {column} AS key", table, column, parent, key))
             keys = tuple(row["key"] for row in gone)
             text = f"{count['n']:,} passages belong to documents that are gone"
-            yield Finding("references", text, "stray_chunks", keys)
+            yield CheckFinding("references", text, "stray_chunks", keys)
         else:
             text = f"{count['n']:,} rows of {table!r} refer to rows of {parent!r} that are gone"
-            yield Finding("references", text, "rows", (table,))
+            yield CheckFinding("references", text, "rows", (table,))
             yield from _torn(record, table, column, parent, key)
 
 
-def dangling(record: Record) -> list[tuple[str, str, str, str]]:
+def dangling(record: KnowledgeStore) -> list[tuple[str, str, str, str]]:
     """Every reference between tables: table, column, the table it refers to, and the column there."""
     found = dict.fromkeys(_REFERENCES)
     for table in record.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
@@ -220,7 +220,7 @@ def _dangling(what: str, table: str, column: str, parent: str, key: str) -> str:
     )
 
 
-def _torn(record: Record, table: str, column: str, parent: str, key: str) -> Iterator[Finding]:
+def _torn(record: KnowledgeStore, table: str, column: str, parent: str, key: str) -> Iterator[CheckFinding]:
     """Documents of whose extraction a part is gone; the rest says nothing without it."""
     if not any(row["name"] == "chunk" for row in record.database.rows(f"PRAGMA table_info({table})")):
         return
@@ -230,10 +230,10 @@ def _torn(record: Record, table: str, column: str, parent: str, key: str) -> Ite
     )
     if rows:
         text = f"what was extracted from {len(rows):,} documents is not whole ({table})"
-        yield Finding("references", text, "documents", tuple(row["document"] for row in rows))
+        yield CheckFinding("references", text, "documents", tuple(row["document"] for row in rows))
 
 
-def check_graph(record: Record) -> Iterator[Finding]:
+def check_graph(record: KnowledgeStore) -> Iterator[CheckFinding]:
     """Places of mentions and relations, how often names are used, entities that nothing supports."""
     for table, what in (("mentions", "mentions of entities"), ("relations", "relations")):
         rows = record.database.rows(
@@ -242,7 +242,7 @@ def check_graph(record: Record) -> Iterator[Finding]:
         )
         if rows:
             text = f"{what} in {len(rows):,} documents lie outside of their passages"
-            yield Finding("graph", text, "documents", tuple(row["document"] for row in rows))
+            yield CheckFinding("graph", text, "documents", tuple(row["document"] for row in rows))
     rows = record.database.rows(
         "SELECT DISTINCT c.document FROM relations AS r JOIN chunks AS c ON c.key = r.chunk WHERE EXISTS "
         "(SELECT 1 FROM (SELECT r.subject AS entity UNION ALL SELECT r.object) AS e WHERE NOT EXISTS "
@@ -251,24 +251,24 @@ def check_graph(record: Record) -> Iterator[Finding]:
     )
     if rows:
         text = f"relations in {len(rows):,} documents are between entities that are not mentioned there"
-        yield Finding("graph", text, "documents", tuple(row["document"] for row in rows))
+        yield CheckFinding("graph", text, "documents", tuple(row["document"] for row in rows))
     (wrong,) = record.database.rows(
         f"SELECT (SELECT COUNT(*) FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES})) + "
         f"(SELECT COUNT(*) FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)) AS n"
     )
     if wrong["n"]:
-        yield Finding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
-    if misgrouped := record.aliases.misgrouped():
+        yield CheckFinding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
+    if misgrouped := record.aliases.find_misgrouped():
         text = f"{len(misgrouped):,} entities are not one with those that they should be one with"
-        yield Finding("graph", text, "graph")
+        yield CheckFinding("graph", text, "graph")
     (unsupported,) = record.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
     if unsupported["n"]:
-        yield Finding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
-    if not 0 <= record.graph.linked() <= record.documents.last_chunk():
-        yield Finding("graph", "passages that never were are noted as searched for names", "links")
+        yield CheckFinding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
+    if not 0 <= record.graph.link_watermark() <= record.documents.last_chunk():
+        yield CheckFinding("graph", "passages that never were are noted as searched for names", "links")
 
 
-def check_vectors(record: Record) -> Iterator[Finding]:
+def check_vectors(record: KnowledgeStore) -> Iterator[CheckFinding]:
     """Vectors that no chunk has, or that are none of the embedder's."""
     orphans = record.database.rows(
         "SELECT hex(hash) AS hash FROM vectors WHERE NOT EXISTS "
@@ -276,16 +276,16 @@ def check_vectors(record: Record) -> Iterator[Finding]:
     )
     if orphans:
         keys = tuple(row["hash"] for row in orphans)
-        yield Finding("vectors", f"{len(orphans):,} vectors belong to no passage", "vectors", keys)
+        yield CheckFinding("vectors", f"{len(orphans):,} vectors belong to no passage", "vectors", keys)
     dimension = int(record.get("dimension") or 0)
     if bad := list(_broken(record, dimension)):
         text = f"{len(bad):,} vectors are not of length {dimension}, or no numbers"
-        yield Finding("vectors", text, "vectors", tuple(bad))
+        yield CheckFinding("vectors", text, "vectors", tuple(bad))
     if _queue_is_wrong(record):
-        yield Finding("vectors", "the list of passages to embed is not what it should be", "queue")
+        yield CheckFinding("vectors", "the list of passages to embed is not what it should be", "queue")
 
 
-def _queue_is_wrong(record: Record) -> bool:
+def _queue_is_wrong(record: KnowledgeStore) -> bool:
     """Whether the list of chunks to embed, or what is counted of it, is not what the vectors say."""
     (row,) = record.database.rows(
         f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) EXCEPT SELECT chunk FROM unembedded) "
@@ -296,7 +296,7 @@ def _queue_is_wrong(record: Record) -> bool:
     return bool(row["wrong"])
 
 
-def _broken(record: Record, dimension: int) -> Iterator[str]:
+def _broken(record: KnowledgeStore, dimension: int) -> Iterator[str]:
     import numpy as np
 
     after = b""
@@ -315,21 +315,21 @@ def _broken(record: Record, dimension: int) -> Iterator[str]:
             yield from (whole[int(row)]["hash"].hex() for row in np.flatnonzero(~sound))
 
 
-def check_changes(record: Record) -> Iterator[Finding]:
+def check_changes(record: KnowledgeStore) -> Iterator[CheckFinding]:
     """Whether what the indexes have still to take over is there to be taken over."""
     head = record.changes.head()
     for name in get_args(IndexName):
         state = record.changes.state(name)
         if state.built and state.watermark > head:
             text = f"the index {name!r} claims changes that never were"
-        elif state.built and state.watermark < head and not record.changes.reaches_back_to(state.watermark):
+        elif state.built and state.watermark < head and not record.changes.is_complete_since(state.watermark):
             text = f"changes that the index {name!r} has still to take over are missing"
         else:
             continue
-        yield Finding("changes", text, "index", (name,))
+        yield CheckFinding("changes", text, "index", (name,))
 
 
-def check_jobs(record: Record) -> Iterator[Finding]:
+def check_jobs(record: KnowledgeStore) -> Iterator[CheckFinding]:
     """Jobs that count as done with documents that were never looked at."""
     rows = record.database.rows(
         "SELECT key FROM jobs WHERE state = 'done' AND EXISTS "
@@ -337,4 +337,4 @@ def check_jobs(record: Record) -> Iterator[Finding]:
     )
     if rows:
         text = f"{len(rows):,} jobs count as done with documents that were not looked at"
-        yield Finding("jobs", text, "jobs", tuple(row["key"] for row in rows))
+        yield CheckFinding("jobs", text, "jobs", tuple(row["key"] for row in rows))

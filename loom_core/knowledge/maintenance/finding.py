@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["CheckReport", "Finding", "Repair", "Subject"]
+__all__ = ["CheckFinding", "CheckReport", "Repair", "Subject"]
 
 Subject = Literal["file", "references", "documents", "graph", "vectors", "changes", "jobs", "indexes"]
 """What is looked at: the SQLite file, rows that refer to others, documents with their chunks and fields,
@@ -29,7 +29,7 @@ Repair = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """Something that is not as it should be.
 
     Attributes:
@@ -57,7 +57,7 @@ class CheckReport:
     """
 
     checked: list[str] = field(default_factory=list[str])
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[CheckFinding] = field(default_factory=list[CheckFinding])
     notes: list[str] = field(default_factory=list[str])
     repaired: list[str] = field(default_factory=list[str])
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
-from loom_core.knowledge.maintenance.finding import Finding
+from loom_core.knowledge.maintenance.finding import CheckFinding
 from loom_core.knowledge.text.passage_text import index_tokens
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex
     from loom_core.knowledge.interface import GraphStore, LexicalIndex
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.changes import ChangeKind, IndexName
 
-__all__ = ["check_chroma", "check_flat_vectors", "check_graph_store", "check_indexes", "check_words"]
+__all__ = ["check_chroma", "check_flat_vectors", "check_graph_store", "check_indexes", "check_lexical"]
 
 _ATTEMPTS = 5
 _SAMPLES = 25  # chunks whose content is looked up: a directory of another knowledge base has the same keys
@@ -48,18 +48,18 @@ class _Comparison:
     surplus: tuple[int, ...]
     settled: tuple[int, ...]
 
-    def findings(self, name: IndexName, what: str) -> Iterator[Finding]:
+    def findings(self, name: IndexName, what: str) -> Iterator[CheckFinding]:
         """The differences in plain words."""
         if self.missing:
             text = f"{len(self.missing):,} of {self.expected:,} {what} are not in the index {name!r}"
-            yield Finding("indexes", text, "index", (name,))
+            yield CheckFinding("indexes", text, "index", (name,))
         if self.surplus:
             text = f"the index {name!r} has {len(self.surplus):,} {what} that are gone, or there twice"
-            yield Finding("indexes", text, "index", (name,))
+            yield CheckFinding("indexes", text, "index", (name,))
 
 
-def _compared(
-    record: Record,
+def _compare_keys(
+    record: KnowledgeStore,
     name: IndexName,
     held: Callable[[], Collection[int]],
     expected: Callable[[], Collection[int]],
@@ -87,11 +87,11 @@ def _compared(
         watermark = max(0, record.changes.state(name).watermark)
         there = Counter(held())
         with record.database.snapshot():
-            if not record.changes.reaches_back_to(watermark):
+            if not record.changes.is_complete_since(watermark):
                 continue
             open_: set[int] = set()
             for kind in kinds:
-                open_ |= _changed(record, watermark, kind)
+                open_ |= _changes_since(record, watermark, kind)
             wanted = set(expected())
         missing = sorted(key for key in wanted if not there[key] and key not in open_)
         surplus = sorted(
@@ -102,13 +102,13 @@ def _compared(
     return None
 
 
-def _checked(
+def _check_index(
     name: IndexName,
     compare: Callable[[], _Comparison | None],
     *,
     what: str,
     differing: Callable[[Sequence[int]], tuple[int, int]],
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     """Compare an index with the record: its keys, and what it has for some of them.
 
     Args:
@@ -124,28 +124,28 @@ def _checked(
         yield from found.findings(name, "passages")
         wrong, seen = differing(found.settled)
     except IndexDamagedError as error:
-        yield Finding("indexes", f"the index {name!r} cannot be read: {error.message}", "index", (name,))
+        yield CheckFinding("indexes", f"the index {name!r} cannot be read: {error.message}", "index", (name,))
         return
     if wrong:
         text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages looked at"
-        yield Finding("indexes", text, "index", (name,))
+        yield CheckFinding("indexes", text, "index", (name,))
 
 
-def check_words(record: Record, index: LexicalIndex) -> Iterator[Finding]:
+def check_lexical(record: KnowledgeStore, index: LexicalIndex) -> Iterator[CheckFinding]:
     """Every chunk is in the index of words once, some with their own words."""
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _SAMPLES)
-        return _wrong_words(record, index, chosen), len(chosen)
+        return _find_wrong_tokens(record, index, chosen), len(chosen)
 
-    def expected() -> list[int]:
+    def list_expected() -> list[int]:
         return record.documents.chunk_keys(limit=_ALL)
 
-    compare = partial(_compared, record, "words", index.keys, expected, kinds=("chunk+", "chunk-"))
-    return _checked("words", compare, what="words", differing=differing)
+    compare = partial(_compare_keys, record, "words", index.keys, list_expected, kinds=("chunk+", "chunk-"))
+    return _check_index("words", compare, what="words", differing=differing)
 
 
-def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
+def check_graph_store(record: KnowledgeStore, store: GraphStore) -> Iterator[CheckFinding]:
     """The graph store has the entities and relations of the record. No process may be writing to it."""
     graph, after, wrong = record.graph, 0, 0
     try:
@@ -157,18 +157,18 @@ def check_graph_store(record: Record, store: GraphStore) -> Iterator[Finding]:
                     f"the graph has {counted[0]:,} entities and {counted[1]:,} relations, "
                     f"not {entities:,} and {relations:,}"
                 )
-                yield Finding("indexes", text, "index", ("graph",))
+                yield CheckFinding("indexes", text, "index", ("graph",))
                 return
             while keys := graph.keys(after=after, limit=_BATCH):
                 wrong += len(set(graph.nodes(keys)) ^ set(store.get(keys)))
                 wrong += len(set(graph.edges_from(keys)) ^ set(store.relations(after + 1, keys[-1])))
                 after = keys[-1]
     except IndexDamagedError as error:
-        yield Finding("indexes", f"the graph cannot be read: {error.message}", "index", ("graph",))
+        yield CheckFinding("indexes", f"the graph cannot be read: {error.message}", "index", ("graph",))
         return
     if wrong:
         text = f"{wrong:,} entities or relations of the graph are not those of the record"
-        yield Finding("indexes", text, "index", ("graph",))
+        yield CheckFinding("indexes", text, "index", ("graph",))
 
 
 def _sample(keys: Sequence[int], count: int) -> list[int]:
@@ -176,7 +176,7 @@ def _sample(keys: Sequence[int], count: int) -> list[int]:
     return list(keys[:: max(1, len(keys) // count)][:count])
 
 
-def _wrong_words(record: Record, index: LexicalIndex, chosen: Sequence[int]) -> int:
+def _find_wrong_tokens(record: KnowledgeStore, index: LexicalIndex, chosen: Sequence[int]) -> int:
     wrong = 0
     for key, row in record.documents.chunks(chosen).items():
         tokens = index_tokens(row.title, row.heading_path, row.text)
@@ -186,7 +186,7 @@ def _wrong_words(record: Record, index: LexicalIndex, chosen: Sequence[int]) -> 
     return wrong
 
 
-def _changed(record: Record, watermark: int, kind: ChangeKind) -> set[int]:
+def _changes_since(record: KnowledgeStore, watermark: int, kind: ChangeKind) -> set[int]:
     changed: set[int] = set()
     while (pending := record.changes.since(watermark)) is not None:
         changed.update(pending.keys[kind])
@@ -194,7 +194,7 @@ def _changed(record: Record, watermark: int, kind: ChangeKind) -> set[int]:
     return changed
 
 
-def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Finding]:
+def check_flat_vectors(record: KnowledgeStore, index: LanguageVectors) -> Iterator[CheckFinding]:
     """Every chunk that has a vector is in the index of vectors once, with its own vector."""
 
     def differing(settled: Sequence[int]) -> tuple[int, int]:
@@ -206,10 +206,10 @@ def check_flat_vectors(record: Record, index: LanguageVectors) -> Iterator[Findi
             wrong += int(np.count_nonzero((index.vectors(keys) != expected).any(axis=1))) if keys else 0
         return wrong, len(settled)
 
-    return _checked_vectors(record, "vectors", index.keys, differing)
+    return _check_vector_index(record, "vectors", index.keys, differing)
 
 
-def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iterator[Finding]:
+def check_chroma(record: KnowledgeStore, indexes: Collection[ChromaVectorIndex]) -> Iterator[CheckFinding]:
     """Chroma has every chunk that has a vector once, some with their own. No process may write meanwhile.
 
     Args:
@@ -218,28 +218,28 @@ def check_chroma(record: Record, indexes: Collection[ChromaVectorIndex]) -> Iter
     """
     from loom_core.knowledge.indexes import vectors
 
-    def held() -> list[int]:
+    def list_held() -> list[int]:
         return list(chain.from_iterable(index.keys() for index in indexes))
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _CHROMA_SAMPLES)
-        return len(vectors.differing(record.vectors.of(chosen), indexes)), len(chosen)
+        return len(vectors.find_differing(record.vectors.of(chosen), indexes)), len(chosen)
 
-    return _checked_vectors(record, "chroma", held, differing)
+    return _check_vector_index(record, "chroma", list_held, differing)
 
 
-def _checked_vectors(
-    record: Record,
+def _check_vector_index(
+    record: KnowledgeStore,
     name: IndexName,
     held: Callable[[], Collection[int]],
     differing: Callable[[Sequence[int]], tuple[int, int]],
-) -> Iterator[Finding]:
+) -> Iterator[CheckFinding]:
     kinds: tuple[ChangeKind, ...] = ("chunk+", "chunk-", "vector+")
-    compare = partial(_compared, record, name, held, partial(_embedded, record), kinds=kinds)
-    return _checked(name, compare, what="vectors", differing=differing)
+    compare = partial(_compare_keys, record, name, held, partial(_keys_with_vector, record), kinds=kinds)
+    return _check_index(name, compare, what="vectors", differing=differing)
 
 
-def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Finding]:
+def check_indexes(record: KnowledgeStore, folder: Path, *, owned: bool) -> Iterator[CheckFinding]:
     """Check the derived indexes of a knowledge base on disk. Blocks.
 
     Args:
@@ -256,9 +256,9 @@ def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Find
             words = TantivyIndex(folder / f"words-{state.generation}", read_only=True)
         except IndexDamagedError as error:
             text = f"the index 'words' does not open: {error.message}"
-            yield Finding("indexes", text, "index", ("words",))
+            yield CheckFinding("indexes", text, "index", ("words",))
         else:
-            yield from check_words(record, words)
+            yield from check_lexical(record, words)
             words.close()
     state = record.changes.state("vectors")
     if state.built:
@@ -269,7 +269,7 @@ def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Find
             vectors = LanguageVectors(int(record.get("dimension") or 0), path, writable=False)
         except IndexDamagedError as error:
             text = f"the index 'vectors' does not open: {error.message}"
-            yield Finding("indexes", text, "index", ("vectors",))
+            yield CheckFinding("indexes", text, "index", ("vectors",))
         else:
             yield from check_flat_vectors(record, vectors)
             vectors.close()
@@ -281,12 +281,12 @@ def check_indexes(record: Record, folder: Path, *, owned: bool) -> Iterator[Find
         yield from _check_chroma(record, folder / f"chroma-{state.generation}")
 
 
-def _check_kuzu(record: Record, path: Path) -> Iterator[Finding]:
+def _check_kuzu(record: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.probe import probe_kuzu
 
     if reason := probe_kuzu(path):
-        yield Finding("indexes", f"the graph does not open: {reason}", "index", ("graph",))
+        yield CheckFinding("indexes", f"the graph does not open: {reason}", "index", ("graph",))
         return
     store = KuzuGraphStore(path)
     try:
@@ -295,13 +295,13 @@ def _check_kuzu(record: Record, path: Path) -> Iterator[Finding]:
         store.close()
 
 
-def _check_chroma(record: Record, path: Path) -> Iterator[Finding]:
+def _check_chroma(record: KnowledgeStore, path: Path) -> Iterator[CheckFinding]:
     from loom_core.knowledge.indexes.engines.chroma import ChromaVectorIndex, groups_in
     from loom_core.knowledge.indexes.engines.probe import probe_chroma
 
     dimension = int(record.get("dimension") or 0)
     if reason := probe_chroma(path, dimension=dimension):
-        yield Finding("indexes", f"the index 'chroma' does not open: {reason}", "index", ("chroma",))
+        yield CheckFinding("indexes", f"the index 'chroma' does not open: {reason}", "index", ("chroma",))
         return
     with ExitStack() as opened:
         indexes = [ChromaVectorIndex(path, dimension=dimension, group=group) for group in groups_in(path)]
@@ -310,7 +310,7 @@ def _check_chroma(record: Record, path: Path) -> Iterator[Finding]:
         yield from check_chroma(record, indexes)
 
 
-def _embedded(record: Record) -> list[int]:
+def _keys_with_vector(record: KnowledgeStore) -> list[int]:
     rows = record.database.rows(
         "SELECT key FROM chunks AS c WHERE EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.ingest.stored_documents import stored_draft
+from loom_core.knowledge.ingest.stored_documents import load_draft
 from loom_core.knowledge.maintenance.check import COUNTED_NAMES, UNEMBEDDED, UNSUPPORTED, dangling
 from loom_core.knowledge.store.changes import IndexName
 from loom_core.knowledge.store.fields import field_rows
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Collection, Iterable, Sequence
 
-    from loom_core.knowledge.maintenance.finding import Finding, Repair
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.maintenance.finding import CheckFinding, Repair
+    from loom_core.knowledge.store import KnowledgeStore
 
 __all__ = ["repair"]
 
@@ -39,7 +39,7 @@ _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "gra
 """After these the graph store may lack what the next changes refer to."""
 
 
-def repair(record: Record, findings: Iterable[Finding]) -> None:
+def repair(record: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
     """Write into the record all that puts findings right, as one transaction. Blocks.
 
     What takes longer becomes a job, or an index that is to be rebuilt: both are done by the worker.
@@ -55,45 +55,47 @@ def repair(record: Record, findings: Iterable[Finding]) -> None:
     with record.database.write() as db:
         for kind in _ORDER:
             if kind in todo:
-                _one(record, db, kind, todo[kind])
+                _repair_kind(record, db, kind, todo[kind])
         _recount(record, db)  # what was wrong elsewhere may have been counted wrongly, too
         if todo.keys() & _GRAPH:
-            _build_anew(record, ["graph"])
+            _rebuild_indexes(record, ["graph"])
 
 
-def _one(record: Record, db: sqlite3.Connection, kind: Repair, keys: Sequence[int | str]) -> None:
+def _repair_kind(
+    record: KnowledgeStore, db: sqlite3.Connection, kind: Repair, keys: Sequence[int | str]
+) -> None:
     match kind:
         case "stray_chunks":
             for key in cast("Sequence[int]", keys):
                 record.documents.remove(key)
         case "documents":
-            _cut_anew(record, cast("Sequence[int]", keys))
+            _rechunk(record, cast("Sequence[int]", keys))
         case "lost_texts":
-            _load_anew(record, cast("Sequence[int]", keys))
+            _reload(record, cast("Sequence[int]", keys))
         case "rows":
             _drop_rows(record, db, cast("Sequence[str]", keys))
         case "fields":
             _write_fields(record, db, cast("Sequence[int]", keys))
         case "links":
-            record.graph.note_linked(0)
+            record.graph.advance_link_watermark(0)
         case "vectors":
             db.executemany(
                 "DELETE FROM vectors WHERE hash = ?", [(bytes.fromhex(str(hash_)),) for hash_ in keys]
             )
         case "queue":
-            _queue_anew(db, linked=record.graph.linked())
+            _rebuild_queue(db, linked=record.graph.link_watermark())
         case "jobs":
             db.executemany(
                 "UPDATE jobs SET state = 'running', finished_at = NULL WHERE key = ?",
                 [(key,) for key in keys],
             )
         case "index":
-            _build_anew(record, cast("Sequence[IndexName]", keys))
+            _rebuild_indexes(record, cast("Sequence[IndexName]", keys))
         case _:
             pass  # names and entities are recounted in any case
 
 
-def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
+def _rebuild_queue(db: sqlite3.Connection, *, linked: int) -> None:
     """Find out which chunks have to be embedded, and recount them."""
     db.execute("DELETE FROM unembedded")
     db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
@@ -104,7 +106,7 @@ def _queue_anew(db: sqlite3.Connection, *, linked: int) -> None:
     )
 
 
-def _cut_anew(record: Record, keys: Sequence[int]) -> None:
+def _rechunk(record: KnowledgeStore, keys: Sequence[int]) -> None:
     """Cut documents and extract from them again, by a job, from their text in the record."""
     uris = [row.uri for row in record.documents.by_key(sorted(set(keys))).values()]
     for key in set(keys):
@@ -113,7 +115,7 @@ def _cut_anew(record: Record, keys: Sequence[int]) -> None:
         record.jobs.submit({"stored": uris})
 
 
-def _load_anew(record: Record, keys: Sequence[int]) -> None:
+def _reload(record: KnowledgeStore, keys: Sequence[int]) -> None:
     """Load documents again, by a job, from the files they came from, where those are still there."""
     paths: list[str] = []
     for key, row in record.documents.by_key(sorted(set(keys))).items():
@@ -124,7 +126,7 @@ def _load_anew(record: Record, keys: Sequence[int]) -> None:
         record.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
 
 
-def _drop_rows(record: Record, db: sqlite3.Connection, tables: Collection[str]) -> None:
+def _drop_rows(record: KnowledgeStore, db: sqlite3.Connection, tables: Collection[str]) -> None:
     for table, column, parent, key in dangling(record):
         if table in tables:
             db.execute(
@@ -133,10 +135,10 @@ def _drop_rows(record: Record, db: sqlite3.Connection, tables: Collection[str]) 
             )
 
 
-def _write_fields(record: Record, db: sqlite3.Connection, keys: Sequence[int]) -> None:
+def _write_fields(record: KnowledgeStore, db: sqlite3.Connection, keys: Sequence[int]) -> None:
     for key, row in record.documents.by_key(sorted(set(keys))).items():
         try:
-            draft = stored_draft(record.database, row.uri)
+            draft = load_draft(record.database, row.uri)
         except DocumentError:
             continue  # found on its own
         if draft is None:
@@ -150,7 +152,7 @@ def _write_fields(record: Record, db: sqlite3.Connection, keys: Sequence[int]) -
         record.changes.note("document", [key])
 
 
-def _recount(record: Record, db: sqlite3.Connection) -> None:
+def _recount(record: KnowledgeStore, db: sqlite3.Connection) -> None:
     """Recount names, drop the entities that nothing supports, and regroup the others."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
@@ -165,7 +167,7 @@ def _recount(record: Record, db: sqlite3.Connection) -> None:
     )
     unsupported = [row["key"] for row in db.execute(UNSUPPORTED)]
     db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
-    regrouped = record.aliases.regroup(record.aliases.misgrouped())
+    regrouped = record.aliases.regroup(record.aliases.find_misgrouped())
     record.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
     # Links to their names may be lost: they are looked for again.
     db.executemany(
@@ -174,6 +176,6 @@ def _recount(record: Record, db: sqlite3.Connection) -> None:
     )
 
 
-def _build_anew(record: Record, names: Iterable[IndexName]) -> None:
+def _rebuild_indexes(record: KnowledgeStore, names: Iterable[IndexName]) -> None:
     for name in set(names).intersection(get_args(IndexName)):
-        record.changes.distrust(name, generation=record.changes.state(name).generation)
+        record.changes.mark_damaged(name, generation=record.changes.state(name).generation)

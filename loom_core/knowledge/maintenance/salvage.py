@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, get_args
 
 from loom_core.errors import DocumentError, RecordError, StoreBusyError
 from loom_core.knowledge.indexes.engines.damage import first_line
-from loom_core.knowledge.ingest.stored_documents import draft_of_row, packed_draft, unpacked_draft
-from loom_core.knowledge.maintenance.finding import Finding
+from loom_core.knowledge.ingest.stored_documents import draft_of_row, pack_draft, unpack_draft
+from loom_core.knowledge.maintenance.finding import CheckFinding
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store import JobItem, Record
+from loom_core.knowledge.store import JobItem, KnowledgeStore
 from loom_core.knowledge.store.changes import IndexName
-from loom_core.knowledge.store.probe import is_emptied, refuse_inaccessible
-from loom_core.knowledge.store.receiving import Receiving
+from loom_core.knowledge.store.job_upload import JobUpload
+from loom_core.knowledge.store.probe import is_emptied, require_accessible
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.knowledge.uris import path_of
 from loom_core.storage import ProcessLock
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["Salvaged", "check_file", "salvage"]
+__all__ = ["SalvageReport", "check_file", "salvage"]
 
 _MESSAGES = 20
 _PAGE = 200
@@ -37,7 +37,7 @@ _TABLES = ("meta", "alias_decisions")  # what people have decided, as far as it 
 
 
 @dataclass(frozen=True, slots=True)
-class Salvaged:
+class SalvageReport:
     """Result of a salvage: what was saved, and what was not.
 
     Attributes:
@@ -59,15 +59,15 @@ class Salvaged:
     kept: Path | None = None
 
 
-def check_file(path: Path) -> list[Finding]:
+def check_file(path: Path) -> list[CheckFinding]:
     """Whether the file of a record is a whole SQLite database, texts included. Blocks; reads all of it.
 
     Raises:
         RecordError: see `refuse_inaccessible`.
     """
-    refuse_inaccessible(path)
+    require_accessible(path)
     if is_emptied(path):
-        return [Finding("file", f"{path.name} is empty, but there are indexes made from it", "salvage")]
+        return [CheckFinding("file", f"{path.name} is empty, but there are indexes made from it", "salvage")]
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             rows = db.execute(f"PRAGMA integrity_check({_MESSAGES})").fetchall()
@@ -76,9 +76,9 @@ def check_file(path: Path) -> list[Finding]:
                 _decode_texts(db)
                 return []
     except sqlite3.Error as error:
-        return [Finding("file", f"{path.name} cannot be read: {first_line(error)}", "salvage")]
+        return [CheckFinding("file", f"{path.name} cannot be read: {first_line(error)}", "salvage")]
     more = f" (and {len(messages) - 1} more)" if len(messages) > 1 else ""
-    return [Finding("file", f"{path.name} is damaged: {messages[0]}{more}", "salvage")]
+    return [CheckFinding("file", f"{path.name} is damaged: {messages[0]}{more}", "salvage")]
 
 
 def _decode_texts(db: sqlite3.Connection) -> None:
@@ -94,7 +94,7 @@ def _decode_texts(db: sqlite3.Connection) -> None:
             deque(db.execute(f"SELECT {', '.join(columns)} FROM {table}"), maxlen=0)
 
 
-def salvage(folder: Path) -> Salvaged:
+def salvage(folder: Path) -> SalvageReport:
     """Make a sound record out of a damaged one; the damaged file stays next to it under another name. Blocks.
 
     Where only SQLite's own indexes are damaged they are rebuilt, and nothing is lost. Else the documents
@@ -109,7 +109,7 @@ def salvage(folder: Path) -> Salvaged:
         RecordError: the new record cannot be written, or the old one cannot be reached, or is of
             a newer format.
     """
-    refuse_inaccessible(folder / "record.db")
+    require_accessible(folder / "record.db")
     lock = ProcessLock(folder / "lock")
     if not lock.acquire():
         raise StoreBusyError(
@@ -119,18 +119,18 @@ def salvage(folder: Path) -> Salvaged:
     try:
         path = folder / "record.db"
         _refuse_newer(path)
-        if _reindexed(path):
-            return Salvaged()
+        if _reindex(path):
+            return SalvageReport()
         fresh = folder / "record.db.salvaged"
         _remove_database(fresh)
-        record = Record(fresh)
+        record = KnowledgeStore(fresh)
         try:
             _empty_log(record)
-            saved = _saved(path, record, fresh)
+            saved = _salvage_into(path, record, fresh)
             _empty_log(record)
         finally:
             record.close()
-        kept = _put_in_place(fresh, path)
+        kept = _swap_in(fresh, path)
         for name in get_args(IndexName):
             for index in folder.glob(f"{name}-*"):
                 if index.is_dir() and not index.is_symlink():
@@ -144,7 +144,7 @@ def salvage(folder: Path) -> Salvaged:
 
 def _refuse_newer(path: Path) -> None:
     """See that a record is of a format that is known here: else what is new in it would be lost."""
-    with closing(DamagedRecord(path)) as source:
+    with closing(DamagedStore(path)) as source:
         version = source.version()
     if version > len(SCHEMA):
         raise RecordError(
@@ -153,12 +153,12 @@ def _refuse_newer(path: Path) -> None:
         )
 
 
-def _empty_log(record: Record) -> None:
+def _empty_log(record: KnowledgeStore) -> None:
     with record.database.read() as db:
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def _reindexed(path: Path) -> bool:
+def _reindex(path: Path) -> bool:
     """Whether a rebuild of SQLite's indexes was enough."""
     try:
         with closing(sqlite3.connect(path)) as db:
@@ -172,23 +172,23 @@ def _reindexed(path: Path) -> bool:
         return False
 
 
-def _saved(path: Path, record: Record, fresh: Path) -> Salvaged:
+def _salvage_into(path: Path, record: KnowledgeStore, fresh: Path) -> SalvageReport:
     if is_database(path):
-        return _copied(path, record)
+        return _copy_readable(path, record)
     mended = path.with_name("record.db.mended")
     try:
         for suffix in ("", "-wal"):
             beside = path.with_name(path.name + suffix)
             if beside.exists():
                 shutil.copyfile(beside, mended.with_name(mended.name + suffix))
-        mend_header(mended, like=fresh)
-        return replace(_copied(mended, record), incomplete=True)
+        repair_header(mended, like=fresh)
+        return replace(_copy_readable(mended, record), incomplete=True)
     finally:
         _remove_database(mended)
 
 
-def _copied(path: Path, record: Record) -> Salvaged:
-    with closing(DamagedRecord(path)) as source:
+def _copy_readable(path: Path, record: KnowledgeStore) -> SalvageReport:
+    with closing(DamagedStore(path)) as source:
         for table in _TABLES:
             _copy_table(source, record, table)
         vectors = _copy_vectors(source, record)
@@ -198,7 +198,7 @@ def _copied(path: Path, record: Record) -> Salvaged:
             for row in source.rows("documents"):
                 with suppress(DocumentError, IndexError, KeyError):
                     # On a damaged page there may be anything: what is packed is looked at when unpacked.
-                    draft = unpacked_draft(packed_draft(draft_of_row(row)))
+                    draft = unpack_draft(pack_draft(draft_of_row(row)))
                     saved.add(draft.uri)
                     yield draft
 
@@ -208,7 +208,7 @@ def _copied(path: Path, record: Record) -> Salvaged:
         if reloaded:
             paths = [str(path_of(uri)) for uri in reloaded]
             record.jobs.submit({"paths": paths, "include": [], "exclude": [], "metadata": {}})
-        return Salvaged(
+        return SalvageReport(
             documents=len(saved),
             vectors=vectors,
             jobs=_copy_jobs(source, record),
@@ -218,7 +218,7 @@ def _copied(path: Path, record: Record) -> Salvaged:
         )
 
 
-def _copy_table(source: DamagedRecord, record: Record, table: str) -> None:
+def _copy_table(source: DamagedStore, record: KnowledgeStore, table: str) -> None:
     with record.database.write() as db:
         texts = {row["name"]: row["type"] == "TEXT" for row in db.execute(f"PRAGMA table_info({table})")}
         for row in source.select(f"SELECT * FROM {table}"):
@@ -233,7 +233,7 @@ def _copy_table(source: DamagedRecord, record: Record, table: str) -> None:
             )
 
 
-def _copy_vectors(source: DamagedRecord, record: Record) -> int:
+def _copy_vectors(source: DamagedStore, record: KnowledgeStore) -> int:
     found = source.rows("vectors")
     count = 0
     while page := list(islice(found, _PAGE)):
@@ -244,16 +244,16 @@ def _copy_vectors(source: DamagedRecord, record: Record) -> int:
     return count
 
 
-def _submit(record: Record, drafts: Iterator[DocumentDraft]) -> None:
+def _submit(record: KnowledgeStore, drafts: Iterator[DocumentDraft]) -> None:
     with record.database.write():
-        job = Receiving(record.database, {"salvaged": True})
+        job = JobUpload(record.database, {"salvaged": True})
         while page := list(islice(drafts, _PAGE)):
-            packed = [(d.uri, json.dumps(packed_draft(d), ensure_ascii=False).encode()) for d in page]
-            job.take(packed)
+            packed = [(d.uri, json.dumps(pack_draft(d), ensure_ascii=False).encode()) for d in page]
+            job.append(packed)
         job.acknowledge()
 
 
-def _copy_jobs(source: DamagedRecord, record: Record) -> int:
+def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
     """Unfinished jobs with what is left of them: their documents were acknowledged."""
     count = 0
     for job in source.select(
@@ -280,19 +280,19 @@ def _copy_jobs(source: DamagedRecord, record: Record) -> int:
     return count
 
 
-def _put_in_place(fresh: Path, path: Path) -> Path:
+def _swap_in(fresh: Path, path: Path) -> Path:
     """Put a new record in the place of a damaged one, so that there is one of the two at every moment."""
     kept = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     for suffix in ("-wal", "-shm"):  # of the damaged one, which SQLite would otherwise read into the new one
         beside = path.with_name(path.name + suffix)
         if beside.exists():
             beside.replace(kept.with_name(kept.name + suffix))
-    _keep(path, kept)
+    _link_or_copy(path, kept)
     fresh.replace(path)
     return kept
 
 
-def _keep(path: Path, kept: Path) -> None:
+def _link_or_copy(path: Path, kept: Path) -> None:
     """Give a file a second name; where the file system has no such thing, copy it."""
     try:
         kept.hardlink_to(path)
@@ -311,7 +311,7 @@ _PAGES_AT = slice(28, 32)  # there, how many pages the file has
 _FREE_PAGES_AT = slice(32, 40)
 
 
-class DamagedRecord:
+class DamagedStore:
     """The tables of a damaged record, as far as they can be read; nothing is written to it.
 
     Args:
@@ -411,7 +411,7 @@ def is_database(path: Path) -> bool:
     return True
 
 
-def mend_header(path: Path, *, like: Path) -> None:
+def repair_header(path: Path, *, like: Path) -> None:
     """Replace the header of a database, which says how its pages are to be read and holds no data.
 
     Args:

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
         RAGAnswer,
         RAGPattern,
     )
-    from loom_core.knowledge.retrieval.searcher import Answer
+    from loom_core.knowledge.retrieval.searcher import SearchAnswer
 
 __all__ = [
-    "Answer",
     "ExtractionConfig",
     "ExtractionEstimate",
     "GraphRAGKnowledgeBase",
@@ -31,6 +30,7 @@ __all__ = [
     "RAGAnswer",
     "RAGConfig",
     "RAGPattern",
+    "SearchAnswer",
     "SearchOptions",
     "Strategy",
 ]

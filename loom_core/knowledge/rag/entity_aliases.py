@@ -17,7 +17,7 @@ from loom_core.knowledge.text.surface_forms import name_key
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.aliases import AliasPair, PairKind
     from loom_core.storage import Database
 
@@ -60,7 +60,7 @@ class EntityAliases:
     later, too, and each takes the place of what was decided of the same two names before.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: KnowledgeStore) -> None:
         self._record = record
 
     def groups(self, *, limit: int = 100, after: int = 0) -> tuple[list[AliasGroup], int | None]:
@@ -125,7 +125,7 @@ class EntityAliases:
             InvalidInputError: they are spellings of one name, or other names of theirs were split.
         """
         one, two = self._members(self._key(name)), self._members(self._key(other))
-        if self._record.aliases.are_apart([*one, *two], but=(name_key(name), name_key(other))):
+        if self._record.aliases.are_declared_different([*one, *two], but=(name_key(name), name_key(other))):
             raise InvalidInputError(
                 f"{name!r} and {other!r} cannot be merged: other names of theirs were split.",
                 advice="Undo that first (`undecide`).",
@@ -145,11 +145,11 @@ class EntityAliases:
         one, two = self._decide(name, other, same=False)
         return self._group(self._members(one)), self._group(self._members(two))
 
-    def undecide(self, name: str, other: str) -> bool:
+    def clear_decision(self, name: str, other: str) -> bool:
         """Forget what was decided of two names; returns whether anything was."""
         record = self._record
         with record.database.write():
-            known = record.aliases.undecide(name_key(name), name_key(other))
+            known = record.aliases.clear_decision(name_key(name), name_key(other))
             if known:
                 self._regroup(record.graph.find([name_key(name), name_key(other)]).values())
         return known
@@ -198,7 +198,7 @@ class EntityAliases:
         reasons: list[AliasReason] = []
         for pair in pairs:
             row = chunks.get(pair.chunk) if pair.chunk is not None else None
-            place = record.aliases.place(pair) if row is not None else None
+            place = record.aliases.locate(pair) if row is not None else None
             told = " ".join(row.text[slice(*place)].split()) if row and place else ""
             reasons.append(
                 AliasReason(

@@ -14,15 +14,15 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
 from loom_core.knowledge.ingest.workers import Preparer
-from loom_core.knowledge.store.prepared import PreparedDocument
+from loom_core.knowledge.store.prepared_documents import PreparedDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.store import JobItem, Record
-    from loom_core.knowledge.store.prepared import Prepared
+    from loom_core.knowledge.store import JobItem, KnowledgeStore
+    from loom_core.knowledge.store.prepared_documents import Prepared
 
 __all__ = ["ExtractionPlan"]
 
@@ -43,7 +43,12 @@ class ExtractionPlan:
     """
 
     def __init__(
-        self, record: Record, pipeline: Pipeline, config: ExtractionConfig, *, listing_seconds: float = 0.5
+        self,
+        record: KnowledgeStore,
+        pipeline: Pipeline,
+        config: ExtractionConfig,
+        *,
+        listing_seconds: float = 0.5,
     ) -> None:
         self._record = record
         self._pipeline = pipeline
@@ -53,7 +58,7 @@ class ExtractionPlan:
         self._extractor = extractor if isinstance(extractor, LLMEntityExtractor) else None
 
     @property
-    def by_model(self) -> bool:
+    def uses_model(self) -> bool:
         """Whether a language model is asked."""
         return self._extractor is not None
 
@@ -84,12 +89,14 @@ class ExtractionPlan:
                 made = list(preparation.made)
                 unread = [one for one, result in zip(portion, made, strict=True) if result is None]
                 size += sum(one.size for one in portion) - sum(one.size for one in unread)
-                total += await to_thread.run_sync(self._estimated, self._extractor, made)
+                total += await to_thread.run_sync(self._estimate_documents, self._extractor, made)
         finally:
             preparer.close()
         return total + await to_thread.run_sync(self._by_size, chain(unread, left), total, size)
 
-    async def agree(self, items: Iterable[JobItem], *, confirm: bool, seconds: float | None = None) -> None:
+    async def require_confirmation(
+        self, items: Iterable[JobItem], *, confirm: bool, seconds: float | None = None
+    ) -> None:
         """See that the model can be asked, and that no user pays by accident.
 
         Args:
@@ -123,7 +130,7 @@ class ExtractionPlan:
             read: what others will take,
             size: and how many bytes these have.
         """
-        rest = _listed(unread, seconds=self._listing_seconds)
+        rest = _list_unread(unread, seconds=self._listing_seconds)
         if not rest.documents:
             return ExtractionEstimate()
         times = rest.size / size if size >= _ENOUGH else 0.0
@@ -143,7 +150,7 @@ class ExtractionPlan:
         known = self._record.documents.hashes([item.uri for item in items])
         return [replace(item, known=known.get(item.uri, b"")) for item in items]
 
-    def _estimated(
+    def _estimate_documents(
         self, extractor: LLMEntityExtractor, made: Sequence[Prepared | None]
     ) -> ExtractionEstimate:
         documents = [result for result in made if isinstance(result, PreparedDocument)]
@@ -154,7 +161,7 @@ class ExtractionPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rest:
+class _Remainder:
     """How many documents were not read, their bytes, and whether there are more."""
 
     documents: int = 0
@@ -162,12 +169,12 @@ class _Rest:
     more: bool = False
 
 
-def _listed(items: Iterable[JobItem], *, seconds: float) -> _Rest:
+def _list_unread(items: Iterable[JobItem], *, seconds: float) -> _Remainder:
     """Documents that there is no time to read, as far as they are found in some seconds. Blocks."""
     until = time.monotonic() + seconds
     documents = size = 0
     for item in items:
         documents, size = documents + 1, size + item.size
         if time.monotonic() > until:
-            return _Rest(documents, size, more=True)
-    return _Rest(documents, size)
+            return _Remainder(documents, size, more=True)
+    return _Remainder(documents, size)

@@ -61,7 +61,7 @@ class FolderWatch:
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
-        told: Callable[[Job], None] | None = None,
+        on_job_done: Callable[[Job], None] | None = None,
         debounce: int = 1_600,
         every: float = 900.0,
         missing: float = 2.0,
@@ -69,7 +69,7 @@ class FolderWatch:
         self._knowledge_base = knowledge_base
         self._folders = outermost([folder.resolve() for folder in folders])
         self._request = SyncRequest(self._folders, include, exclude, metadata)
-        self._told = told
+        self._on_job_done = on_job_done
         self._debounce = debounce
         self._every = every
         self._missing = missing
@@ -141,7 +141,7 @@ class FolderWatch:
         knowledge_base = self._knowledge_base
         request = replace(self._request, paths=[folder], within=within)
         try:
-            await knowledge_base.agree_on_extraction(request)
+            await knowledge_base.confirm_extraction(request)
         except (ConfigError, ConfirmationNeededError) as error:
             if self._left_out.get(folder) != error.message:
                 _log.warning(
@@ -155,8 +155,8 @@ class FolderWatch:
         id_ = await to_thread.run_sync(knowledge_base.submit, request)
         knowledge_base.worker.wake()
         job = await knowledge_base.wait_for_job(id_)
-        if self._told is not None:
-            self._told(job)
+        if self._on_job_done is not None:
+            self._on_job_done(job)
 
 
 def _concerns_all(folder: Path, changed: Sequence[Path]) -> bool:

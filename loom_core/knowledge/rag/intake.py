@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import DocumentDraft
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
     from loom_core.knowledge.rag.requests import AddRequest
-    from loom_core.knowledge.rag.worker import Worker
-    from loom_core.knowledge.store import DocumentRow, Job, Record
+    from loom_core.knowledge.rag.worker import KnowledgeBaseWorker
+    from loom_core.knowledge.store import DocumentRow, Job, KnowledgeStore
 
 __all__ = ["DocumentIntake"]
 
@@ -45,7 +45,7 @@ class DocumentIntake:
     of requests (`FilesRequest` and others), whose attributes are the arguments here.
     """
 
-    def __init__(self, record: Record, worker: Worker, *, plan: ExtractionPlan) -> None:
+    def __init__(self, record: KnowledgeStore, worker: KnowledgeBaseWorker, *, plan: ExtractionPlan) -> None:
         self.record = record
         self.worker = worker
         self._plan = plan
@@ -228,7 +228,7 @@ class DocumentIntake:
         return await self._add(request, progress=progress)
 
     async def _add(self, request: AddRequest, *, progress: Callable[[], None] | None = None) -> Job:
-        await self.agree_on_extraction(request)
+        await self.confirm_extraction(request)
         job = await to_thread.run_sync(self.submit, request)
         await self.worker.drain(progress=progress)
         return self.job(job)
@@ -251,7 +251,7 @@ class DocumentIntake:
         of_paths = FilesRequest(paths, include, exclude, metadata).items()
         return await self._plan.estimate(chain(of_paths, DocumentsRequest(documents).items()))
 
-    async def agree_on_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
+    async def confirm_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
         """See, before a request is submitted, that a language model may and can read its documents.
 
         Args:
@@ -263,7 +263,7 @@ class DocumentIntake:
             ConfirmationNeededError: it takes more than the configuration allows without `confirm`.
             InvalidInputError: a pattern is malformed.
         """
-        await self._plan.agree(request.items(), confirm=request.confirm, seconds=seconds)
+        await self._plan.require_confirmation(request.items(), confirm=request.confirm, seconds=seconds)
 
     def submit(self, request: AddRequest) -> str:
         """Write down what is to be added. Blocks; when it returns, it is safe.
@@ -274,7 +274,7 @@ class DocumentIntake:
         Raises:
             InvalidInputError: it cannot be done, see the class of the request; nothing is added.
         """
-        job = self._marked(request.job(), confirm=request.confirm)
+        job = self._mark_request(request.job(), confirm=request.confirm)
         items = list(request.items()) if request.is_listed else []
         return self.record.jobs.submit(job, items, listed=request.is_listed, kind=request.kind)
 
@@ -324,7 +324,7 @@ class DocumentIntake:
         job = await to_thread.run_sync(self.record.jobs.get, id_)
         if job is not None:
             await to_thread.run_sync(self.record.jobs.finish, job, "cancelled")
-            self.worker.tell_step()
+            self.worker.notify_step()
 
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.
@@ -335,7 +335,7 @@ class DocumentIntake:
             The documents that were removed; ids that are not there are passed over.
         """
         removed = await to_thread.run_sync(self._remove, ids)
-        if self.worker.runs:
+        if self.worker.is_running:
             self.worker.wake()
         else:
             await self.worker.drain()
@@ -345,16 +345,16 @@ class DocumentIntake:
         self, function: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args, **kwargs: _P.kwargs
     ) -> _T:
         """Call an async method and wait for it; see `run_blocking`."""
-        if self.worker.runs:
+        if self.worker.is_running:
             raise InvalidInputError(
                 "A synchronous method cannot be used while `work` runs: each could block the other.",
                 advice="Await the async method of the same name, without `_sync`.",
             )
         return run_blocking(function, *args, **kwargs)
 
-    def _marked(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
+    def _mark_request(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
         """A job's request that says whether a language model is to read for it, and may read much."""
-        marks = {"by_model": self._plan.by_model, "confirmed": confirm}
+        marks = {"by_model": self._plan.uses_model, "confirmed": confirm}
         return request | {name: True for name, holds in marks.items() if holds}
 
     def _remove(self, ids: Sequence[str]) -> list[DocumentRow]:

@@ -10,34 +10,34 @@ from anyio import to_thread
 from loom_core import plugin_registry
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import IndexDamagedError, InvalidInputError, LoomError
-from loom_core.knowledge.indexes import GraphIndex, WordIndex
+from loom_core.knowledge.indexes import DerivedLexicalIndex, GraphIndex
 from loom_core.knowledge.indexes.graph import neighbourhood
-from loom_core.knowledge.indexes.vectors import Vectors
+from loom_core.knowledge.indexes.vectors import VectorIndexes
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.runner import Ingest
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
+from loom_core.knowledge.ingest.runner import IngestRunner
 from loom_core.knowledge.interface import KnowledgeBaseProvider
-from loom_core.knowledge.rag.entity_aliases import EntityAliases
-from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
-from loom_core.knowledge.rag.maintenance import Upkeep
-from loom_core.knowledge.rag.opening import (
+from loom_core.knowledge.rag.embedder_choice import (
     choose_embedder,
     folder_in,
+    load_embedder_config,
     open_record,
-    remember,
-    remembered_config,
+    save_metadata,
 )
+from loom_core.knowledge.rag.entity_aliases import EntityAliases
+from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
+from loom_core.knowledge.rag.maintenance import KnowledgeBaseMaintenance
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, settings_digest
 from loom_core.knowledge.rag.owner.server import OwnerServer
 from loom_core.knowledge.rag.owner_methods import OwnerMethods
-from loom_core.knowledge.rag.worker import Worker
+from loom_core.knowledge.rag.worker import KnowledgeBaseWorker
 from loom_core.knowledge.retrieval.channel_search import ChannelSearch
 from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
 from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
-from loom_core.knowledge.retrieval.question import QuestionReader
-from loom_core.knowledge.retrieval.searcher import Answer, SearchContext, Searcher, item
+from loom_core.knowledge.retrieval.question import QuestionPreparer
+from loom_core.knowledge.retrieval.searcher import SearchAnswer, SearchContext, Searcher, item
 from loom_core.observability.metrics import process_metrics
 from loom_core.paths import loom_home
 from loom_core.storage.ownership import Holder, holder_of, lock_of
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import Channel, Extractor, GraphStore, Reranker, Retriever
     from loom_core.knowledge.maintenance.archive import Manifest
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.rag.owner.protocol import Request
+    from loom_core.knowledge.rag.owner.protocol import OwnerRequest
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
     from loom_core.knowledge.store import DocumentReader, DuplicateReader, EntityReader, JobReader
     from loom_core.llm.interface import LLMProvider
@@ -66,7 +66,7 @@ __all__ = ["GraphRAGKnowledgeBase", "KnowledgeBase"]
 _Found = TypeVar("_Found")
 
 
-class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
+class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     """A named set of documents that can be asked, in a folder or in memory.
 
         kb = KnowledgeBase("notes")
@@ -140,7 +140,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         try:
             provider = choose_embedder(record, embedder)
             known_as = name if folder is not None and path is None else ""
-            remember(record, provider, name=known_as, description=description, search_hints=search_hints)
+            save_metadata(record, provider, name=known_as, description=description, search_hints=search_hints)
         except LoomError:
             record.close()
             raise
@@ -150,7 +150,9 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         current = CurrentEmbedder(record, provider) if provider is not None else None
         self._embedder = current
         rules = extractor.settings if type(extractor) is RuleExtractor else None
-        pipeline = Pipeline.of(Recipe(config.chunker, config.chunker_options, rules), extractor=extractor)
+        pipeline = Pipeline.of(
+            PipelineSpec(config.chunker, config.chunker_options, rules), extractor=extractor
+        )
         lock = server = owner = None
         if folder is not None:
             peers = peers or PeerSettings()
@@ -164,17 +166,17 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             server = OwnerServer(folder, settings=peers, digest=digest, answer=self._answer_peer)
             owner = OwnerClient(folder, settings=peers, digest=digest)
         self._owner = owner
-        self._words = WordIndex(record, folder)
+        self._words = DerivedLexicalIndex(record, folder)
         self._graph = GraphIndex(record, folder)
-        self._vectors = Vectors(
+        self._vectors = VectorIndexes(
             record,
             folder=folder,
             lock=lock,
             choice=config.vector_index,
         )
-        worker = Worker(
+        worker = KnowledgeBaseWorker(
             record,
-            ingest=Ingest(record, pipeline, self._words, extraction=config.extraction),
+            ingest=IngestRunner(record, pipeline, self._words, extraction=config.extraction),
             words=self._words,
             graph=self._graph,
             vectors=self._vectors,
@@ -186,7 +188,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         )
         plan = ExtractionPlan(record, pipeline, config.extraction)
         super().__init__(record, worker, pipeline=pipeline, plan=plan, folder=folder, embedder=current)
-        self._reader = QuestionReader(record, current, patience=config.waits.embedder)
+        self._reader = QuestionPreparer(record, current, timeout=config.waits.embedder)
         context = SearchContext(
             record,
             words=self._words,
@@ -283,7 +285,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
     @property
     def embedding_config(self) -> dict[str, str]:
         """Configuration that recreates its embedder (`create_embedder`); empty before there is one."""
-        return remembered_config(self.record)
+        return load_embedder_config(self.record)
 
     # -- asking ------------------------------------------------------------------------------------
 
@@ -301,7 +303,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         filters: dict[str, Any] | None = None,
         strategy: Strategy | None = None,
         options: SearchOptions | None = None,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """Find passages, and say how they were found.
 
         Args:
@@ -339,7 +341,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         filters: dict[str, Any] | None = None,
         strategy: Strategy | None = None,
         options: SearchOptions | None = None,
-    ) -> Answer:
+    ) -> SearchAnswer:
         """`search` without `await`, for scripts and notebooks."""
         return self._run_blocking(
             self.search, query, limit=limit, filters=filters, strategy=strategy, options=options
@@ -360,7 +362,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
             around: keys of the entities.
             hops: how far from them it looks.
         """
-        store = self._graph.store() if self.worker.holds else None
+        store = self._graph.store() if self.worker.is_owner else None
         if store is not None:
             try:
                 return ask(store)
@@ -398,7 +400,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
         """
         if self._embedder is None:
             return None
-        if self._owner is not None and kind == "query" and texts and not self.worker.holds:
+        if self._owner is not None and kind == "query" and texts and not self.worker.is_owner:
             vectors = await self._owner.embed(texts)
             if vectors is not None:
                 return vectors
@@ -514,7 +516,7 @@ class GraphRAGKnowledgeBase(Upkeep, KnowledgeBaseProvider):
 
     # -- inside ------------------------------------------------------------------------------------
 
-    async def _answer_peer(self, request: Request) -> object:
+    async def _answer_peer(self, request: OwnerRequest) -> object:
         return await self._methods.answer(request)
 
     def _item(self, id_: str) -> KnowledgeItem | None:

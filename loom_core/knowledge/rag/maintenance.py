@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.ingest.pipeline import Pipeline
     from loom_core.knowledge.maintenance.archive import ArchiveReader
-    from loom_core.knowledge.maintenance.finding import CheckReport, Finding
+    from loom_core.knowledge.maintenance.finding import CheckFinding, CheckReport
     from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
-    from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.rag.worker import KnowledgeBaseWorker
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.store import Job, Record
+    from loom_core.knowledge.store import Job, KnowledgeStore
     from loom_core.knowledge.store.changes import IndexName
 
-__all__ = ["Upkeep"]
+__all__ = ["KnowledgeBaseMaintenance"]
 
 _POLL_SECONDS = 0.2
 _ROUNDS = 3  # what is wrong with an index may show only once the record is right
 
 
-class Upkeep(DocumentIntake):
+class KnowledgeBaseMaintenance(DocumentIntake):
     """Maintenance by the owner of a knowledge base."""
 
     def __init__(
         self,
-        record: Record,
-        worker: Worker,
+        record: KnowledgeStore,
+        worker: KnowledgeBaseWorker,
         *,
         pipeline: Pipeline,
         plan: ExtractionPlan,
@@ -67,12 +67,12 @@ class Upkeep(DocumentIntake):
         Raises:
             StoreBusyError: there is something to repair, and another process works for the knowledge base.
         """
-        report = await self._checked()
+        report = await self._check_all()
         if report.sound or not repair:
             return report
         if not await to_thread.run_sync(self.worker.acquire):
             raise StoreBusyError(
-                f"{len(report.findings)} things are to be repaired, and {self._other()} works for the "
+                f"{len(report.findings)} things are to be repaired, and {self._other_owner()} works for the "
                 "knowledge base.",
                 advice="Close it and try again.",
             )
@@ -80,7 +80,7 @@ class Upkeep(DocumentIntake):
         for _ in range(_ROUNDS):
             await to_thread.run_sync(self._repair, report)
             await self.worker.drain()
-            report = await self._checked()
+            report = await self._check_all()
             if report.sound:
                 break
             found |= dict.fromkeys(finding.text for finding in report.findings)
@@ -97,7 +97,7 @@ class Upkeep(DocumentIntake):
             indexes: which.
             progress: called now and then.
         """
-        before = await to_thread.run_sync(self._distrust, indexes)
+        before = await to_thread.run_sync(self._mark_damaged, indexes)
         while True:
             await self.worker.drain(progress=progress)
             state = self.record.changes.state
@@ -124,7 +124,7 @@ class Upkeep(DocumentIntake):
             LLMError: as for `add_documents`.
         """
         request = self.rebuild_request(confirm=confirm)
-        await self.agree_on_extraction(request)
+        await self.confirm_extraction(request)
         job = await to_thread.run_sync(self.submit, request)
         await self.worker.drain(progress=progress)
         return self.job(job)
@@ -172,18 +172,18 @@ class Upkeep(DocumentIntake):
             raise ConfigError(
                 "This knowledge base was opened without an embedder.", advice="Open it with the one it has."
             )
-        self._current.learn(provider)
+        self._current.register(provider)
         self.record.next_vectors.begin(provider)
 
     def next_embedder(self) -> str:
         """Id of the embedder that is to take over; empty where none is. Blocks."""
-        return self.record.next_vectors.wanted()
+        return self.record.next_vectors.target_embedder()
 
-    def reembedded(self) -> tuple[int, int]:
+    def reembedding_progress(self) -> tuple[int, int]:
         """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
         return self.record.next_vectors.coverage()
 
-    def receive(
+    def import_archive(
         self,
         archive: ArchiveReader,
         *,
@@ -195,18 +195,18 @@ class Upkeep(DocumentIntake):
         Returns:
             Id of the job.
         """
-        from loom_core.knowledge.maintenance.archive import receive_archive
+        from loom_core.knowledge.maintenance.archive import import_archive
 
-        return receive_archive(self.record, archive, folder=self._folder, progress=progress, confirm=confirm)
+        return import_archive(self.record, archive, folder=self._folder, progress=progress, confirm=confirm)
 
-    async def _checked(self) -> CheckReport:
+    async def _check_all(self) -> CheckReport:
         report = await to_thread.run_sync(check_record, self.record, self._pipeline.hash)
         if self._folder is None:
             return report
         if any(finding.subject in {"references", "documents"} for finding in report.findings):
             report.notes.append("the indexes were not looked at, as the record they follow is damaged")
             return report
-        ours = not self.worker.holds and await to_thread.run_sync(self.worker.acquire)
+        ours = not self.worker.is_owner and await to_thread.run_sync(self.worker.acquire)
         try:
             report.findings += await to_thread.run_sync(self._check_indexes, self._folder, ours)
         finally:
@@ -215,22 +215,24 @@ class Upkeep(DocumentIntake):
         owned = ", graph, chroma" if self.record.changes.state("chroma").built else ", graph"
         report.checked.append("indexes: words, vectors" + (owned if ours else ""))
         if not ours:
-            report.notes.append(f"not looked at, as {self._other()} works with it: {owned.lstrip(' ,')}")
+            report.notes.append(
+                f"not looked at, as {self._other_owner()} works with it: {owned.lstrip(' ,')}"
+            )
         return report
 
-    def _check_indexes(self, folder: Path, owned: bool) -> list[Finding]:
+    def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:
         return list(check_indexes(self.record, folder, owned=owned))
 
     def _repair(self, report: CheckReport) -> None:
         repair_record(self.record, report.findings)
 
-    def _distrust(self, indexes: Collection[IndexName]) -> dict[IndexName, int]:
+    def _mark_damaged(self, indexes: Collection[IndexName]) -> dict[IndexName, int]:
         changes = self.record.changes
         generations: dict[IndexName, int] = {name: changes.state(name).generation for name in indexes}
         for name, generation in generations.items():
-            changes.distrust(name, generation=generation)
+            changes.mark_damaged(name, generation=generation)
         return generations
 
-    def _other(self) -> str:
+    def _other_owner(self) -> str:
         holder = holder_of(self._folder) if self._folder is not None else None
         return str(holder or "another program")

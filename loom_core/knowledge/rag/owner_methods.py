@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from loom_core.errors import ConfigError
 from loom_core.knowledge.rag.owner.protocol import OwnerStatus
 from loom_core.knowledge.retrieval.config import SearchOptions, SearchRequest
-from loom_core.observability.propagation import parent_of
+from loom_core.observability.propagation import extract_context
 from loom_core.observability.spans import KNOWLEDGE_OWNER
 from loom_core.observability.tracing import span
 
 if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.interface import Channel
-    from loom_core.knowledge.rag.owner.protocol import Request
-    from loom_core.knowledge.rag.worker import Worker
+    from loom_core.knowledge.rag.owner.protocol import OwnerRequest
+    from loom_core.knowledge.rag.worker import KnowledgeBaseWorker
     from loom_core.knowledge.retrieval.channel_search import ChannelSearch
     from loom_core.knowledge.retrieval.searcher import Searcher
 
@@ -39,14 +39,14 @@ class OwnerMethods:
         channel_search: ChannelSearch,
         *,
         embedder: EmbeddingProvider | None,
-        worker: Worker,
+        worker: KnowledgeBaseWorker,
     ) -> None:
         self._searcher = searcher
         self._channel_search = channel_search
         self._embedder = embedder
         self._worker = worker
 
-    async def answer(self, request: Request) -> object:
+    async def answer(self, request: OwnerRequest) -> object:
         """Carry out a request; the result has a form in JSON.
 
         Raises:
@@ -55,10 +55,10 @@ class OwnerMethods:
         if request.method in {"wake", "status"}:
             return await self._answer(request)
         attributes = {"loom.owner.method": request.method}
-        with span(KNOWLEDGE_OWNER, attributes, parent=parent_of(request.trace)):
+        with span(KNOWLEDGE_OWNER, attributes, parent=extract_context(request.trace)):
             return await self._answer(request)
 
-    async def _answer(self, request: Request) -> object:
+    async def _answer(self, request: OwnerRequest) -> object:
         match request.method:
             case "search":
                 return await self._search(request.params)

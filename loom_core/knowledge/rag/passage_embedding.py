@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
     from loom_core.knowledge.retrieval.config import WaitSettings
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
 
-__all__ = ["Reembedding", "embed_preemptibly"]
+__all__ = ["ReembeddingStep", "embed_preemptibly"]
 
 _log = logging.getLogger(__name__)
 _BATCH = 16
 
 
-class Reembedding:
+class ReembeddingStep:
     """Goes on with a change of embedder, a batch at a time, wherever it was left. For the holder of the lock.
 
     Args:
@@ -40,7 +40,12 @@ class Reembedding:
     """
 
     def __init__(
-        self, record: Record, embedder: CurrentEmbedder, *, urgent: Callable[[], bool], waits: WaitSettings
+        self,
+        record: KnowledgeStore,
+        embedder: CurrentEmbedder,
+        *,
+        urgent: Callable[[], bool],
+        waits: WaitSettings,
     ) -> None:
         self._record = record
         self._embedder = embedder
@@ -59,7 +64,7 @@ class Reembedding:
             Whether anything was done.
         """
         next_vectors = self._record.next_vectors
-        wanted = await to_thread.run_sync(next_vectors.wanted)
+        wanted = await to_thread.run_sync(next_vectors.target_embedder)
         if wanted != self._wanted:
             self._wanted, self._after, self._retry_at, self.problem = wanted, 0, -math.inf, ""
         if not wanted or anyio.current_time() < self._retry_at:
@@ -85,7 +90,7 @@ class Reembedding:
         return True
 
     def _provider(self, wanted: str) -> EmbeddingProvider:
-        return self._embedder.made(wanted, self._record.next_vectors.config())
+        return self._embedder.get_or_create(wanted, self._record.next_vectors.config())
 
     def _todo(self) -> dict[bytes, str]:
         """The next texts to embed, by hash. Those behind come again: a chunk may have changed meanwhile."""

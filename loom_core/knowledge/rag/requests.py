@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from loom_core.errors import InvalidInputError
 from loom_core.knowledge.ingest.loaders import LoadLimits, scan
 from loom_core.knowledge.ingest.page_fetcher import client_for
-from loom_core.knowledge.ingest.stored_documents import packed_draft, stored_drafts
+from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_draft
 from loom_core.knowledge.ingest.workers import draft_payload
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store.prepared import JobItem
-from loom_core.knowledge.uris import shown, uri_of
+from loom_core.knowledge.store.prepared_documents import JobItem
+from loom_core.knowledge.uris import display_uri, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -89,7 +89,7 @@ class DocumentsRequest(AddRequest):
         for draft in self.documents:
             if len(draft.text) > most:
                 raise InvalidInputError(
-                    f"{shown(draft.uri)} has {len(draft.text):,} characters, and {most:,} are the most.",
+                    f"{display_uri(draft.uri)} has {len(draft.text):,} characters; the limit is {most:,}.",
                     advice="Split it into several documents.",
                 )
         return {"texts": len(self.documents)}
@@ -291,9 +291,9 @@ class RebuildRequest(AddRequest):
 
     def items(self) -> Iterator[JobItem]:
         """See `AddRequest.items`."""
-        for uri, draft in stored_drafts(self.database):
+        for uri, draft in iterate_drafts(self.database):
             if isinstance(draft, DocumentDraft):
-                payload = json.dumps(packed_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
+                payload = json.dumps(pack_draft(draft), ensure_ascii=False).encode("utf-8", "replace")
                 yield JobItem(uri, payload, size=len(payload))
 
 

@@ -12,10 +12,10 @@ from anyio import to_thread
 
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
-from loom_core.knowledge.rag.passage_embedding import Reembedding, embed_preemptibly
-from loom_core.knowledge.retrieval.current_embedder import STOCK_SENTENCES, LanguageCentroids
+from loom_core.knowledge.rag.passage_embedding import ReembeddingStep, embed_preemptibly
+from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS, LanguageCentroids
 from loom_core.knowledge.text.passage_text import embedding_text
-from loom_core.observability.propagation import detached
+from loom_core.observability.propagation import detach_context
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.embedding.interface import EmbeddingKind
-    from loom_core.knowledge.indexes import GraphIndex, WordIndex
-    from loom_core.knowledge.indexes.vectors import Vectors
-    from loom_core.knowledge.ingest.runner import Ingest
+    from loom_core.knowledge.indexes import DerivedLexicalIndex, GraphIndex
+    from loom_core.knowledge.indexes.vectors import VectorIndexes
+    from loom_core.knowledge.ingest.runner import IngestRunner
     from loom_core.knowledge.rag.owner.client import OwnerClient
     from loom_core.knowledge.rag.owner.server import OwnerServer
     from loom_core.knowledge.retrieval.config import WaitSettings
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
     from loom_core.storage import ProcessLock
 
-__all__ = ["Worker"]
+__all__ = ["KnowledgeBaseWorker"]
 
 _log = logging.getLogger(__name__)
 _EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
@@ -45,7 +45,7 @@ _POLL_SECONDS = 0.05  # between two looks at a job for which another process wor
 _PAIRS = 32  # pairs of names that are compared at a time
 
 
-class Worker:
+class KnowledgeBaseWorker:
     """Does what the record says is still to be done, while this process holds the lock.
 
     One process works for a knowledge base, its owner; the others write their jobs into the record, wake the
@@ -67,12 +67,12 @@ class Worker:
 
     def __init__(
         self,
-        record: Record,
+        record: KnowledgeStore,
         *,
-        ingest: Ingest,
-        words: WordIndex,
+        ingest: IngestRunner,
+        words: DerivedLexicalIndex,
         graph: GraphIndex,
-        vectors: Vectors,
+        vectors: VectorIndexes,
         embedder: CurrentEmbedder | None,
         lock: ProcessLock | None,
         server: OwnerServer | None,
@@ -88,7 +88,7 @@ class Worker:
         self._reembedding = self._centroids = None
         if embedder is not None:
             self._centroids = LanguageCentroids(record, embedder)
-            self._reembedding = Reembedding(record, embedder, urgent=self._is_text_left, waits=waits)
+            self._reembedding = ReembeddingStep(record, embedder, urgent=self._is_text_left, waits=waits)
         self._lock = lock
         self._server = server
         self._owner = owner
@@ -106,7 +106,7 @@ class Worker:
         """Why work or a part of it, such as making vectors, has stopped for now; or empty."""
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether this process works in the background."""
         return self._forever
 
@@ -121,7 +121,7 @@ class Worker:
         return "" if self._reembedding is None else self._reembedding.problem
 
     @property
-    def holds(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether this process is the one that works."""
         return self._lock is None or self._lock.held
 
@@ -133,7 +133,7 @@ class Worker:
         """Work for ever; cancel it to stop."""
         self._forever = True
         try:
-            with detached():  # whatever request has begun it
+            with detach_context():  # whatever request has begun it
                 await self._work(self._run)
         finally:
             self._forever = False
@@ -151,7 +151,7 @@ class Worker:
         """Is set when the next piece of work on jobs is done in this process, or one is cancelled in it."""
         return self._next_step
 
-    def tell_step(self) -> None:
+    def notify_step(self) -> None:
         """Tell all who wait for `next_step`; from `run`'s event loop."""
         self._next_step.set()
         self._next_step = anyio.Event()
@@ -162,7 +162,7 @@ class Worker:
         Another process that works, or cancels a job, tells this one nothing: so this returns after a moment,
         for the job to be read again.
         """
-        works = self.holds and self._users > 0
+        works = self.is_owner and self._users > 0
         with anyio.move_on_after(self._waits.work if works else _POLL_SECONDS):
             await step.wait()
 
@@ -189,7 +189,7 @@ class Worker:
         async def follow(tasks: TaskGroup) -> None:
             nonlocal restored
             async with self._turn:
-                restored = await self._take_part(tasks)
+                restored = await self._become_owner(tasks)
                 for index in (self._words, self._vectors.flat) if restored else ():
                     while await to_thread.run_sync(index.sync):
                         pass
@@ -229,7 +229,7 @@ class Worker:
         self._stopped = None  # who asks for work may have put it right
         while True:
             async with self._turn:
-                holds = await self._take_part(tasks)
+                holds = await self._become_owner(tasks)
                 worked = holds and await self._step()
             if progress is not None:
                 progress()
@@ -242,18 +242,18 @@ class Worker:
                 woken = True
             await anyio.sleep(self._waits.work / 5)
 
-    async def _take_part(self, tasks: TaskGroup) -> bool:
+    async def _become_owner(self, tasks: TaskGroup) -> bool:
         """Become the process that works, if there is none, and begin to answer the others."""
         if not await to_thread.run_sync(self.acquire):
             return False
         if self._embedder is not None:
             await import_numpy()
-        if self._server is not None and not self._server.serving:
+        if self._server is not None and not self._server.is_serving:
             await tasks.start(self._server.serve)
-        return self.holds
+        return self.is_owner
 
     async def _wake_owner(self) -> None:
-        if self._owner is not None and not self.holds:
+        if self._owner is not None and not self.is_owner:
             await self._owner.wake()
 
     def release(self) -> None:
@@ -275,19 +275,19 @@ class Worker:
     async def _try_step(self, tasks: TaskGroup) -> bool:
         """Do a piece of work; a disk that is full, say, is waited for and told with every answer."""
         try:
-            worked = await self._take_part(tasks) and await self._step()
+            worked = await self._become_owner(tasks) and await self._step()
         except LoomError as error:
-            self._tell(error)
+            self._report_error(error)
             with anyio.move_on_after(self._waits.retry):
                 await self._wake.wait()
             return False
         if self._stopped is not None:
-            self._tell(self._stopped)
+            self._report_error(self._stopped)
         elif worked and anyio.current_time() >= self._retry_at:
             self.problem = ""
         return worked
 
-    def _tell(self, error: LoomError) -> None:
+    def _report_error(self, error: LoomError) -> None:
         if self.problem != str(error):
             _log.error("Adding documents has stopped for now: %s", error)
         self.problem = str(error)
@@ -298,7 +298,7 @@ class Worker:
         Raises:
             LLMError: jobs wait for a language model that cannot be asked now, and all else is done.
         """
-        if await self._do_jobs() or await self._make_ready():
+        if await self._do_jobs() or await self._advance_indexes():
             return True
         if self._stopped is not None:
             raise self._stopped
@@ -314,17 +314,17 @@ class Worker:
             self._stopped, self._jobs_at = error, anyio.current_time() + self._waits.retry
             return False
         finally:
-            self.tell_step()
+            self.notify_step()
         self._stopped = None
         return worked
 
-    async def _make_ready(self) -> bool:
+    async def _advance_indexes(self) -> bool:
         """Bring what is in closer to being found by words, meaning and graph."""
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.flat.sync):
             return True
-        if await self._make_centroid() or await self._take_offered():
+        if await self._make_centroid() or await self._apply_imported_vectors():
             return True
         if await self._embed() or await self._compare_names():
             return True
@@ -349,17 +349,17 @@ class Worker:
             return False
         space = embedder.id
         try:
-            vectors = await self._vectors_of([*STOCK_SENTENCES[language]], kind="passage")
+            vectors = await self._vectors_of([*CALIBRATION_TEXTS[language]], kind="passage")
         except EmbeddingError:
             return False
         if vectors is not None:
             await to_thread.run_sync(partial(centroids.store, language, vectors, space=space))
         return True
 
-    async def _take_offered(self) -> bool:
+    async def _apply_imported_vectors(self) -> bool:
         """Give chunks the vectors that came with them in an archive."""
         offered = self._record.offered
-        if self._embedder is None or not await to_thread.run_sync(offered.there_are):
+        if self._embedder is None or not await to_thread.run_sync(offered.has_any):
             return False
         pending = await to_thread.run_sync(self._record.vectors.pending, _OFFERED_BATCH)
         hashes, vectors = await to_thread.run_sync(offered.of, [hash_ for _, hash_ in pending])
@@ -398,7 +398,7 @@ class Worker:
         if self._embedder is None or anyio.current_time() < self._retry_at:
             return False
         aliases = self._record.aliases
-        pairs = await to_thread.run_sync(partial(aliases.uncompared, limit=_PAIRS))
+        pairs = await to_thread.run_sync(partial(aliases.pending_comparisons, limit=_PAIRS))
         if not pairs:
             return False
         entities = sorted({entity for pair in pairs for entity in pair})
@@ -414,13 +414,13 @@ class Worker:
             (one, two, float(rows[one] @ rows[two]) if one in rows and two in rows else 0.0)
             for one, two in pairs
         ]
-        await to_thread.run_sync(self._take_likenesses, cosines)
+        await to_thread.run_sync(self._store_similarities, cosines)
         return True
 
-    def _take_likenesses(self, cosines: list[tuple[int, int, float]]) -> None:
+    def _store_similarities(self, cosines: list[tuple[int, int, float]]) -> None:
         record = self._record
         with record.database.write():
-            changed = record.aliases.regroup(record.aliases.compared(cosines))
+            changed = record.aliases.regroup(record.aliases.store_similarities(cosines))
             record.changes.note("entity", sorted(changed))
 
     async def _vectors_of(self, texts: list[str], *, kind: EmbeddingKind) -> NDArray[np.float32] | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import to_thread
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, LLMError
-from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.channels import Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.graph_expansion import graph_channel
 from loom_core.knowledge.retrieval.searcher import channel_items
 from loom_core.knowledge.text.analysis import analyse, is_stop_word, words
@@ -83,16 +83,16 @@ class ChannelSearch:
                 advice=f"Use one of: {', '.join(self.channels)}.",
             )
         text = self._context.reader.text(query, limit=limit, most=_MAX_LIMIT)
-        among = await self._context.reader.allowed(filters)
+        among = await self._context.reader.filter_chunks(filters)
         space = self._context.reader.space
         if channel == "dense":
             given = vector is not None
-            vector = self._checked(vector) if given else await self._context.reader.embed(text)
-        question = Question.of(text, vector=vector, among=among, space=space)
+            vector = self._normalise_vector(vector) if given else await self._context.reader.embed(text)
+        question = PreparedQuestion.of(text, vector=vector, among=among, space=space)
         search = partial(self._scores, channel, question, limit)
         began = time.perf_counter()
         scores = await to_thread.run_sync(search)
-        if scores is None and not self._context.worker.runs:  # the index of words has to be built first
+        if scores is None and not self._context.worker.is_running:  # the index of words has to be built first
             with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
                 await self._context.worker.drain()
             scores = await to_thread.run_sync(search)
@@ -104,14 +104,16 @@ class ChannelSearch:
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
         """See `PassageSource.passages`."""
         check_limit(limit, most=_MAX_LIMIT)
-        among = await self._context.reader.allowed(filters)
+        among = await self._context.reader.filter_chunks(filters)
         return await to_thread.run_sync(self._first, limit, among)
 
     def _first(self, limit: int, among: ChunkKeys | None) -> list[KnowledgeItem]:
         keys = self._context.store.documents.chunk_keys(limit=limit) if among is None else among.first(limit)
         return channel_items(self._context.store, [(key, 0.0) for key in keys], None)
 
-    def _scores(self, channel: Channel, question: Question, limit: int) -> list[tuple[int, float]] | None:
+    def _scores(
+        self, channel: Channel, question: PreparedQuestion, limit: int
+    ) -> list[tuple[int, float]] | None:
         """Keys with their scores, best first; None if there is no index to ask."""
         if channel == "dense":
             return self._by_vectors(question, limit)
@@ -129,19 +131,21 @@ class ChannelSearch:
             self._context.words.report_damage(error)
             return None
 
-    def _by_vectors(self, question: Question, limit: int) -> list[tuple[int, float]] | None:
+    def _by_vectors(self, question: PreparedQuestion, limit: int) -> list[tuple[int, float]] | None:
         """Passages by cosine, without those whose vectors say nothing to the question; None as `_scores`."""
         dense = self._context.vectors.current()
         if dense is None and self._context.vectors.coverage()[0]:
             return None
         if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
             return []
-        covered = self._context.reader.covered(question.language)
+        covered = self._context.reader.comparable_groups(question.language)
         near = Channels(None, dense, covered=covered).semantic(question, limit=limit)
         hits = [hit for group in near for hit in group.hits]
         return sorted(hits, key=lambda hit: (-hit[1], hit[0]))[:limit]
 
-    def _by_keywords(self, index: LexicalIndex, question: Question, limit: int) -> list[tuple[int, float]]:
+    def _by_keywords(
+        self, index: LexicalIndex, question: PreparedQuestion, limit: int
+    ) -> list[tuple[int, float]]:
         """Passages by the share of the question's keywords that they have; BM25 decides ties.
 
         One that is among the passage's own keywords counts in full, one that is only in its text, half.
@@ -165,7 +169,7 @@ class ChannelSearch:
         found = [(key, share) for key, share in shares.items() if share > 0]
         return sorted(found, key=lambda pair: -pair[1])[:limit]
 
-    def _checked(self, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
+    def _normalise_vector(self, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """A vector to search by, at length 1; None for one of length 0, which is near to nothing."""
         import numpy as np
 

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.retrieval.confidence import Nearness
+from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
 from loom_core.knowledge.text.analysis import analyse, lookup_tokens
-from loom_core.knowledge.text.asked_identifiers import Grade, asked_identifiers, comparable_text
 from loom_core.knowledge.text.languages import detect_language, language_group
+from loom_core.knowledge.text.query_identifiers import MatchGrade, comparable_text, extract_identifiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from loom_core.knowledge.indexes.language_vectors import DenseSearch, Neighbours
     from loom_core.knowledge.interface import LexicalIndex
     from loom_core.knowledge.store.chunk_keys import ChunkKeys
-    from loom_core.knowledge.text.asked_identifiers import AskedIdentifier
+    from loom_core.knowledge.text.query_identifiers import QueryIdentifier
 
 __all__ = [
     "ChannelHits",
     "Channels",
     "FirstStage",
     "FirstStageSettings",
-    "Question",
+    "PreparedQuestion",
     "first_stage",
 ]
 
@@ -52,7 +52,7 @@ class FirstStageSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PreparedQuestion:
     """A question, prepared for retrieval.
 
     Attributes:
@@ -69,7 +69,7 @@ class Question:
     vector: NDArray[np.float32] | None = None
     among: ChunkKeys | None = None
     tokens: list[str] = field(default_factory=list[str])
-    identifiers: tuple[AskedIdentifier, ...] = ()
+    identifiers: tuple[QueryIdentifier, ...] = ()
     language: str = "alphabetic"
     space: str = ""
 
@@ -81,14 +81,14 @@ class Question:
         vector: NDArray[np.float32] | None = None,
         among: ChunkKeys | None = None,
         space: str = "",
-    ) -> Question:
+    ) -> PreparedQuestion:
         """A question with its tokens and identifiers."""
         return cls(
             text=text,
             vector=vector,
             among=among,
             tokens=analyse(text),
-            identifiers=asked_identifiers(text),
+            identifiers=extract_identifiers(text),
             language=language_group(detect_language(text)),
             space=space,
         )
@@ -124,7 +124,7 @@ class Channels:
         self._read = read
         self._highest: dict[tuple[str, ...], float] = {}
 
-    def lexical(self, question: Question, *, limit: int) -> dict[int, float]:
+    def lexical(self, question: PreparedQuestion, *, limit: int) -> dict[int, float]:
         """BM25 of the best passages."""
         if self.words is None or not question.tokens:
             return {}
@@ -145,7 +145,7 @@ class Channels:
             return {}
         return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
 
-    def identified(self, question: Question, lexical: dict[int, float]) -> dict[int, float]:
+    def score_identifiers(self, question: PreparedQuestion, lexical: dict[int, float]) -> dict[int, float]:
         """How many of the question's identifiers each passage holds, and how exactly: 1 for each as a whole.
 
         Identifiers that many passages hold tell none of them from the others, and are left out; so are names
@@ -158,7 +158,7 @@ class Channels:
         held: dict[int, float] = {}
         for identifier in question.identifiers:
             holders, worth = self._holders(identifier, question.among), 1.0
-            if holders is None or not (identifier.is_telling or list(holders) == list(lexical)[:1]):
+            if holders is None or not (identifier.is_distinctive or list(holders) == list(lexical)[:1]):
                 continue
             if not holders:
                 worth = _OF_PART
@@ -171,7 +171,7 @@ class Channels:
                 held[key] = held.get(key, 0.0) + worth * grade
         return held
 
-    def _holders(self, identifier: AskedIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
+    def _holders(self, identifier: QueryIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
         """The passages that hold an identifier, with how exactly; None where it is not rare."""
         if self.words is None or self._read is None:
             return {}
@@ -181,7 +181,7 @@ class Channels:
             if len(chosen) > _READ:
                 return None
             holders = {
-                key: grade / Grade.WHOLE
+                key: grade / MatchGrade.WHOLE
                 for key, text in self._read(chosen).items()
                 if (grade := identifier.grade_in(comparable_text(text)))
             }
@@ -189,7 +189,7 @@ class Channels:
                 return holders if len(holders) <= most else None
         return {}
 
-    def _candidates(self, identifier: AskedIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
+    def _candidates(self, identifier: QueryIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
         """Passages that may hold an identifier, the likeliest first."""
         pieces = lookup_tokens(identifier.form)
         if not pieces:
@@ -198,17 +198,17 @@ class Channels:
         for others in identifier.other_pieces():
             yield words.containing([token for piece in others for token in lookup_tokens(piece)])
         yield [key for key, _ in words.search(pieces, _INSIDE)]
-        if identifier.beginning:
-            yield words.beginning_with(identifier.beginning, _INSIDE)
+        if identifier.prefix:
+            yield words.beginning_with(identifier.prefix, _INSIDE)
 
-    def semantic(self, question: Question, *, limit: int) -> list[Neighbours]:
+    def semantic(self, question: PreparedQuestion, *, limit: int) -> list[Neighbours]:
         """Cosine of the best passages of each language that the embedder covers."""
         if self.dense is None or question.vector is None:
             return []
         found = self.dense.by_language(question.vector, limit, among=question.among)
         return [near for near in found if self._covered is None or near.language in self._covered]
 
-    def usual(self, question: Question, language: str) -> float | None:
+    def baseline_similarity(self, question: PreparedQuestion, language: str) -> float | None:
         """Cosine of the question with a text about anything in a language; None if that is not known."""
         centroid = self.centroids.get(language)
         return None if centroid is None or question.vector is None else float(question.vector @ centroid)
@@ -222,7 +222,7 @@ class Channels:
             return found
         return {key: language for key, language in found.items() if language in self._covered}
 
-    def coverage(self, question: Question, keys: Collection[int]) -> float:
+    def coverage(self, question: PreparedQuestion, keys: Collection[int]) -> float:
         """The largest share of the question's words that one of some passages holds, 0 to 1."""
         tokens = dict.fromkeys(question.tokens)
         if self.words is None or not tokens or not keys:
@@ -252,14 +252,16 @@ class ChannelHits:
     held: dict[int, float] = field(default_factory=dict[int, float])
     ms: dict[str, float] = field(default_factory=dict[str, float])
 
-    def ask_words(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
+    def ask_words(self, question: PreparedQuestion, channels: Channels, settings: FirstStageSettings) -> None:
         """Ask the words. Blocks."""
         began = time.perf_counter()
         self.lexical = channels.lexical(question, limit=settings.lexical_pool)
-        self.held = channels.identified(question, self.lexical)
+        self.held = channels.score_identifiers(question, self.lexical)
         self.ms["lexical"] = 1000 * (time.perf_counter() - began)
 
-    def ask_vectors(self, question: Question, channels: Channels, settings: FirstStageSettings) -> None:
+    def ask_vectors(
+        self, question: PreparedQuestion, channels: Channels, settings: FirstStageSettings
+    ) -> None:
         """Ask the vectors, where there are any and the question has one. Blocks."""
         began = time.perf_counter()
         self.near = channels.semantic(question, limit=settings.semantic_pool)
@@ -285,11 +287,11 @@ class FirstStage:
     semantic: dict[int, float]
     ms: dict[str, float] = field(default_factory=dict[str, float], compare=False)
     held: dict[int, float] = field(default_factory=dict[int, float])
-    nearness: tuple[Nearness, ...] = ()
+    nearness: tuple[LanguageSimilarity, ...] = ()
 
 
 def first_stage(
-    question: Question,
+    question: PreparedQuestion,
     channels: Channels,
     *,
     lexical_weight: float,
@@ -331,7 +333,7 @@ def first_stage(
     high = max(lexical.values(), default=0.0)
     words = {key: score / high if high else 0.0 for key, score in lexical.items()}
     if not near:
-        return FirstStage(_lifted(words, held), lexical, semantic, ms, held)
+        return FirstStage(_boost(words, held), lexical, semantic, ms, held)
     typical = _typical(question, channels, near, settings)
     rise = {group.language: group.hits[0][1] - typical[group.language] for group in near}
     most = max(rise.values())
@@ -350,25 +352,25 @@ def first_stage(
         fused = (lexical_weight * words.get(key, 0.0) + vector_weight * meaning.get(key, 0.0)) / total
         scores[key] = weights.get(group, 1.0) * fused
     nearness = tuple(
-        Nearness(
+        LanguageSimilarity(
             group.language,
             best=group.hits[0][1],
             mean=group.mean,
             size=group.size,
-            usual=channels.usual(question, group.language),
+            usual=channels.baseline_similarity(question, group.language),
         )
         for group in near
     )
-    return FirstStage(_lifted(scores, held), lexical, semantic, ms, held, nearness)
+    return FirstStage(_boost(scores, held), lexical, semantic, ms, held, nearness)
 
 
-def _lifted(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
+def _boost(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
     """Scores of 0 to 1 with those of passages that hold identifiers above all others."""
     return scores | {key: 1.0 + number + scores.get(key, 0.0) for key, number in held.items()}
 
 
 def _typical(
-    question: Question, channels: Channels, near: Sequence[Neighbours], settings: FirstStageSettings
+    question: PreparedQuestion, channels: Channels, near: Sequence[Neighbours], settings: FirstStageSettings
 ) -> dict[str, float]:
     """Return the similarity that counts as zero, by language: its average, or a usual value if few."""
     if not settings.centred:
@@ -377,7 +379,7 @@ def _typical(
     overall = sum(group.mean * group.size for group in near) / total
     usual: dict[str, float] = {}
     for group in near:
-        cosine = channels.usual(question, group.language) if len(near) > 1 else None
+        cosine = channels.baseline_similarity(question, group.language) if len(near) > 1 else None
         if cosine is not None:
             usual[group.language] = cosine + settings.lean * (overall - cosine)
     if len(usual) < len(near):
@@ -393,7 +395,7 @@ def _typical(
 
 
 def _language_weights(
-    question: Question,
+    question: PreparedQuestion,
     channels: Channels,
     lexical: dict[int, float],
     rise: dict[str, float],

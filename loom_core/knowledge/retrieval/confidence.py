@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 # What reads words is imported where it is used: servers import this module before their first answer.
 
 __all__ = [
+    "LanguageSimilarity",
     "Match",
-    "Nearness",
-    "Verdict",
+    "MatchVerdict",
     "assess_match",
     "combine_matches",
     "content_words_in",
     "words_missing",
 ]
 
-Verdict = Literal["strong", "weak", "none"]
+MatchVerdict = Literal["strong", "weak", "none"]
 """Passages that probably answer; that probably do not; and none that is worth showing."""
 
 _JUDGED = 5  # best passages that are read
@@ -45,7 +45,7 @@ _UNKNOWN_SHARE = 0.6  # taken where a question has no content word: about the mi
 
 
 @dataclass(frozen=True, slots=True)
-class Nearness:
+class LanguageSimilarity:
     """How near a question is to the passages of one language, in cosine.
 
     Attributes:
@@ -62,7 +62,7 @@ class Nearness:
     size: int
     usual: float | None
 
-    def tells(self, shared: bool) -> bool:
+    def is_comparable(self, shared: bool) -> bool:
         """Whether it is known what the cosine is to be compared with.
 
         Args:
@@ -109,7 +109,7 @@ class Match:
     missing: tuple[str, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> MatchVerdict:
         """The confidence in three steps, see `Verdict`."""
         return "strong" if self.confidence >= _WEAK else "weak" if self.confidence >= _NONE else "none"
 
@@ -131,7 +131,7 @@ class Match:
 
 
 def assess_match(
-    question: str, items: Sequence[KnowledgeItem], *, nearness: Sequence[Nearness] | None = None
+    question: str, items: Sequence[KnowledgeItem], *, nearness: Sequence[LanguageSimilarity] | None = None
 ) -> Match:
     """Say how well passages fit a question.
 
@@ -152,35 +152,37 @@ def assess_match(
     """
     if not items:
         return Match(0.0)
-    from loom_core.knowledge.retrieval.rerankers.ranking import reading
+    from loom_core.knowledge.retrieval.rerankers.ranking import text_with_headings
     from loom_core.knowledge.text.analysis import analyse
-    from loom_core.knowledge.text.asked_identifiers import asked_identifiers, comparable_text
     from loom_core.knowledge.text.languages import detect_language, language_group
+    from loom_core.knowledge.text.query_identifiers import comparable_text, extract_identifiers
 
     asked = language_group(detect_language(question))
     found = _language(items[0])
     if any(each.language == asked for each in nearness or ()) and _is_headed_in(asked, items[0]):
         found = asked
     shared = asked == found
-    near = next((each for each in nearness or () if each.language == found and each.tells(shared)), None)
+    near = next(
+        (each for each in nearness or () if each.language == found and each.is_comparable(shared)), None
+    )
     largest = max(nearness or (), key=lambda each: (each.size, each.language == found), default=None)
     cross_lingual = not shared and (largest is None or largest.language != asked)
     content = [
         word for word in content_words_in(question) if shared or (word.isascii() and asked != "alphabetic")
     ]
-    held = frozenset(token for item in items[:_JUDGED] for token in analyse(reading(item)))
+    held = frozenset(token for item in items[:_JUDGED] for token in analyse(text_with_headings(item)))
     missing = words_missing(content, held)
     share = 1 - len(missing) / len(content) if content else None
     confidence = round(_confidence(share, near, cross_lingual=cross_lingual), 2)
     hopeless = shared and near is not None and near.is_far
     confidence = max(confidence, _LEAST if hopeless else _NONE)
-    identifiers = asked_identifiers(question)
+    identifiers = extract_identifiers(question)
     if not identifiers:
         return Match(confidence, tuple(missing))
-    texts = [comparable_text(reading(item)) for item in items]
+    texts = [comparable_text(text_with_headings(item)) for item in items]
     if any(identifier.is_held_in(texts[0]) for identifier in identifiers):
         confidence = max(confidence, _NONE)
-    telling = [identifier for identifier in identifiers if identifier.is_telling]
+    telling = [identifier for identifier in identifiers if identifier.is_distinctive]
     unheld = [identifier.text for identifier in telling if not any(map(identifier.is_held_in, texts))]
     if not unheld:
         return Match(max(confidence, _WEAK) if telling else confidence, tuple(missing))
@@ -220,7 +222,7 @@ def words_missing(content: Sequence[str], held: frozenset[str]) -> list[str]:
     return [word for word in content if held.isdisjoint(analyse(word))]
 
 
-def _confidence(share: float | None, near: Nearness | None, *, cross_lingual: bool) -> float:
+def _confidence(share: float | None, near: LanguageSimilarity | None, *, cross_lingual: bool) -> float:
     """The probability; the numbers are those fitted (`benchmarks/answerable.py`).
 
     Args:

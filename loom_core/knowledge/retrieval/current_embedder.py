@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
 
-__all__ = ["STOCK_SENTENCES", "CurrentEmbedder", "LanguageCentroids", "covered_groups"]
+__all__ = ["CALIBRATION_TEXTS", "CurrentEmbedder", "LanguageCentroids", "embedder_language_groups"]
 
 
 class CurrentEmbedder(EmbeddingProvider):
@@ -34,7 +34,7 @@ class CurrentEmbedder(EmbeddingProvider):
         provider: the one that did when it was opened.
     """
 
-    def __init__(self, record: Record, provider: EmbeddingProvider) -> None:
+    def __init__(self, record: KnowledgeStore, provider: EmbeddingProvider) -> None:
         self._record = record
         self._provider = provider
         self._known = {provider.id: provider}
@@ -73,7 +73,7 @@ class CurrentEmbedder(EmbeddingProvider):
         """Embed texts, see `EmbeddingProvider.embed`."""
         return await self._provider.embed(texts, kind=kind)
 
-    def made(self, id_: str, config: dict[str, str]) -> EmbeddingProvider:
+    def get_or_create(self, id_: str, config: dict[str, str]) -> EmbeddingProvider:
         """An embedder by its id, made from its configuration unless it is known; blocks for a moment.
 
         Where that is impossible, it is one that says so when it is asked.
@@ -86,7 +86,7 @@ class CurrentEmbedder(EmbeddingProvider):
             self._known[id_] = made if made.id == id_ else _Unavailable(id_, f"{made.id} is another one.")
         return self._known[id_]
 
-    def learn(self, provider: EmbeddingProvider) -> None:
+    def register(self, provider: EmbeddingProvider) -> None:
         """Know an embedder that may take over, so that it need not be made from its configuration."""
         self._known[provider.id] = provider
 
@@ -94,7 +94,7 @@ class CurrentEmbedder(EmbeddingProvider):
         """Become the embedder that the record names, if that is another by now. Blocks for microseconds."""
         id_ = self._record.get("embedder")
         if id_ and id_ != self._provider.id:
-            self._provider = self.made(id_, json.loads(self._record.get("embedding_config") or "{}"))
+            self._provider = self.get_or_create(id_, json.loads(self._record.get("embedding_config") or "{}"))
 
 
 class _Unavailable(EmbeddingProvider):
@@ -131,7 +131,7 @@ class LanguageCentroids:
         embedder: embeds passages and questions.
     """
 
-    def __init__(self, record: Record, embedder: EmbeddingProvider) -> None:
+    def __init__(self, record: KnowledgeStore, embedder: EmbeddingProvider) -> None:
         self._record = record
         self._embedder = embedder
 
@@ -147,14 +147,14 @@ class LanguageCentroids:
         Returns:
             Those that are made; none for an embedder whose cosines do not tell nearness in meaning.
         """
-        compared = self._compared(languages)
-        made = self._made(space) if compared else {}
+        compared = self._comparable_languages(languages)
+        made = self._load_encoded(space) if compared else {}
         return {language: _decode(made[language]) for language in compared & made.keys()}
 
     def missing(self, languages: frozenset[str]) -> str:
         """The next language that a centroid is to be made for; empty if there is none. Blocks."""
-        compared = self._compared(languages)
-        return min(compared - self._made(self._embedder.id).keys(), default="") if compared else ""
+        compared = self._comparable_languages(languages)
+        return min(compared - self._load_encoded(self._embedder.id).keys(), default="") if compared else ""
 
     def store(self, language: str, vectors: NDArray[np.float32], *, space: str) -> None:
         """Store a centroid. Those of another embedder are dropped.
@@ -165,23 +165,23 @@ class LanguageCentroids:
             space: id of the embedder that made them.
         """
         with self._record.database.write():
-            made = self._made(space) | {language: _encode(vectors.mean(axis=0))}
+            made = self._load_encoded(space) | {language: _encode(vectors.mean(axis=0))}
             self._record.set("centroids", json.dumps({"embedder": space, "vectors": made}))
 
-    def _compared(self, languages: frozenset[str]) -> frozenset[str]:
+    def _comparable_languages(self, languages: frozenset[str]) -> frozenset[str]:
         """The languages whose passages questions are compared with by meaning."""
         if not self._embedder.semantic:
             return frozenset()
-        groups = covered_groups(self._embedder)
+        groups = embedder_language_groups(self._embedder)
         return languages if groups is None else languages & groups
 
-    def _made(self, space: str) -> dict[str, str]:
+    def _load_encoded(self, space: str) -> dict[str, str]:
         """The encoded centroids of an embedder by language."""
         kept = json.loads(self._record.get("centroids") or "{}")
         return kept["vectors"] if kept.get("embedder") == space else {}
 
 
-def covered_groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
+def embedder_language_groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
     """The language groups that an embedder covers; None for all."""
     return None if embedder.languages is None else frozenset(map(language_group, embedder.languages))
 
@@ -196,7 +196,7 @@ def _decode(text: str) -> NDArray[np.float32]:
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
 
 
-STOCK_SENTENCES: Final[dict[str, tuple[str, ...]]] = {
+CALIBRATION_TEXTS: Final[dict[str, tuple[str, ...]]] = {
     "alphabetic": (
         "The river rises in the mountains, flows through three provinces and reaches the sea near a port.",
         "The king died without an heir, and a civil war broke out that lasted for eleven years.",

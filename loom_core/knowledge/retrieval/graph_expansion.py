@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from loom_core.knowledge.retrieval.channels import Question
+from loom_core.knowledge.retrieval.channels import PreparedQuestion
 from loom_core.knowledge.text.analysis import analyse, is_stop_word
 from loom_core.knowledge.text.name_matching import is_marked
 from loom_core.knowledge.text.surface_forms import name_key, surface_tokens
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from loom_core.knowledge.text.surface_forms import SurfaceToken
 
 __all__ = [
-    "Expansion",
-    "Link",
+    "GraphExpansion",
     "LinkSettings",
     "Neighbourhood",
+    "PassageLink",
     "WalkSettings",
     "expand",
     "graph_channel",
+    "link_entities",
     "links_from",
-    "named_entities",
     "walk",
 ]
 
 
-class Link(NamedTuple):
+class PassageLink(NamedTuple):
     """A way from one passage to another.
 
     Attributes:
@@ -94,17 +94,17 @@ class LinkSettings:
 
 
 @dataclass(slots=True)
-class Expansion:
+class GraphExpansion:
     """Result of the graph expansion: scores of all passages, and the best link to each it raised."""
 
     scores: dict[int, float]
     gained: dict[int, float]
-    links: dict[int, Link]
+    links: dict[int, PassageLink]
 
 
 def links_from(
     neighbourhood: Neighbourhood, seeds: Sequence[int], settings: LinkSettings
-) -> tuple[list[Link], dict[int, set[str]]]:
+) -> tuple[list[PassageLink], dict[int, set[str]]]:
     """All links that start at some chunks, and the names of what each of those is about."""
     mentions = neighbourhood.mentions_in(seeds)
     own: defaultdict[int, dict[int, AboutRow]] = defaultdict(dict)
@@ -126,31 +126,31 @@ def _forward(
     mentions: Sequence[MentionRow],
     own: dict[int, dict[int, AboutRow]],
     settings: LinkSettings,
-) -> list[Link]:
+) -> list[PassageLink]:
     """From what seeds mention to the passages about it."""
     abouts = neighbourhood.abouts_of({mention.entity for mention in mentions})
     targets = {entity: edges[: settings.targets_each] for entity, edges in abouts.items() if edges}
     document = neighbourhood.documents_of(
         {mention.chunk for mention in mentions} | {chunk for edges in targets.values() for chunk, _ in edges}
     )
-    weighed = {entity: _weighed(edges, document, settings) for entity, edges in targets.items()}
+    weighed = {entity: _weigh(edges, document, settings) for entity, edges in targets.items()}
     named: dict[tuple[int, int], MentionRow] = {}
-    for mention in _uncovered([mention for mention in mentions if mention.entity in targets]):
+    for mention in _outermost_mentions([mention for mention in mentions if mention.entity in targets]):
         named.setdefault((mention.chunk, mention.entity), mention)
-    links: list[Link] = []
+    links: list[PassageLink] = []
     for (seed, entity), mention in named.items():
         if entity in own[seed]:  # a passage does not lead to its own subject
             continue
         place, sure = document.get(seed), min(1.0, mention.confidence / settings.unsure)
         links += [
-            Link(seed, chunk, entity, mention.name, "forward", weight * sure)
+            PassageLink(seed, chunk, entity, mention.name, "forward", weight * sure)
             for chunk, weight in weighed[entity]
             if document.get(chunk) != place
         ]
     return links
 
 
-def _weighed(edges: Edges, document: dict[int, int], settings: LinkSettings) -> Edges:
+def _weigh(edges: Edges, document: dict[int, int], settings: LinkSettings) -> Edges:
     """Passages about an entity with the weight of a link to them."""
     share = len({document.get(chunk) for chunk, _ in edges}) ** 0.5
     return [(chunk, confidence**settings.certainty / share) for chunk, confidence in edges]
@@ -161,19 +161,19 @@ def _sideways(
     mentions: Iterable[MentionRow],
     own: dict[int, dict[int, AboutRow]],
     settings: LinkSettings,
-) -> list[Link]:
+) -> list[PassageLink]:
     """From what seeds mention or are about to the few other passages that mention it, too."""
     held: dict[tuple[int, int], tuple[str, float]] = {}  # name and certainty, by seed and entity
     for mention in mentions:
         held.setdefault((mention.chunk, mention.entity), (mention.name, mention.confidence))
     around = neighbourhood.mentions_of({entity for _, entity in held}.union(*own.values()))
     rare = {entity: edges for entity, edges in around.items() if 0 < len(edges) <= settings.rare}
-    links: list[Link] = []
+    links: list[PassageLink] = []
     for (seed, entity), (name, confidence) in held.items():
         if entity in rare and entity not in own[seed]:
             weight = settings.shared * confidence / len(rare[entity]) ** 0.5
             links += [
-                Link(seed, chunk, entity, name, "shared", weight * certainty)
+                PassageLink(seed, chunk, entity, name, "shared", weight * certainty)
                 for chunk, certainty in rare[entity]
                 if chunk != seed
             ]
@@ -182,14 +182,14 @@ def _sideways(
             about, others = abouts[entity], rare[entity]
             weight = settings.shared * about.confidence / len(others) ** 0.5
             links += [
-                Link(seed, chunk, entity, about.name, "back", weight * certainty)
+                PassageLink(seed, chunk, entity, about.name, "back", weight * certainty)
                 for chunk, certainty in others
                 if chunk != seed
             ]
     return links
 
 
-def _uncovered(mentions: Sequence[MentionRow]) -> list[MentionRow]:
+def _outermost_mentions(mentions: Sequence[MentionRow]) -> list[MentionRow]:
     """Mentions that are not inside a longer one: "New York City" does not name "York"."""
     kept: list[MentionRow] = []
     reach: dict[int, int] = {}
@@ -203,7 +203,7 @@ def _uncovered(mentions: Sequence[MentionRow]) -> list[MentionRow]:
 
 
 def expand(
-    question: Question,
+    question: PreparedQuestion,
     first_stage: dict[int, float],
     *,
     channels: Channels,
@@ -211,7 +211,7 @@ def expand(
     named: Sequence[int] = (),
     weight: float = 1.0,
     settings: LinkSettings | None = None,
-) -> Expansion:
+) -> GraphExpansion:
     """Follow links from the best passages, twice.
 
     Args:
@@ -224,7 +224,7 @@ def expand(
         settings: the numbers.
     """
     settings = settings or LinkSettings()
-    result = Expansion(dict(first_stage), {}, {})
+    result = GraphExpansion(dict(first_stage), {}, {})
     done: set[int] = set()
     for _ in range(settings.hops):
         best = nlargest(settings.seeds, result.scores, key=result.scores.__getitem__)
@@ -240,11 +240,11 @@ def expand(
 
 
 def _follow(
-    question: Question,
-    links: Sequence[Link],
+    question: PreparedQuestion,
+    links: Sequence[PassageLink],
     subjects: dict[int, set[str]],
     first_stage: dict[int, float],
-    result: Expansion,
+    result: GraphExpansion,
     channels: Channels,
     weight: float,
     settings: LinkSettings,
@@ -267,8 +267,8 @@ def _follow(
 
 
 def _residual(
-    question: Question,
-    links: Sequence[Link],
+    question: PreparedQuestion,
+    links: Sequence[PassageLink],
     subjects: dict[int, set[str]],
     first_stage: dict[int, float],
     channels: Channels,
@@ -288,7 +288,10 @@ def _residual(
 
 
 def _residual_words(
-    question: Question, targets: dict[int, set[int]], subjects: dict[int, set[str]], channels: Channels
+    question: PreparedQuestion,
+    targets: dict[int, set[int]],
+    subjects: dict[int, set[str]],
+    channels: Channels,
 ) -> dict[int, dict[int, float]]:
     """BM25 of each seed's targets for the words that the seed leaves open, by seed; the corpus's best is 1.
 
@@ -369,7 +372,7 @@ class Neighbourhood:
             mentions |= self._graph.mentions_of(more, limit=limit + most)
         unsure = [entity for entity in missing if mentions[entity] and len(abouts[entity]) == most]
         if unsure:
-            mentions |= self._graph.asides_of(unsure, limit=limit)
+            mentions |= self._graph.passing_mentions_of(unsure, limit=limit)
         for entity, rows in mentions.items():
             subject = {chunk for chunk, _ in abouts[entity]}
             self._mentions_of[entity] = _once((chunk, sure) for chunk, sure in rows if chunk not in subject)[
@@ -498,7 +501,7 @@ _MAX_TOKENS = 64  # of a question that are looked at
 _MAX_NAME = 12  # tokens of a name: words, or single Chinese characters
 
 
-class NamedEntity(NamedTuple):
+class LinkedEntity(NamedTuple):
     """An entity that a question names.
 
     Attributes:
@@ -511,7 +514,7 @@ class NamedEntity(NamedTuple):
     sure: bool
 
 
-def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
+def link_entities(question: str, graph: GraphTable) -> list[LinkedEntity]:
     """The entities that a question names, in the order in which it does, each once.
 
     Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
@@ -526,13 +529,13 @@ def named_entities(question: str, graph: GraphTable) -> list[NamedEntity]:
                 spans[first, last] = name
     entities = graph.find_canonical(sorted(set(spans.values())))
     taken: set[int] = set()
-    found: dict[int, NamedEntity] = {}  # by place
+    found: dict[int, LinkedEntity] = {}  # by place
     for (first, last), name in sorted(spans.items(), key=lambda span: (span[0][0] - span[0][1], span[0])):
         place = range(first, last)
         if name in entities and taken.isdisjoint(place):
             taken.update(place)
             words = question[tokens[first].start : tokens[last - 1].end]
-            found[first] = NamedEntity(entities[name], last - first > 1 or is_marked(words))
+            found[first] = LinkedEntity(entities[name], last - first > 1 or is_marked(words))
     unique = {named.key: named for _, named in sorted(found.items(), reverse=True)}
     return [unique[key] for key in reversed(unique)]
 
@@ -544,14 +547,14 @@ def _is_acronym(question: str, token: SurfaceToken) -> bool:
 
 
 def graph_channel(
-    question: Question, graph: GraphTable, *, settings: WalkSettings | None = None
+    question: PreparedQuestion, graph: GraphTable, *, settings: WalkSettings | None = None
 ) -> dict[int, float]:
     """Passages connected with the entities that a question names, with their weight, the highest 1.
 
     A random walk starts at those entities and goes over the passages about them and naming them, and the
     entities of those passages, to further ones. Nothing is found where the question names nothing.
     """
-    named = [entity.key for entity in named_entities(question.text, graph)]
+    named = [entity.key for entity in link_entities(question.text, graph)]
     found = walk(Neighbourhood(graph), {}, entities=named, settings=settings)
     if question.among is None:
         return found

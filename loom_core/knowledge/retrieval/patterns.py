@@ -16,10 +16,10 @@ import anyio
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, LoomError
 from loom_core.knowledge.ingest.chunking.boundaries import sentence_ends
 from loom_core.knowledge.retrieval.fusion import min_max
-from loom_core.knowledge.retrieval.retrievers.passages import passage_key, reranked
+from loom_core.knowledge.retrieval.retrievers.passages import passage_key, rerank_passages
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.languages import detect_language, language_group
-from loom_core.knowledge.validation import check_above_zero
+from loom_core.knowledge.validation import require_positive
 from loom_core.llm.text import as_data, without_thinking
 from loom_core.plugin_registry import create
 from loom_core.tokens import estimate_tokens
@@ -39,8 +39,8 @@ __all__ = [
     "RAGAnswer",
     "RAGOptions",
     "RAGPattern",
-    "cited_numbers",
-    "cited_sentences",
+    "attribute_sentences",
+    "citation_numbers",
     "generate_answer",
 ]
 
@@ -95,7 +95,7 @@ class RAGPattern:
         max_tokens: int = 2000,
         timeout: float = 60.0,
     ) -> None:
-        check_above_zero(
+        require_positive(
             top_k=top_k,
             rerank_top_k=rerank_top_k,
             rerank_timeout=rerank_timeout,
@@ -123,7 +123,7 @@ class RAGPattern:
         Raises:
             LoomError: what the retriever raises.
         """
-        passages, _ = await self._ranked(query, filters)
+        passages, _ = await self._rank(query, filters)
         return passages
 
     async def run(self, query: str, *, filters: dict[str, Any] | None = None) -> RAGAnswer:
@@ -143,7 +143,7 @@ class RAGPattern:
                 "There is no language model to answer with.",
                 advice="Give the pattern an LLMProvider, or use retrieve() for the passages alone.",
             )
-        passages, notes = await self._ranked(query, filters)
+        passages, notes = await self._rank(query, filters)
         answer = await generate_answer(
             self._llm,
             query,
@@ -154,7 +154,7 @@ class RAGPattern:
         )
         return replace(answer, notes=(*notes, *answer.notes))
 
-    async def _ranked(
+    async def _rank(
         self, query: str, filters: dict[str, Any] | None
     ) -> tuple[list[RetrievedPassage], list[str]]:
         """The passages in their last order, and what is to be noted about how they came there."""
@@ -164,7 +164,7 @@ class RAGPattern:
             notes.append("The question was not expanded: the model gave no variants.")
         if passages and self._reranker is not None:
             reranker = _TimedReranker(self._reranker, self._rerank_timeout)
-            passages = await reranked(query, passages, reranker, limit=self._kept)
+            passages = await rerank_passages(query, passages, reranker, limit=self._kept)
             if reranker.failure:
                 notes.append(f"The passages are not reranked: {reranker.failure}")
         return passages[: self._kept], notes
@@ -246,7 +246,7 @@ class HierarchicalRAG(RAGPattern):
         **options: Unpack[RAGOptions],
     ) -> None:
         super().__init__(llm, retriever, **options)
-        check_above_zero(
+        require_positive(
             top_documents=top_documents, candidates=candidates, passages_per_document=passages_per_document
         )
         self._top_documents = top_documents
@@ -416,7 +416,7 @@ async def generate_answer(
     if len(shown) < len(passages):
         notes.insert(0, f"{len(passages) - len(shown)} of {len(passages)} passages did not fit.")
     read = list(passages[: len(shown)])
-    return RAGAnswer(answer, read, tuple(notes), tuple(cited_sentences(answer, read)))
+    return RAGAnswer(answer, read, tuple(notes), tuple(attribute_sentences(answer, read)))
 
 
 def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
@@ -424,7 +424,7 @@ def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
     shown: list[str] = []
     left = budget
     for number, passage in enumerate(passages, start=1):
-        text = _shown(passage)
+        text = _format_passage(passage)
         tokens = estimate_tokens(text)
         if tokens > left:
             if shown:
@@ -435,7 +435,7 @@ def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
     return shown
 
 
-def _shown(passage: RetrievedPassage) -> str:
+def _format_passage(passage: RetrievedPassage) -> str:
     """A passage under its title and headings."""
     metadata = passage["metadata"]
     place = [str(part) for part in (metadata.get("title"), *metadata.get("heading_path", ())) if part]
@@ -443,7 +443,7 @@ def _shown(passage: RetrievedPassage) -> str:
 
 
 def _notes_on_citations(answer: str, count: int) -> list[str]:
-    cited = cited_numbers(answer)
+    cited = citation_numbers(answer)
     unknown = sorted(number for number in cited if not 1 <= number <= count)
     if not cited:
         return ["The answer cites no passage."]
@@ -482,13 +482,13 @@ class CitedSentence:
         return len(self.weak) < len(self.citations)
 
 
-def cited_numbers(text: str) -> list[int]:
+def citation_numbers(text: str) -> list[int]:
     """The numbers that a text cites, each once, in their order."""
     numbers = (int(n) for group in CITATION.finditer(text) for n in re.findall(r"\d+", group[1]))
     return list(dict.fromkeys(numbers))
 
 
-def cited_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[CitedSentence]:
+def attribute_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[CitedSentence]:
     """The sentences of an answer, English or Chinese, each with what it rests on.
 
     Citations count for the sentence they stand in, or that ends right before them. Headings are no sentences.
@@ -497,27 +497,27 @@ def cited_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[C
         answer: with citations: `[1]` is the first passage.
         passages: those that the answer was written from.
     """
-    grounds = [_Ground.of(passage) for passage in passages]
-    return [_judged(sentence, grounds) for sentence in _sentences(answer)]
+    grounds = [_Evidence.of(passage) for passage in passages]
+    return [_attribute(sentence, grounds) for sentence in _sentences(answer)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
+class _Evidence:
     """A passage as sentences are held against it: its content words, and its language's group."""
 
     words: frozenset[str]
     language: str
 
     @classmethod
-    def of(cls, passage: RetrievedPassage) -> _Ground:
+    def of(cls, passage: RetrievedPassage) -> _Evidence:
         metadata = passage["metadata"]
         above = [metadata.get("title"), *metadata.get("heading_path", ())]
         text = "\n".join([*(str(part) for part in above if part), passage["text"]])
         return cls(frozenset(analyse(text)), language_group(detect_language(passage["text"])))
 
 
-def _judged(sentence: str, grounds: Sequence[_Ground]) -> CitedSentence:
-    citations = tuple(number for number in cited_numbers(sentence) if 1 <= number <= len(grounds))
+def _attribute(sentence: str, grounds: Sequence[_Evidence]) -> CitedSentence:
+    citations = tuple(number for number in citation_numbers(sentence) if 1 <= number <= len(grounds))
     said = CITATION.sub(" ", sentence)
     words, language = frozenset(analyse(said)), language_group(detect_language(said))
     weak = [

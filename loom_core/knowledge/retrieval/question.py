@@ -12,8 +12,8 @@ from anyio import to_thread
 
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.errors import EmbeddingError
-from loom_core.knowledge.filters import Filters, parse_filters, supported
-from loom_core.knowledge.retrieval.current_embedder import LanguageCentroids, covered_groups
+from loom_core.knowledge.filters import Filters, filter_names, parse_filters
+from loom_core.knowledge.retrieval.current_embedder import LanguageCentroids, embedder_language_groups
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.validation import check_limit, question_text
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.retrieval.channels import Question
+    from loom_core.knowledge.retrieval.channels import PreparedQuestion
     from loom_core.knowledge.retrieval.current_embedder import CurrentEmbedder
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
 
-__all__ = ["ChunkFilter", "QuestionReader"]
+__all__ = ["ChunkFilter", "QuestionPreparer"]
 
 
-class QuestionReader:
+class QuestionPreparer:
     """Reads questions for one knowledge base.
 
     Args:
@@ -38,11 +38,13 @@ class QuestionReader:
         patience: seconds that this may take.
     """
 
-    def __init__(self, record: Record, embedder: CurrentEmbedder | None, *, patience: float = 20.0) -> None:
+    def __init__(
+        self, record: KnowledgeStore, embedder: CurrentEmbedder | None, *, timeout: float = 20.0
+    ) -> None:
         self.filter = ChunkFilter(record)
         self._record = record
         self._embedder = embedder
-        self._patience = patience
+        self._timeout = timeout
         self._centroids = LanguageCentroids(record, embedder) if embedder is not None else None
 
     async def prepare(self) -> None:
@@ -56,7 +58,7 @@ class QuestionReader:
         """The vector space of questions; empty without an embedder."""
         return "" if self._embedder is None else self._embedder.id
 
-    def is_in_space(self, question: Question) -> bool:
+    def is_in_space(self, question: PreparedQuestion) -> bool:
         """Whether the vectors of the record are still by the embedder that the question's is by. Blocks."""
         return question.space == self.space == self._record.get("embedder")
 
@@ -75,18 +77,18 @@ class QuestionReader:
         check_limit(limit, most=most)
         return text
 
-    async def allowed(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
+    async def filter_chunks(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
         """The chunks that filters allow, see `ChunkFilter.allowed`."""
-        return await to_thread.run_sync(self.filter.allowed, filters) if filters else None
+        return await to_thread.run_sync(self.filter.filter_chunks, filters) if filters else None
 
-    def uncovered(self, text: str) -> str:
+    def explain_language_gap(self, text: str) -> str:
         """Why a question is not embedded although there is an embedder: its language; or empty."""
         embedder, language = self._embedder, detect_language(text)
         if embedder is None or embedder.languages is None or language in {*embedder.languages, "und"}:
             return ""
         return f"the embedder {embedder.id} does not cover {language!r}"
 
-    def covered(self, language: str) -> frozenset[str] | None:
+    def comparable_groups(self, language: str) -> frozenset[str] | None:
         """Language groups of the passages that a question's vector may be compared with; None for all.
 
         Args:
@@ -95,7 +97,7 @@ class QuestionReader:
         embedder = self._embedder
         if embedder is None:
             return None
-        groups = covered_groups(embedder)
+        groups = embedder_language_groups(embedder)
         if embedder.cross_lingual:
             return groups
         own = frozenset({language})
@@ -106,7 +108,9 @@ class QuestionReader:
         """Whether a cosine tells how near a passage is in meaning."""
         return self._embedder is not None and self._embedder.semantic
 
-    def centroids(self, question: Question, languages: frozenset[str]) -> dict[str, NDArray[np.float32]]:
+    def centroids(
+        self, question: PreparedQuestion, languages: frozenset[str]
+    ) -> dict[str, NDArray[np.float32]]:
         """The centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
 
         Args:
@@ -121,14 +125,14 @@ class QuestionReader:
         Raises:
             EmbeddingError: it fails, or takes too long.
         """
-        if self._embedder is None or self.uncovered(text):
+        if self._embedder is None or self.explain_language_gap(text):
             return None
         try:
-            with anyio.fail_after(self._patience):
+            with anyio.fail_after(self._timeout):
                 return (await self._embedder.embed([text], kind="query"))[0]
         except TimeoutError:
             raise EmbeddingError(
-                f"Embedding the question took over {self._patience:g} s.",
+                f"Embedding the question took over {self._timeout:g} s.",
                 advice="Ask again when the machine has less to do, or use the strategy graph_only.",
             ) from None
 
@@ -153,7 +157,7 @@ class ChunkFilter:
         record: has the documents and their fields.
     """
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: KnowledgeStore) -> None:
         self._record = record
         self._moment: _Moment | None = None
         self._lock = threading.Lock()
@@ -162,7 +166,7 @@ class ChunkFilter:
         """Return the field names that filters may use. Blocks."""
         return list(self._now().names)
 
-    def allowed(self, filters: dict[str, Any]) -> ChunkKeys | None:
+    def filter_chunks(self, filters: dict[str, Any]) -> ChunkKeys | None:
         """Chunks of the documents for which all filters hold; None without filters, for all. Blocks.
 
         Raises:
@@ -188,6 +192,6 @@ class ChunkFilter:
         head = self._record.changes.head()  # read before all else: what is newer only makes it look older
         moment = self._moment
         if moment is None or moment.head != head:
-            moment = _Moment(head, supported(self._record.documents.field_names()))
+            moment = _Moment(head, filter_names(self._record.documents.field_names()))
             self._moment = moment
         return moment

@@ -12,7 +12,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.knowledge.text.asked_identifiers import asked_identifiers, comparable_text
+from loom_core.knowledge.text.query_identifiers import comparable_text, extract_identifiers
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.indexes.vectors import Vectors
+    from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.interface import Reranker
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchOptions
-    from loom_core.knowledge.store import ChunkRow, Record
+    from loom_core.knowledge.store import ChunkRow, KnowledgeStore
 
 __all__ = ["ParentDocument", "Refinement", "Refiner", "diverse", "with_parents", "without_near_duplicates"]
 
@@ -92,10 +92,12 @@ class Refiner:
         patience: seconds that a reranker may take.
     """
 
-    def __init__(self, record: Record, vectors: Vectors, *, patience: float = 30.0) -> None:
+    def __init__(
+        self, record: KnowledgeStore, vectors: VectorIndexes, *, reranker_timeout: float = 30.0
+    ) -> None:
         self._record = record
         self._vectors = vectors
-        self._patience = patience
+        self._reranker_timeout = reranker_timeout
 
     async def refine(
         self, query: str, found: dict[int, KnowledgeItem], *, limit: int, wanted: Refinement
@@ -117,14 +119,14 @@ class Refiner:
         # What comes after may leave some out or put some together, and needs more than are shown.
         room = len(items) if wanted.diversity or wanted.sections else limit
         if wanted.reranker is not None:
-            items, notes = await self._reranked(wanted.reranker, query, items, limit=room)
+            items, notes = await self._rerank(wanted.reranker, query, items, limit=room)
         if wanted.diversity:
-            items = await to_thread.run_sync(partial(self._varied, items, keys, wanted.diversity))
+            items = await to_thread.run_sync(partial(self._diversify, items, keys, wanted.diversity))
         if wanted.sections:
             items = await to_thread.run_sync(partial(with_parents, items, self._parent, limit=limit))
         return items[:limit], notes
 
-    def _varied(
+    def _diversify(
         self, items: Sequence[KnowledgeItem], keys: dict[str, int], diversity: float
     ) -> list[KnowledgeItem]:
         vectors = self._vectors.current() if items else None
@@ -146,15 +148,15 @@ class Refiner:
                 return None
             return ParentDocument(text=documents.text(document.key), chunks=documents.chunks_of(document.key))
 
-    async def _reranked(
+    async def _rerank(
         self, reranker: Reranker, query: str, items: Sequence[KnowledgeItem], *, limit: int
     ) -> tuple[list[KnowledgeItem], list[str]]:
         """The passages in the reranker's order, or in the one they had, with a note why."""
         try:
-            with anyio.fail_after(self._patience):
+            with anyio.fail_after(self._reranker_timeout):
                 return await reranker.rerank(query, items, limit=limit), []
         except TimeoutError:
-            reason = f"it took over {self._patience:g} s"
+            reason = f"it took over {self._reranker_timeout:g} s"
         except LoomError as error:
             reason = str(error)
         _log.warning("A reranker failed: %s", reason)
@@ -200,7 +202,7 @@ def without_near_duplicates(
         in `metadata["duplicates"]`, best first.
     """
     kept: list[_Candidate] = []
-    identifiers = asked_identifiers(question)
+    identifiers = extract_identifiers(question)
     alike: dict[frozenset[str], list[_Candidate]] = {}
     for item in items:
         candidate = _Candidate(item)
@@ -213,7 +215,7 @@ def without_near_duplicates(
             continue
         others.append(candidate)
         kept.append(candidate)
-    return [candidate.told() for candidate in kept]
+    return [candidate.to_item() for candidate in kept]
 
 
 def diverse(
@@ -303,16 +305,16 @@ def with_parents(
         id_ = str(item.metadata.get("document_id", ""))
         if id_ not in documents:
             documents[id_] = parent(id_) if id_ else None
-        hit = _widened(item, documents[id_], max_tokens)
-        met = [other for other in hits if other.meets(hit)]
+        hit = _expand_to_section(item, documents[id_], max_tokens)
+        met = [other for other in hits if other.adjoins(hit)]
         if met:
-            met[0].take_in([hit, *met[1:]])
+            met[0].absorb([hit, *met[1:]])
             hits = [other for other in hits if other not in met[1:]]
         elif len(hits) < limit:
             hits.append(hit)
         else:
             break
-    return [hit.told() for hit in hits]
+    return [hit.to_item() for hit in hits]
 
 
 @dataclass(slots=True)
@@ -342,7 +344,7 @@ class _Candidate:
             self._made = frozenset(runs) or frozenset([tuple(tokens)] if tokens else [])
         return self._made
 
-    def told(self) -> KnowledgeItem:
+    def to_item(self) -> KnowledgeItem:
         """The passage, with the ids of its duplicates if it has any."""
         if not self.duplicates:
             return self.item
@@ -383,7 +385,7 @@ class _Hit:
     last: int = 0
     merged: list[str] = field(default_factory=list[str])
 
-    def meets(self, other: _Hit) -> bool:
+    def adjoins(self, other: _Hit) -> bool:
         """Whether another one overlaps or adjoins it in the same section."""
         if self.document is None or self.document is not other.document:
             return False
@@ -391,14 +393,14 @@ class _Hit:
         near = other.first <= self.last + 1 and self.first <= other.last + 1
         return near and chunks[self.first].heading_path == chunks[other.first].heading_path
 
-    def take_in(self, others: Sequence[_Hit]) -> None:
+    def absorb(self, others: Sequence[_Hit]) -> None:
         """Show what others show, too."""
         self.first = min(self.first, *(other.first for other in others))
         self.last = max(self.last, *(other.last for other in others))
         for other in others:
             self.merged += [other.item.id, *other.merged]
 
-    def told(self) -> KnowledgeItem:
+    def to_item(self) -> KnowledgeItem:
         """The item, with the text that is shown and where it stands."""
         if self.document is None:
             return self.item
@@ -414,7 +416,7 @@ class _Hit:
         )
 
 
-def _widened(item: KnowledgeItem, document: ParentDocument | None, max_tokens: int) -> _Hit:
+def _expand_to_section(item: KnowledgeItem, document: ParentDocument | None, max_tokens: int) -> _Hit:
     """A passage with as much of its section as fits."""
     chunks = document.chunks if document is not None else ()
     place = next((place for place, chunk in enumerate(chunks) if chunk.id == item.id), None)

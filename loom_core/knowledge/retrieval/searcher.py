@@ -16,12 +16,12 @@ from anyio import to_thread
 
 from loom_core.errors import EmbeddingError, IndexDamagedError, InvalidInputError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
+from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.confidence import Match, assess_match
 from loom_core.knowledge.retrieval.config import Strategy
 from loom_core.knowledge.retrieval.refinement import Refinement, Refiner
 from loom_core.knowledge.retrieval.strategies import retrieve
-from loom_core.observability.content import hidden, records_content
+from loom_core.observability.content import records_content, redact_content
 from loom_core.observability.families import CHANNEL_SECONDS, SEARCH_SECONDS
 from loom_core.observability.spans import KNOWLEDGE_SEARCH
 from loom_core.observability.tracing import AttributeValue, LoomTracer, span
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.indexes.vectors import Vectors
+    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.indexes.vectors import VectorIndexes
     from loom_core.knowledge.interface import Channel, Reranker
     from loom_core.knowledge.retrieval.config import RAGConfig, SearchRequest
-    from loom_core.knowledge.retrieval.question import QuestionReader
+    from loom_core.knowledge.retrieval.question import QuestionPreparer
     from loom_core.knowledge.retrieval.strategies import ChunkHit, Retrieval
-    from loom_core.knowledge.store import ChunkRow, DocumentRow, Record
+    from loom_core.knowledge.store import ChunkRow, DocumentRow, KnowledgeStore
     from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["Answer", "SearchContext", "Searcher", "channel_items", "item", "items"]
+__all__ = ["SearchAnswer", "SearchContext", "Searcher", "channel_items", "item", "items"]
 
 _MAX_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SearchAnswer:
     """The answer to a question, with how it came about.
 
     Attributes:
@@ -81,12 +81,12 @@ class IndexWorker(Protocol):
     """Why work or a part of it has stopped for now; or empty."""
 
     @property
-    def runs(self) -> bool:
+    def is_running(self) -> bool:
         """Whether this process works in the background."""
         ...
 
     @property
-    def holds(self) -> bool:
+    def is_owner(self) -> bool:
         """Whether this process is the owner."""
         ...
 
@@ -102,7 +102,7 @@ class IndexWorker(Protocol):
 class OwnerPeer(Protocol):
     """The process that works for the knowledge base, asked from another; None where it does not answer."""
 
-    async def search(self, request: SearchRequest) -> Answer | None:
+    async def search(self, request: SearchRequest) -> SearchAnswer | None:
         """Answer a question by a strategy."""
         ...
 
@@ -133,10 +133,10 @@ class SearchContext:
         metrics: where searches are counted and timed.
     """
 
-    store: Record
-    words: WordIndex
-    vectors: Vectors
-    reader: QuestionReader
+    store: KnowledgeStore
+    words: DerivedLexicalIndex
+    vectors: VectorIndexes
+    reader: QuestionPreparer
     worker: IndexWorker
     owner: OwnerPeer | None
     metrics: LoomMetrics
@@ -144,7 +144,7 @@ class SearchContext:
     @property
     def peer(self) -> OwnerPeer | None:
         """The owner, where it is another process than this one."""
-        return None if self.worker.holds else self.owner
+        return None if self.worker.is_owner else self.owner
 
 
 class Searcher:
@@ -172,9 +172,9 @@ class Searcher:
         self._config = config
         self._reranker = reranker
         self._tracer = tracer
-        self._refiner = Refiner(context.store, context.vectors, patience=config.waits.reranker)
+        self._refiner = Refiner(context.store, context.vectors, reranker_timeout=config.waits.reranker)
 
-    async def search(self, request: SearchRequest) -> Answer:
+    async def search(self, request: SearchRequest) -> SearchAnswer:
         """See `GraphRAGKnowledgeBase.search`.
 
         Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
@@ -193,30 +193,30 @@ class Searcher:
         }
         with span(KNOWLEDGE_SEARCH, attributes, tracer=self._tracer) as current:
             if current.is_recording() and records_content():
-                current.set_attribute("gen_ai.retrieval.query.text", hidden(request.query))
+                current.set_attribute("gen_ai.retrieval.query.text", redact_content(request.query))
             began = time.perf_counter()
             answer = await self._ask_owner(request) or await self.find(request)
             self._context.metrics.observe(SEARCH_SECONDS, time.perf_counter() - began, strategy)
             current.set_attributes({f"retrieval.{name}": value for name, value in answer.measures.items()})
             return answer
 
-    async def find(self, request: SearchRequest) -> Answer:
+    async def find(self, request: SearchRequest) -> SearchAnswer:
         """Answer in this process, without a span."""
         started = time.perf_counter()
         await self._context.reader.prepare()
         limit, strategy = request.limit, request.strategy
         text = self._context.reader.text(request.query, limit=limit, most=_MAX_LIMIT)
         wanted = Refinement.of(request.options, config=self._config, reranker=self._reranker)
-        among = await self._context.reader.allowed(request.filters)
+        among = await self._context.reader.filter_chunks(request.filters)
         embedded, chunks = await to_thread.run_sync(self._context.vectors.coverage)
-        question = Question.of(text, among=among, space=self._context.reader.space)
+        question = PreparedQuestion.of(text, among=among, space=self._context.reader.space)
         embeds = bool(embedded) and strategy not in {"bm25", "graph_only"}
         asked = await self._ask(question, strategy, embeds=embeds)
-        retrieval, found_notes = await self._retrieved(
+        retrieval, found_notes = await self._retrieve_when_ready(
             asked, wanted.candidates(limit), strategy=strategy, chunks=chunks
         )
         match, found = await to_thread.run_sync(
-            partial(self._matched, text, retrieval, chosen=among is not None or strategy == "graph_first")
+            partial(self._assess, text, retrieval, chosen=among is not None or strategy == "graph_first")
         )
         passages, refining_notes = await self._refiner.refine(text, found, limit=limit, wanted=wanted)
         notes = [*asked.notes, *found_notes, *refining_notes]
@@ -225,7 +225,7 @@ class Searcher:
         total_ms = 1000 * (time.perf_counter() - started)
         self._count(retrieval, asked.embed_ms if asked.question.vector is not None else None)
         measures = _measures(retrieval, strategy) if retrieval else {}
-        return Answer(
+        return SearchAnswer(
             items=passages,
             match=match,
             strategy=strategy,
@@ -252,7 +252,7 @@ class Searcher:
             if milliseconds is not None:
                 self._context.metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
 
-    async def _ask_owner(self, request: SearchRequest) -> Answer | None:
+    async def _ask_owner(self, request: SearchRequest) -> SearchAnswer | None:
         """Ask the owner, if it is another process; a reranker is asked here only."""
         peer = self._context.peer
         if peer is None or self._reranker is not None:
@@ -261,7 +261,7 @@ class Searcher:
             return None
         return await peer.search(request)
 
-    def _matched(
+    def _assess(
         self, text: str, retrieval: Retrieval | None, *, chosen: bool
     ) -> tuple[Match, dict[int, KnowledgeItem]]:
         """How well what was found fits, and the passages by key: their relevance is a share of that.
@@ -282,9 +282,9 @@ class Searcher:
             if item.relevance > 0 or chosen
         }
 
-    async def _ask(self, question: Question, strategy: Strategy, *, embeds: bool) -> _Asked:
+    async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
         """Embed a question where it has to be; for `hybrid`, ask words meanwhile, and vectors then."""
-        asked = _Asked(question, self._channels(question))
+        asked = _PendingSearch(question, self._channels(question))
         if embeds and strategy == "hybrid":
             asked.hits = hits = ChannelHits()
             await _in_parallel(
@@ -295,18 +295,18 @@ class Searcher:
             await self._embed(asked)
         return asked
 
-    def _channels(self, question: Question) -> Channels:
-        covered = self._context.reader.covered(question.language)
-        return Channels(None, None, covered=covered, read=self._context.store.documents.readings)
+    def _channels(self, question: PreparedQuestion) -> Channels:
+        covered = self._context.reader.comparable_groups(question.language)
+        return Channels(None, None, covered=covered, read=self._context.store.documents.texts_with_headings)
 
-    def _ask_words(self, asked: _Asked, hits: ChannelHits) -> None:
+    def _ask_words(self, asked: _PendingSearch, hits: ChannelHits) -> None:
         asked.channels.words = self._context.words.searcher()
         try:
             hits.ask_words(asked.question, asked.channels, self._config.first_stage)
         except IndexDamagedError as error:
             asked.damage = error
 
-    async def _ask_vectors(self, asked: _Asked, hits: ChannelHits) -> None:
+    async def _ask_vectors(self, asked: _PendingSearch, hits: ChannelHits) -> None:
         await self._embed(asked)
 
         def search() -> None:
@@ -315,7 +315,7 @@ class Searcher:
 
         await to_thread.run_sync(search)
 
-    def _open_vectors(self, asked: _Asked) -> None:
+    def _open_vectors(self, asked: _PendingSearch) -> None:
         """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
         question = asked.question
         dense = self._context.vectors.current() if question.vector is not None else None
@@ -325,11 +325,11 @@ class Searcher:
         asked.channels.centroids = self._context.reader.centroids(question, languages)
         asked.channels.dense = dense
 
-    async def _embed(self, asked: _Asked) -> None:
+    async def _embed(self, asked: _PendingSearch) -> None:
         """Give a question its vector; or none, and note why."""
         began = time.perf_counter()
         text = asked.question.text
-        if reason := self._context.reader.uncovered(text):
+        if reason := self._context.reader.explain_language_gap(text):
             asked.notes = [f"{reason}: words and graph only"]
         else:
             try:
@@ -338,20 +338,22 @@ class Searcher:
                 asked.notes = [f"the question could not be embedded, words and graph only: {error}"]
         asked.embed_ms = 1000 * (time.perf_counter() - began)
 
-    async def _retrieved(
-        self, asked: _Asked, limit: int, *, strategy: Strategy, chunks: int
+    async def _retrieve_when_ready(
+        self, asked: _PendingSearch, limit: int, *, strategy: Strategy, chunks: int
     ) -> tuple[Retrieval | None, list[str]]:
         """Return the retrieval and its notes; if an index is gone, wait until it is back."""
         retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
         if not missing or not chunks:
             return retrieval, []
-        if self._context.worker.runs or not await self._context.worker.restore():
+        if self._context.worker.is_running or not await self._context.worker.restore():
             return retrieval, [f"the index of {missing} is being rebuilt: ask again in a moment"]
-        again = _Asked(asked.question, self._channels(asked.question))
+        again = _PendingSearch(asked.question, self._channels(asked.question))
         retrieval, _ = await to_thread.run_sync(self._retrieve, again, limit, strategy)
         return retrieval, []
 
-    def _retrieve(self, asked: _Asked, limit: int, strategy: Strategy) -> tuple[Retrieval | None, str]:
+    def _retrieve(
+        self, asked: _PendingSearch, limit: int, strategy: Strategy
+    ) -> tuple[Retrieval | None, str]:
         """Return the retrieval, and the name of the index that was missing for it, or empty."""
         question, channels = asked.question, asked.channels
         if asked.hits is None:
@@ -378,7 +380,7 @@ class Searcher:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingSearch:
     """A question on its way to an answer.
 
     Attributes:
@@ -390,7 +392,7 @@ class _Asked:
         damage: what was wrong with the index of words.
     """
 
-    question: Question
+    question: PreparedQuestion
     channels: Channels
     hits: ChannelHits | None = None
     notes: list[str] = field(default_factory=list[str])
@@ -447,7 +449,7 @@ _CHANNELS: dict[Channel, tuple[str, str]] = {
 """Names of a channel's score in an item, and the reason it gives for a hit."""
 
 
-def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
+def items(record: KnowledgeStore, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
     """Return the hits as items by key, in the same order, without those deleted in the meantime."""
     keys = {hit.key for hit in found} | {
         key for hit in found for link in hit.links for key in (link.seed, link.chunk)
@@ -469,7 +471,7 @@ def items(record: Record, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]
 
 
 def channel_items(
-    record: Record, scores: Sequence[tuple[int, float]], channel: Channel | None
+    record: KnowledgeStore, scores: Sequence[tuple[int, float]], channel: Channel | None
 ) -> list[KnowledgeItem]:
     """Return the hits of one channel, or a list of chunks without a query, as items.
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from loom_core.knowledge.retrieval.channels import FirstStage, first_stage
 from loom_core.knowledge.retrieval.graph_expansion import (
-    Expansion,
-    Link,
+    GraphExpansion,
     Neighbourhood,
+    PassageLink,
     expand,
     graph_channel,
-    named_entities,
+    link_entities,
     walk,
 )
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, Question
-    from loom_core.knowledge.retrieval.confidence import Nearness
+    from loom_core.knowledge.retrieval.channels import ChannelHits, Channels, PreparedQuestion
+    from loom_core.knowledge.retrieval.confidence import LanguageSimilarity
     from loom_core.knowledge.retrieval.config import RAGConfig, Strategy
     from loom_core.knowledge.store.graph import GraphTable
 
@@ -46,7 +46,7 @@ class ChunkHit:
     key: int
     score: float
     scores: dict[str, float] = field(default_factory=dict[str, float])
-    links: tuple[Link, ...] = ()
+    links: tuple[PassageLink, ...] = ()
     named: int = 0
 
 
@@ -66,11 +66,11 @@ class Retrieval:
     counts: dict[str, int]
     ms: dict[str, float]
     fallback_to_vector: bool = False
-    nearness: tuple[Nearness, ...] = ()
+    nearness: tuple[LanguageSimilarity, ...] = ()
 
 
 def retrieve(
-    question: Question,
+    question: PreparedQuestion,
     limit: int,
     *,
     strategy: Strategy,
@@ -90,7 +90,7 @@ def retrieve(
         config: weights.
         hits: what words and vectors found, where they have been asked; only for `hybrid`.
     """
-    draft = _Draft(question, channels, graph, config, hits)
+    draft = _RetrievalRun(question, channels, graph, config, hits)
     if strategy == "graph_first":
         fallback = not draft.from_graph()
         if fallback:
@@ -101,15 +101,15 @@ def retrieve(
     if strategy in {"hybrid", "graph_only"}:
         draft.expand()
         draft.walk()
-    return draft.finished(limit, fallback=fallback)
+    return draft.finish(limit, fallback=fallback)
 
 
-class _Draft:
+class _RetrievalRun:
     """The passages of one question, step by step."""
 
     def __init__(
         self,
-        question: Question,
+        question: PreparedQuestion,
         channels: Channels,
         graph: GraphTable,
         config: RAGConfig,
@@ -129,7 +129,7 @@ class _Draft:
         self._ms: dict[str, float] = {}
         self._scores: dict[int, float] = {}
         self._first = FirstStage({}, {}, {})
-        self._expansion = Expansion({}, {}, {})
+        self._expansion = GraphExpansion({}, {}, {})
         self._near: dict[int, float] = {}
         self._entities: list[int] = []
         self._named: dict[int, int] = {}
@@ -148,7 +148,7 @@ class _Draft:
         )
         self._scores = dict(self._first.scores)
         self._ms |= self._first.ms
-        self._timed("first_stage")
+        self._measure("first_stage")
 
     def from_graph(self) -> bool:
         """Search by the graph, ranked by vectors if there are any; return whether there are hits."""
@@ -161,12 +161,12 @@ class _Draft:
             # What cannot be ranked by vectors comes after what can.
             self._scores = {key: semantic.get(key, 0.0) for key in best}
             self._first = FirstStage(semantic, {}, semantic)
-        self._timed("walk")
+        self._measure("walk")
         return bool(self._scores)
 
-    def _name(self) -> None:
+    def _link_entities(self) -> None:
         """Use the names in the question: passages about them are seeds, and gain if surely meant."""
-        among, named = self._question.among, named_entities(self._question.text, self._graph)
+        among, named = self._question.among, link_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
         abouts = self._neighbourhood.abouts_of(self._entities)
         for entity in named:
@@ -183,7 +183,7 @@ class _Draft:
     def expand(self) -> None:
         """Along the links of the best passages, and of those about what the question names."""
         question, config = self._question, self._config
-        self._name()
+        self._link_entities()
         self._expansion = expand(
             question,
             self._scores,
@@ -194,7 +194,7 @@ class _Draft:
             settings=config.links,
         )
         self._scores = self._expansion.scores
-        self._timed("expansion")
+        self._measure("expansion")
 
     def walk(self) -> None:
         """Raise the passages that are connected with several of the best ones."""
@@ -204,9 +204,9 @@ class _Draft:
         self._scores = dict(self._scores)
         for key, weight in self._near.items():
             self._scores[key] = self._scores.get(key, 0.0) + config.graph_weight * weight**0.5
-        self._timed("walk")
+        self._measure("walk")
 
-    def finished(self, limit: int, *, fallback: bool) -> Retrieval:
+    def finish(self, limit: int, *, fallback: bool) -> Retrieval:
         """The best of them; first those that hold identifiers of the question, by how many they hold."""
         highest = max(self._scores.values(), default=0.0)
         for key, number in self._first.held.items():
@@ -216,7 +216,7 @@ class _Draft:
         top = self._scores[best[0]] if best else 0.0
         self._ms["total"] = 1000 * (time.perf_counter() - self._started)
         return Retrieval(
-            found=[self._found(key, top) for key in best],
+            found=[self._hit(key, top) for key in best],
             counts={
                 "lexical": len(self._first.lexical),
                 "vector": len(self._first.semantic),
@@ -228,7 +228,7 @@ class _Draft:
             nearness=self._first.nearness,
         )
 
-    def _found(self, key: int, top: float) -> ChunkHit:
+    def _hit(self, key: int, top: float) -> ChunkHit:
         parts = {
             "bm25": self._first.lexical.get(key),
             "vector": self._first.semantic.get(key),
@@ -243,9 +243,9 @@ class _Draft:
             named=self._named.get(key, 0),
         )
 
-    def _way(self, key: int) -> tuple[Link, ...]:
+    def _way(self, key: int) -> tuple[PassageLink, ...]:
         """The links that led to a chunk, from the first seed on."""
-        way: list[Link] = []
+        way: list[PassageLink] = []
         seen = {key}
         while (link := self._expansion.links.get(key)) is not None and link.seed not in seen:
             way.insert(0, link)
@@ -253,7 +253,7 @@ class _Draft:
             seen.add(key)
         return tuple(way)
 
-    def _timed(self, step: str) -> None:
+    def _measure(self, step: str) -> None:
         now = time.perf_counter()
         self._ms[step] = 1000 * (now - self._step_started)
         self._step_started = now

@@ -8,10 +8,10 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from loom_core.knowledge.filters import supported
-from loom_core.knowledge.rag.opening import folder_in, is_name
+from loom_core.knowledge.filters import filter_names
+from loom_core.knowledge.rag.embedder_choice import folder_in, is_name
 from loom_core.knowledge.sources.unified_tool import SourceInfo
-from loom_core.knowledge.store.probe import unusable
+from loom_core.knowledge.store.probe import describe_problem
 from loom_core.knowledge.store.schema import SCHEMA
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Catalogue:
 
 def _read(path: Path) -> CatalogueEntry | None:
     """Read the catalogue entry of a record, of whatever format; None if it is only being made."""
-    if reason := unusable(path):
+    if reason := describe_problem(path):
         return _unusable(path, reason)
     try:
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
@@ -112,7 +112,7 @@ def _read(path: Path) -> CatalogueEntry | None:
             problem = ""
             if version > len(SCHEMA):
                 problem = f"it is of a newer Loom's format ({version}, this one knows {len(SCHEMA)}): upgrade"
-            return _described(path, db, problem)
+            return _entry_of(path, db, problem)
     except sqlite3.Error as error:
         return _unusable(path, f"its record cannot be read ({error})")
 
@@ -128,7 +128,7 @@ def _unusable(path: Path, problem: str) -> CatalogueEntry:
     )
 
 
-def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntry:
+def _entry_of(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntry:
     meta = dict(db.execute("SELECT name, value FROM meta"))
     fields = [row[0] for row in db.execute("SELECT DISTINCT name FROM fields LIMIT ?", (_MAX_FIELDS,))]
     documents = db.execute("SELECT COUNT(*) FROM documents").fetchone()[0]
@@ -139,7 +139,7 @@ def _described(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEnt
             name=name if is_name(name := meta.get("name", "")) else path.parent.name,
             description=meta.get("description", ""),
             search_hints=tuple(hint for hint in meta.get("search_hints", "").split("\n") if hint),
-            supported_filters=tuple(supported(fields)),
+            supported_filters=tuple(filter_names(fields)),
         ),
         documents=documents,
         chunks=chunks,

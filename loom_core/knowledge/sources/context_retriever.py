@@ -13,11 +13,11 @@ from loom_core.cjk import is_chinese
 from loom_core.errors import LoomError
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.retrieval.retrievers.passages import to_item
-from loom_core.knowledge.sources.federation.federation import Federation, late
-from loom_core.knowledge.sources.quoting import quoted
-from loom_core.knowledge.sources.turns import calls_for_knowledge
-from loom_core.knowledge.text.shingles import Sketch
-from loom_core.knowledge.validation import check_above_zero
+from loom_core.knowledge.sources.federation.federation import Federation, timeout_message
+from loom_core.knowledge.sources.quoting import quote_passages
+from loom_core.knowledge.sources.small_talk import needs_retrieval
+from loom_core.knowledge.text.shingles import TextSketch
+from loom_core.knowledge.validation import require_positive
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int)
         message: what the user says, in whose language they are announced.
         max_tokens: maximum cost of the text, by `estimate_tokens`.
     """
-    shown = quoted(items, max_tokens=max_tokens)
+    shown = quote_passages(items, max_tokens=max_tokens)
     if not shown.items:
         return RetrievedContext("nothing")
     head = _HEAD_ZH if is_chinese(message) else _HEAD
@@ -105,7 +105,7 @@ class ContextRetriever:
         seconds: float = 2.0,
         least_relevance: float = 0.0,
     ) -> None:
-        check_above_zero(top_k=top_k, max_tokens=max_tokens, seconds=seconds)
+        require_positive(top_k=top_k, max_tokens=max_tokens, seconds=seconds)
         self._source = source
         self._top_k = top_k
         self._max_tokens = max_tokens
@@ -123,24 +123,24 @@ class ContextRetriever:
                 in them are not repeated.
             filters: as in `KnowledgeBaseProvider.query`.
         """
-        if not calls_for_knowledge(message):
+        if not needs_retrieval(message):
             return RetrievedContext("not_needed")
         items: list[KnowledgeItem] | None = None
         try:
             with anyio.move_on_after(self._seconds):
-                items = await self._found(message, filters)
+                items = await self._search(message, filters)
         except LoomError as error:
             _log.warning("nothing is retrieved for a turn: %s", error)
             return RetrievedContext("failed", problem=str(error))
         if items is None:
-            return RetrievedContext("late", problem=late(self._seconds))
+            return RetrievedContext("late", problem=timeout_message(self._seconds))
         wanted = [item for item in items if item.relevance >= self._least]
         new = await to_thread.run_sync(_unknown, wanted, conversation) if wanted else []
         if wanted and not new:
             return RetrievedContext("known")
         return context_of(new[: self._top_k], message, max_tokens=self._max_tokens)
 
-    async def _found(self, message: str, filters: dict[str, Any] | None) -> list[KnowledgeItem]:
+    async def _search(self, message: str, filters: dict[str, Any] | None) -> list[KnowledgeItem]:
         source, limit = self._source, _SPARE * self._top_k
         if isinstance(source, Federation):
             return (await source.query(message, limit=limit, filters=filters)).items
@@ -154,7 +154,9 @@ def _unknown(items: Sequence[KnowledgeItem], conversation: Sequence[str]) -> lis
     told = "\n".join(conversation)[-_MAX_READ:]
     if not told:
         return list(items)
-    sketch = Sketch(told)
+    sketch = TextSketch(told)
     return [
-        item for item in items if f"[{item.id}]" not in told and not Sketch(item.content).is_within(sketch)
+        item
+        for item in items
+        if f"[{item.id}]" not in told and not TextSketch(item.content).is_within(sketch)
     ]

@@ -85,11 +85,11 @@ class DocumentsKnowledgeBase(NamedSource):
         self, query: str, limit: int = 5, filters: dict[str, Any] | None = None
     ) -> list[KnowledgeItem]:
         """See `KnowledgeBaseProvider.query`."""
-        return await (await self.opened()).query(query, limit=limit, filters=filters)
+        return await (await self.open_base()).query(query, limit=limit, filters=filters)
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
         """See `KnowledgeBaseProvider.get_by_id`."""
-        return await (await self.opened()).get_by_id(knowledge_id)
+        return await (await self.open_base()).get_by_id(knowledge_id)
 
     def close(self) -> None:
         """Forget what was read of the documents."""
@@ -97,14 +97,14 @@ class DocumentsKnowledgeBase(NamedSource):
             self._base.close()
             self._base, self._is_read = None, False
 
-    async def opened(self) -> GraphRAGKnowledgeBase:
+    async def open_base(self) -> GraphRAGKnowledgeBase:
         """The knowledge base with all documents in it, for who wants to read them, too.
 
         Who gives up waiting leaves what is not read yet to the next who asks.
         """
         async with self._turn:
             if self._base is None:
-                self._base, self._job = await to_thread.run_sync(self._begun)
+                self._base, self._job = await to_thread.run_sync(self._submit_documents)
             if not self._is_read:
                 await self._base.worker.drain()
                 self._is_read = True
@@ -112,7 +112,7 @@ class DocumentsKnowledgeBase(NamedSource):
                     _log.warning("%s: %s is left out: %s", self._name, line.uri, line.reason)
             return self._base
 
-    def _begun(self) -> tuple[GraphRAGKnowledgeBase, str]:
+    def _submit_documents(self) -> tuple[GraphRAGKnowledgeBase, str]:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
         from loom_core.knowledge.rag.requests import DocumentsRequest, text_drafts
 

@@ -53,7 +53,7 @@ class Library:
         only: Sequence[str] = (),
         may_use: Callable[[str], bool] = lambda _name: True,
         program: str = "python",
-        patience: float = 40.0,
+        start_timeout: float = 40.0,
     ) -> None:
         self.catalogue = Catalogue(home)
         self._choice = embedder
@@ -63,20 +63,20 @@ class Library:
         self._only = frozenset(only)
         self._may_use = may_use
         self._program = program
-        self._patience = patience
+        self._start_timeout = start_timeout
         self._open: dict[str, GraphRAGKnowledgeBase] = {}
         self._tasks: TaskGroup | None = None
-        self._work: dict[str, _Work] = {}
+        self._work: dict[str, _BackgroundWork] = {}
         self._turn = anyio.Lock()
-        self._starts: dict[Path, _Start] = {}
+        self._starts: dict[Path, _EmbedderStart] = {}
 
     def list(self) -> list[CatalogueEntry]:
         """The knowledge bases that can be used, as far as they may be opened. Blocks for milliseconds."""
-        return [entry for entry in self._allowed() if not entry.problem]
+        return [entry for entry in self._list_allowed() if not entry.problem]
 
     def unusable(self) -> list[CatalogueEntry]:
         """Those that may be opened and cannot be used, each with its `problem`. Blocks for milliseconds."""
-        return [entry for entry in self._allowed() if entry.problem]
+        return [entry for entry in self._list_allowed() if entry.problem]
 
     async def get(
         self,
@@ -148,7 +148,7 @@ class Library:
             self._llm = create_provider(self._llm_choice)
         return self._llm
 
-    async def hang_up(self) -> None:
+    async def close_connections(self) -> None:
         """Close the connections to the language model; the next request opens new ones."""
         if self._llm is not None:
             await self._llm.aclose()
@@ -159,7 +159,7 @@ class Library:
         while self._open:
             self._open.popitem()[1].close()
 
-    def _allowed(self) -> list[CatalogueEntry]:
+    def _list_allowed(self) -> list[CatalogueEntry]:
         return [entry for entry in self.catalogue.list() if self._is_allowed(entry.name)]
 
     def _is_allowed(self, name: str) -> bool:
@@ -170,20 +170,22 @@ class Library:
         folder = self.catalogue.folder(name)
         if not self._is_allowed(name) or not (create or (folder / "record.db").exists()):
             raise await to_thread.run_sync(self._unknown, name)
-        provider = await self._started(folder, embedder)  # others are opened meanwhile
+        provider = await self._start_embedder(folder, embedder)  # others are opened meanwhile
         async with self._turn:
             knowledge_base = self._open.get(name)
             if knowledge_base is None:
                 # One model, loaded or connected, serves all knowledge bases.
                 provider = self._embedders.setdefault(provider.id, provider)
-                knowledge_base = await to_thread.run_sync(self._opened, name, folder, provider)
+                knowledge_base = await to_thread.run_sync(self._open_with_embedder, name, folder, provider)
                 self._open[name] = knowledge_base
                 if self._tasks is not None:
-                    self._work[name] = work = _Work(knowledge_base)
+                    self._work[name] = work = _BackgroundWork(knowledge_base)
                     self._tasks.start_soon(work.run)
         return knowledge_base
 
-    def _opened(self, name: str, folder: Path, embedder: EmbeddingProvider) -> GraphRAGKnowledgeBase:
+    def _open_with_embedder(
+        self, name: str, folder: Path, embedder: EmbeddingProvider
+    ) -> GraphRAGKnowledgeBase:
         from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
         from loom_core.knowledge.rag.owner.protocol import PeerSettings
 
@@ -198,7 +200,7 @@ class Library:
             knowledge_base.record.set("name", name)
         return knowledge_base
 
-    async def _started(self, folder: Path, wanted: str) -> EmbeddingProvider:
+    async def _start_embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
         """The embedder of a knowledge base, ready.
 
         In a server, who asks waits for a while only: what is loading goes on to do so for the next who asks.
@@ -209,10 +211,10 @@ class Library:
             if self._tasks is None:
                 await provider.prepare()
                 return provider
-            start = self._starts[folder] = _Start(provider, self._choice)
+            start = self._starts[folder] = _EmbedderStart(provider, self._choice)
             self._tasks.start_soon(start.run)
         try:
-            await start.wait(self._patience)
+            await start.wait(self._start_timeout)
         finally:
             if start.over.is_set():
                 self._starts.pop(folder, None)
@@ -240,7 +242,7 @@ class Library:
         )
 
 
-class _Start:
+class _EmbedderStart:
     """The start of an embedder in the background, which goes on when no caller waits for it any more.
 
     Attributes:
@@ -279,7 +281,7 @@ class _Start:
             )
 
 
-class _Work:
+class _BackgroundWork:
     """The work for one knowledge base in the background, which can be ended before the program."""
 
     def __init__(self, knowledge_base: GraphRAGKnowledgeBase) -> None:

@@ -88,7 +88,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
             NotFoundError: there is no such knowledge base any more.
             LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`, or why there is no such retriever.
         """
-        knowledge_base = await self.opened()
+        knowledge_base = await self.open_base()
         if self._retriever is None:
             return await knowledge_base.query(query, limit=limit, filters=filters)
         retriever = await self._retriever(knowledge_base)
@@ -96,13 +96,13 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
         """The passage with an id; or the whole document whose id or address it is."""
-        knowledge_base = await self.opened()
+        knowledge_base = await self.open_base()
         passage = await knowledge_base.get_by_id(knowledge_id)
         if passage is not None:
             return passage
         return await to_thread.run_sync(partial(_document, knowledge_base, knowledge_id))
 
-    async def opened(self) -> GraphRAGKnowledgeBase:
+    async def open_base(self) -> GraphRAGKnowledgeBase:
         """The knowledge base itself, for who wants to read its documents, too.
 
         Raises:

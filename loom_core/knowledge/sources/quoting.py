@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.knowledge.uris import readable
 from loom_core.llm.text import as_data
 from loom_core.tokens import estimate_tokens
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import KnowledgeItem
 
-__all__ = ["Quoted", "quoted"]
+__all__ = ["QuotedPassages", "quote_passages"]
 
 _SHORTEST = 40  # tokens of a passage that are worth being shown of it
 _CUT = " […]"
 
 
 @dataclass(frozen=True, slots=True)
-class Quoted:
+class QuotedPassages:
     """Passages within a limit of tokens.
 
     Attributes:
@@ -36,7 +36,7 @@ class Quoted:
     is_cut: bool = False
 
 
-def quoted(items: Sequence[KnowledgeItem], *, max_tokens: int) -> Quoted:
+def quote_passages(items: Sequence[KnowledgeItem], *, max_tokens: int) -> QuotedPassages:
     """The first passages that fit; the very first one is cut if it must be.
 
     Args:
@@ -55,11 +55,11 @@ def quoted(items: Sequence[KnowledgeItem], *, max_tokens: int) -> Quoted:
     if items and not blocks:
         room = max_tokens - estimate_tokens(_block(items[0], _CUT)) - 1
         if room < _SHORTEST:
-            return Quoted("", ())
+            return QuotedPassages("", ())
         content = items[0].content
         part = content[: len(content) * room // (estimate_tokens(content) + 1)]
-        return Quoted(_block(items[0], part + _CUT), (items[0],), is_cut=True)
-    return Quoted("\n\n".join(blocks), tuple(items[: len(blocks)]))
+        return QuotedPassages(_block(items[0], part + _CUT), (items[0],), is_cut=True)
+    return QuotedPassages("\n\n".join(blocks), tuple(items[: len(blocks)]))
 
 
 def _block(item: KnowledgeItem, text: str) -> str:
@@ -70,6 +70,6 @@ def _citation(item: KnowledgeItem) -> str:
     """The line above a passage: `[<id>] title › heading (address)`."""
     title, path = item.metadata.get("title"), item.metadata.get("heading_path")
     headings = cast("Sequence[object]", path) if isinstance(path, list | tuple) else ()
-    place = visible(" › ".join(part for part in (title, *headings) if isinstance(part, str) and part))
+    place = escape_controls(" › ".join(part for part in (title, *headings) if isinstance(part, str) and part))
     address = f"({readable(item.source)})" if item.source else ""
-    return " ".join(filter(None, (f"[{visible(item.id)}]", place, address)))
+    return " ".join(filter(None, (f"[{escape_controls(item.id)}]", place, address)))

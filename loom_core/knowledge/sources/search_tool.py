@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from loom_core.errors import LoomError
 from loom_core.knowledge.filters import FILTERS_SCHEMA, filter_mapping
-from loom_core.knowledge.sources.federation.federation import Federation, late
-from loom_core.knowledge.sources.quoting import quoted
+from loom_core.knowledge.sources.federation.federation import Federation, timeout_message
+from loom_core.knowledge.sources.quoting import quote_passages
 from loom_core.knowledge.sources.unified_tool import SourceInfo, UnifiedSearchToolBuilder
 from loom_core.tools.interface import Tool, ToolAnnotations, ToolOutput
 
@@ -128,11 +128,11 @@ class DocumentSearchTool(Tool):
         except LoomError as error:
             return ToolOutput(str(error), is_error=True)
         if answer is None:
-            return ToolOutput(f"{late(seconds)} Ask for less, or again later.", is_error=True)
+            return ToolOutput(f"{timeout_message(seconds)} Ask for less, or again later.", is_error=True)
         return self._output(answer)
 
     def _output(self, answer: FederatedAnswer) -> ToolOutput:
-        shown = quoted(answer.items, max_tokens=self._max_tokens)
+        shown = quote_passages(answer.items, max_tokens=self._max_tokens)
         lines = [*filter(None, [answer.match.note, shown.text])]
         if len(shown.items) < len(answer.items):
             lines.append(

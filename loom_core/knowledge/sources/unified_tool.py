@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from loom_core.knowledge.filters import FILTERS_DESCRIPTION
-from loom_core.knowledge.text.control_characters import ACTING
+from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,5 +114,5 @@ def _line(source: SourceInfo) -> str:
 
 
 def _clean(text: str, limit: int) -> str:
-    text = " ".join(ACTING.sub(" ", text).split())
+    text = " ".join(CONTROL_CHARACTERS.sub(" ", text).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.duplicates import DuplicateReader
     from loom_core.knowledge.store.graph import EntityReader
     from loom_core.knowledge.store.jobs import Job, JobReader, JobTable
-    from loom_core.knowledge.store.prepared import JobItem, Outcome, PreparedChunk, PreparedDocument
-    from loom_core.knowledge.store.store import Record
+    from loom_core.knowledge.store.prepared_documents import (
+        ItemOutcome,
+        JobItem,
+        PreparedChunk,
+        PreparedDocument,
+    )
+    from loom_core.knowledge.store.store import KnowledgeStore
 
 __all__ = [
     "ChunkRow",
@@ -20,14 +25,14 @@ __all__ = [
     "DocumentRow",
     "DuplicateReader",
     "EntityReader",
+    "ItemOutcome",
     "Job",
     "JobItem",
     "JobReader",
     "JobTable",
-    "Outcome",
+    "KnowledgeStore",
     "PreparedChunk",
     "PreparedDocument",
-    "Record",
 ]
 
 if not TYPE_CHECKING:

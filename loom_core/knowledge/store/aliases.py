@@ -25,7 +25,7 @@ __all__ = ["AliasDecision", "AliasPair", "AliasTable", "PairKind", "StatedAlias"
 
 PairKind = Literal["decision", "acronym", "also_called", "translation", "spelling"]
 
-_SURE = 0.8  # of a statement
+_SURE_ENOUGH = 0.8  # of a statement
 _ALIKE = 0.965  # cosine of two spellings of a name: e5-small gives 0.97 to 0.99, and 0.96 to other names
 
 
@@ -85,7 +85,7 @@ class AliasTable:
         """
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
-            news = [row for row in rows if row.confidence >= _SURE and not _was_said(db, row)]
+            news = [row for row in rows if row.confidence >= _SURE_ENOUGH and not _is_stated(db, row)]
             db.executemany("INSERT OR IGNORE INTO alias_statements VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         return {end for row in news for end in (row.entity, row.other)}
 
@@ -124,7 +124,7 @@ class AliasTable:
             )
         return {row["key"] for row in decided}
 
-    def compared(self, cosines: Iterable[tuple[int, int, float]]) -> set[int]:
+    def store_similarities(self, cosines: Iterable[tuple[int, int, float]]) -> set[int]:
         """Write how alike the names of pairs of entities are; returns the entities concerned."""
         rows = list(cosines)
         with self._database.write() as db:
@@ -142,7 +142,7 @@ class AliasTable:
                 (*sorted((decision.id, decision.other)), decision.same, time.time()),
             )
 
-    def undecide(self, id_: str, other: str) -> bool:
+    def clear_decision(self, id_: str, other: str) -> bool:
         """Forget what was decided of two names; returns whether anything was."""
         with self._database.write() as db:
             cursor = db.execute(
@@ -216,7 +216,7 @@ class AliasTable:
         )
         return [AliasPair(**dict(row)) for row in rows]
 
-    def place(self, pair: AliasPair) -> tuple[int, int] | None:
+    def locate(self, pair: AliasPair) -> tuple[int, int] | None:
         """Where in its passage a pair is said to be the same: start and end."""
         row = self._database.row(
             "SELECT start, end FROM alias_statements WHERE chunk = ? AND entity = ? AND other = ?",
@@ -224,7 +224,7 @@ class AliasTable:
         )
         return None if row is None else (row["start"], row["end"])
 
-    def misgrouped(self) -> list[int]:
+    def find_misgrouped(self) -> list[int]:
         """Entities that are not in the group that they should be in. Reads all that groups follow from."""
         with self._database.read() as db:
             rows = db.execute(
@@ -236,7 +236,7 @@ class AliasTable:
             old, new = self._groups_around(db, {row["key"] for row in rows})
         return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
-    def uncompared(self, *, limit: int) -> list[tuple[int, int]]:
+    def pending_comparisons(self, *, limit: int) -> list[tuple[int, int]]:
         """Pairs of entities whose names have yet to be compared by the embedder."""
         rows = self._database.rows(
             "SELECT entity, other FROM name_likenesses WHERE cosine IS NULL LIMIT ?", (limit,)
@@ -258,7 +258,9 @@ class AliasTable:
         """Which entity stands for each around some, as it is written and as it should be."""
         around, pairs = self._component(db, entities)
         ids = self._ids(sorted(around))
-        new = _groups(around & ids.keys(), self._accepted(db, pairs), self._apart(ids), ids)
+        new = _groups(
+            around & ids.keys(), self._without_ambiguous_acronyms(db, pairs), self._find_separated(ids), ids
+        )
         return self.canonical_of(sorted(around)), new
 
     def _component(
@@ -277,7 +279,9 @@ class AliasTable:
             ring = ring.union(*grouped.values()) - around
         return around, pairs
 
-    def _accepted(self, db: sqlite3.Connection, pairs: Collection[AliasPair]) -> list[AliasPair]:
+    def _without_ambiguous_acronyms(
+        self, db: sqlite3.Connection, pairs: Collection[AliasPair]
+    ) -> list[AliasPair]:
         """Without the acronyms that stand for different things, unless a person decided."""
         meanings: defaultdict[int, set[str]] = defaultdict(set)
         for pair in pairs:
@@ -286,13 +290,13 @@ class AliasTable:
                 meanings[pair.other].add(row["form"] or row["id"])
         return [pair for pair in pairs if pair.kind != "acronym" or len(meanings[pair.other]) == 1]
 
-    def are_apart(self, entities: Sequence[int], *, but: tuple[str, str]) -> bool:
+    def are_declared_different(self, entities: Sequence[int], *, but: tuple[str, str]) -> bool:
         """Whether a person declared two of some entities different, other than a pair of ids."""
         ids = self._ids(entities)
-        pairs = {frozenset(ids[key] for key in pair) for pair in self._apart(ids)}
+        pairs = {frozenset(ids[key] for key in pair) for pair in self._find_separated(ids)}
         return bool(pairs - {frozenset(but)})
 
-    def _apart(self, ids: dict[int, str]) -> set[frozenset[int]]:
+    def _find_separated(self, ids: dict[int, str]) -> set[frozenset[int]]:
         """Pairs of entities that a person declared to be different."""
         keys = {id_: key for key, id_ in ids.items()}
         rows = self._database.rows_in(
@@ -306,10 +310,10 @@ class AliasTable:
 
 
 def _counts(pair: AliasPair) -> bool:
-    return pair.confidence >= (_ALIKE if pair.kind == "spelling" else _SURE)
+    return pair.confidence >= (_ALIKE if pair.kind == "spelling" else _SURE_ENOUGH)
 
 
-def _was_said(db: sqlite3.Connection, said: StatedAlias) -> bool:
+def _is_stated(db: sqlite3.Connection, said: StatedAlias) -> bool:
     """Whether a passage that is in says the same, as surely."""
     row = db.execute(
         "SELECT 1 FROM alias_statements WHERE entity = ? AND other = ? AND kind = ? AND confidence >= ?",

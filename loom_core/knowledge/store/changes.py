@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from loom_core.storage import Database
 
-__all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "Pending"]
+__all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "PendingChanges"]
 
 _PRUNED = 20_000
 _RUN = 1000  # keys that follow each other are written as one row, up to so many
@@ -40,7 +40,7 @@ class IndexState:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingChanges:
     """Changes to apply: keys by kind, and the watermark once they are applied.
 
     A key may stand under `chunk+` and be gone already: who applies the changes looks it up anyway.
@@ -71,11 +71,11 @@ class ChangeLog:
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
         return 0 if row is None else int(row["seq"])
 
-    def pending(self, index: IndexName, *, limit: int = 5000) -> Pending | None:
+    def pending(self, index: IndexName, *, limit: int = 5000) -> PendingChanges | None:
         """The next `limit` changes after an index's watermark, or None if it is up to date."""
         return self.since(self.state(index).watermark, limit=limit)
 
-    def since(self, watermark: int, *, limit: int = 5000) -> Pending | None:
+    def since(self, watermark: int, *, limit: int = 5000) -> PendingChanges | None:
         """The next `limit` changes after a watermark, or None if there are none."""
         # Writers take turns, so that numbers become visible in their order.
         rows = self._database.rows(
@@ -88,9 +88,9 @@ class ChangeLog:
         for seq, kind, key, count in rows:
             first, last = max(seq - count, watermark), min(seq, until)
             keys[kind].extend(range(key - seq + first + 1, key - seq + last + 1))
-        return Pending(keys=keys, watermark=min(rows[-1]["seq"], until))
+        return PendingChanges(keys=keys, watermark=min(rows[-1]["seq"], until))
 
-    def reaches_back_to(self, watermark: int) -> bool:
+    def is_complete_since(self, watermark: int) -> bool:
         """Whether no change after a watermark has been pruned."""
         row = self._database.row("SELECT seq - count AS before FROM changes ORDER BY seq LIMIT 1")
         return row["before"] <= watermark if row is not None else watermark >= self.head()
@@ -115,7 +115,7 @@ class ChangeLog:
         with self._database.write() as db:
             db.execute("DELETE FROM indexes WHERE name = ?", (index,))
 
-    def distrust(self, index: IndexName, *, generation: int) -> None:
+    def mark_damaged(self, index: IndexName, *, generation: int) -> None:
         """Note that an index is damaged, so that the process that works rebuilds it.
 
         Any process may say so of the generation that it saw; of an older one it is no news.

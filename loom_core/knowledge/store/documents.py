@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from loom_core.knowledge.filters import Filters
     from loom_core.knowledge.store.changes import ChangeLog
     from loom_core.knowledge.store.graph import GraphTable
-    from loom_core.knowledge.store.prepared import PreparedChunk, PreparedDocument
+    from loom_core.knowledge.store.prepared_documents import PreparedChunk, PreparedDocument
     from loom_core.storage import Database
 
-__all__ = ["ChunkRow", "DocumentReader", "DocumentRow", "DocumentTable", "DocumentWriter", "Outcome"]
+__all__ = ["ChunkRow", "DocumentReader", "DocumentRow", "DocumentTable", "DocumentWriter", "UpsertOutcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class DocumentReader:
         row = self._database.row("SELECT text FROM documents WHERE key = ?", (key,))
         return "" if row is None else zlib.decompress(row["text"]).decode()
 
-    def readings(self, keys: Sequence[int]) -> dict[int, str]:
+    def texts_with_headings(self, keys: Sequence[int]) -> dict[int, str]:
         """Texts of chunks by key, each below its title and headings; those that are gone are left out."""
         return {
             key: "\n".join([chunk.title, *chunk.heading_path, chunk.text])
@@ -205,11 +205,11 @@ class DocumentTable(DocumentReader):
         super().__init__(database)
         self._writer = DocumentWriter(database, graph, changes)
 
-    def put(self, document: PreparedDocument) -> Outcome:
+    def upsert(self, document: PreparedDocument) -> UpsertOutcome:
         """Add a document, or make the one with its URI equal to it; see `put_all`."""
-        return self.put_all([document])[0]
+        return self.upsert_all([document])[0]
 
-    def put_all(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+    def upsert_all(self, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
         """Add documents, or make those with their URIs equal to them, with few statements for all.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
@@ -217,7 +217,7 @@ class DocumentTable(DocumentReader):
         Returns:
             What became of each, in order.
         """
-        return self._writer.put(documents)
+        return self._writer.upsert(documents)
 
     def remove(self, key: int) -> None:
         """Remove a document with everything that only it supports; an unknown key is no error."""
@@ -246,7 +246,7 @@ def _chunk(row: sqlite3.Row) -> ChunkRow:
     return ChunkRow(**values)
 
 
-Outcome = Literal["added", "updated", "unchanged"]
+UpsertOutcome = Literal["added", "updated", "unchanged"]
 
 _Placed = tuple[int, int, "PreparedChunk"]  # key of the document, place in it, chunk
 
@@ -263,7 +263,7 @@ class DocumentWriter:
         self._graph = graph
         self._changes = changes
 
-    def put(self, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+    def upsert(self, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
         """Add documents, or make those with their URIs equal to them.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
@@ -272,7 +272,7 @@ class DocumentWriter:
             What became of each, in order.
         """
         with self._database.write() as db:
-            return [outcome for part in _apart(documents) for outcome in self._put(db, part)]
+            return [outcome for part in _apart(documents) for outcome in self._upsert(db, part)]
 
     def remove(self, keys: Sequence[int]) -> None:
         """Remove documents with everything that only they support; an unknown key is no error."""
@@ -288,7 +288,7 @@ class DocumentWriter:
             self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
             db.execute("UPDATE documents SET hash = x'' WHERE key = ?", (document,))
 
-    def _put(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[Outcome]:
+    def _upsert(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
         """Put documents that all have different URIs."""
         sql = "SELECT uri, key, hash FROM documents WHERE uri IN ({})"
         there = {row["uri"]: row for row in self._database.rows_in(sql, [d.uri for d in documents])}
@@ -303,7 +303,7 @@ class DocumentWriter:
         self._add_chunks(db, fresh)
         # Only now: a text that left one document may have come with another.
         self._drop_vectors(db, left)
-        outcomes: dict[str, Outcome] = dict.fromkeys(there, "unchanged")
+        outcomes: dict[str, UpsertOutcome] = dict.fromkeys(there, "unchanged")
         outcomes |= dict.fromkeys((document.uri for document in added), "added")
         outcomes |= dict.fromkeys((document.uri for document in updated.values()), "updated")
         return [outcomes[document.uri] for document in documents]

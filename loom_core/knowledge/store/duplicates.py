@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
     from loom_core.storage import Database
 
-__all__ = ["CopyOf", "DuplicateGroup", "DuplicateReader", "DuplicateTable", "Likeness"]
+__all__ = ["CopyOf", "DuplicateGroup", "DuplicateReader", "DuplicateTable", "SimilarText"]
 
 
-class Likeness(NamedTuple):
+class SimilarText(NamedTuple):
     """A text that is nearly another, by the other's key, and how near it is."""
 
     text: int
@@ -51,7 +51,7 @@ class DuplicateReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def uncompared(self, limit: int) -> list[int]:
+    def pending_comparisons(self, limit: int) -> list[int]:
         """Keys of documents whose text has yet to be compared with the others'."""
         rows = self._database.rows("SELECT document FROM uncompared ORDER BY document LIMIT ?", (limit,))
         return [row["document"] for row in rows]
@@ -102,7 +102,7 @@ class DuplicateReader:
             "WHERE c.text IN (SELECT text FROM copies GROUP BY text HAVING COUNT(*) > 1 "
             "UNION SELECT text FROM likenesses UNION SELECT other FROM likenesses) ORDER BY d.key"
         )
-        roots = _connected([(row["text"], row["other"]) for row in likenesses])
+        roots = _find_components([(row["text"], row["other"]) for row in likenesses])
         documents: dict[int, list[tuple[str, str]]] = {}
         for row in rows:
             text: int = row["text"]
@@ -130,8 +130,8 @@ class DuplicateTable(DuplicateReader):
     text with it, unless others have it.
     """
 
-    def put(
-        self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[Likeness] = ()
+    def upsert(
+        self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[SimilarText] = ()
     ) -> None:
         """Note the text of a document; part of a transaction.
 
@@ -162,7 +162,7 @@ class DuplicateTable(DuplicateReader):
             )
 
 
-def _connected(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
+def _find_components(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
     """For each of the things that pairs connect, the first of those that it is connected with."""
     parents: dict[int, int] = {}
 

@@ -9,7 +9,7 @@ from loom_core.knowledge.filters import ADDRESS_FIELDS, FOLDED_FIELDS, FieldValu
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from loom_core.knowledge.filters import Condition, FieldFilter, Filters, Period, Scalar
+    from loom_core.knowledge.filters import FieldCondition, FieldFilter, Filters, Period, Scalar
     from loom_core.knowledge.model import DocumentDraft
 
 __all__ = ["FIELD_NAMES", "FieldRow", "chunks_where", "field_rows"]
@@ -71,7 +71,7 @@ def _row(name: str, value: Scalar) -> FieldRow:
     return name, forms.text, forms.number, period.local, period.instant
 
 
-def _documents_where(field: FieldFilter, conditions: list[Condition]) -> _Sql:
+def _documents_where(field: FieldFilter, conditions: list[FieldCondition]) -> _Sql:
     tests, parameters = ["name = ?"], list[_Parameter]([field.name])
     for condition in conditions:
         test, values = _test(condition)
@@ -86,7 +86,7 @@ def _documents_where(field: FieldFilter, conditions: list[Condition]) -> _Sql:
     return sql, parameters
 
 
-def _test(condition: Condition) -> _Sql:
+def _test(condition: FieldCondition) -> _Sql:
     values = condition.values
     if condition.operator == "contains":
         return _any("instr(value, ?) > 0", [value.text for value in values])
@@ -124,7 +124,7 @@ def _column(period: Period) -> tuple[str, float, float]:
     return column, start, start + period.length
 
 
-def _address_test(name: str, condition: Condition) -> _Sql:
+def _address_test(name: str, condition: FieldCondition) -> _Sql:
     forms = [value.text for value in condition.values]
     if condition.operator == "contains":
         return _any("instr(uri, ?) > 0", forms)

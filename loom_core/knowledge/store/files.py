@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_core.files.opening import open_regular
+from loom_core.files.safe_open import open_regular
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.changes import ChangeLog
     from loom_core.storage import Database
 
-__all__ = ["NO_TIME", "FileState", "FileTable", "KnownFile", "read_state"]
+__all__ = ["NO_TIME", "FileFingerprint", "FileTable", "KnownFile", "read_fingerprint"]
 
 _FILE = (
     "SELECT d.key, d.uri, d.title, d.title_source, f.size, f.mtime_ns, f.ctime_ns, f.content "
@@ -39,7 +39,7 @@ class KnownFile:
     uri: str
     title: str
     title_source: str
-    state: FileState
+    state: FileFingerprint
 
 
 class FileTable:
@@ -49,10 +49,10 @@ class FileTable:
         self._database = database
         self._changes = changes
 
-    def known(self, uris: Sequence[str], settings: bytes) -> dict[str, KnownFile]:
+    def find_known(self, uris: Sequence[str], settings: bytes) -> dict[str, KnownFile]:
         """The files at some addresses, as far as their documents were made by the same settings."""
         rows = self._database.rows_in(_FILE + "WHERE d.uri IN ({}) AND f.settings = ?", uris, (settings,))
-        return {row["uri"]: _known(row) for row in rows}
+        return {row["uri"]: _file_of_row(row) for row in rows}
 
     def leaving(self, job: int, content: bytes, settings: bytes) -> list[KnownFile]:
         """The files that had some content and whose documents a job is about to remove, oldest first."""
@@ -61,7 +61,7 @@ class FileTable:
             "WHERE i.job = ? AND i.uri = d.uri AND i.state = 'leaving') ORDER BY d.key",
             (content, settings, job),
         )
-        return [_known(row) for row in rows]
+        return [_file_of_row(row) for row in rows]
 
     def move(self, source: KnownFile, uri: str, *, id_: str) -> bool:
         """Give a document another address, with the id that goes with it; part of a transaction.
@@ -93,7 +93,7 @@ class FileTable:
             self._changes.note("document", [source.document])
             return True
 
-    def note(self, uri: str, state: FileState, settings: bytes) -> None:
+    def note(self, uri: str, state: FileFingerprint, settings: bytes) -> None:
         """Note what the file of a document is like; part of the transaction that writes the document."""
         with self._database.write() as db:
             db.execute(
@@ -121,8 +121,8 @@ class FileTable:
         return len(self.documents_under(folder, limit=limit))
 
 
-def _known(row: sqlite3.Row) -> KnownFile:
-    state = FileState(row["size"], row["mtime_ns"], row["ctime_ns"], row["content"])
+def _file_of_row(row: sqlite3.Row) -> KnownFile:
+    state = FileFingerprint(row["size"], row["mtime_ns"], row["ctime_ns"], row["content"])
     return KnownFile(row["key"], row["uri"], row["title"], row["title_source"], state)
 
 
@@ -134,7 +134,7 @@ _BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
+class FileFingerprint:
     """A file at one moment.
 
     Attributes:
@@ -154,7 +154,7 @@ class FileState:
         return (self.size, self.mtime_ns, self.ctime_ns) == (size, mtime_ns, ctime_ns)
 
 
-def read_state(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) -> FileState | None:
+def read_fingerprint(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) -> FileFingerprint | None:
     """Read a file and say what it is like. Blocks.
 
     A file that changed within the last two seconds may change again with the same time, as clocks of file
@@ -185,7 +185,7 @@ def read_state(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) -> Fil
     if size != before.st_size or _times(before) != _times(after):
         return None
     racy = max(_times(before)) > began - _GRAIN_NS
-    return FileState(size, NO_TIME if racy else before.st_mtime_ns, before.st_ctime_ns, digest.digest())
+    return FileFingerprint(size, NO_TIME if racy else before.st_mtime_ns, before.st_ctime_ns, digest.digest())
 
 
 def _times(status: os.stat_result) -> tuple[int, int]:

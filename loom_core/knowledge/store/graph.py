@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from loom_core.knowledge.interface import EntityEdge, EntityNode
 from loom_core.knowledge.store.aliases import AliasTable, StatedAlias
-from loom_core.knowledge.store.prepared import found_in
+from loom_core.knowledge.store.prepared_documents import extraction_columns
 from loom_core.knowledge.text.surface_forms import name_form, name_key
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from loom_core.knowledge.model import AboutSource, Extraction
-    from loom_core.knowledge.store.prepared import FoundColumns
+    from loom_core.knowledge.store.prepared_documents import ExtractionColumns
     from loom_core.storage import Database
 
-__all__ = ["AboutRow", "EntityReader", "GraphTable", "Link", "MentionRow", "NewName"]
+__all__ = ["AboutRow", "EntityReader", "GraphTable", "MentionLink", "MentionRow", "NewName"]
 
 
 _LOOKED_AT = 50  # mentions of an entity that are looked at for some in chunks about something else
@@ -72,7 +72,7 @@ FROM json_each(?1) AS e
 _MENTIONS_OF = _OF_EACH.format(
     "SELECT chunk, confidence FROM mentions WHERE entity = e.value ORDER BY chunk, start LIMIT ?2"
 )
-_ASIDES_OF = _OF_EACH.format(
+_PASSING_MENTIONS_OF = _OF_EACH.format(
     f"""
     SELECT chunk, confidence FROM (
         SELECT chunk, start, confidence FROM mentions WHERE entity = e.value
@@ -147,7 +147,7 @@ class AboutRow(NamedTuple):
     confidence: float
 
 
-class Incidence:
+class MentionReader:
     """Reads mentions and subjects by chunk and by entity."""
 
     def __init__(self, database: Database) -> None:
@@ -181,12 +181,14 @@ class Incidence:
         found = self._of_each(_MENTIONS_OF, entities, limit)
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
-    def asides_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
+    def passing_mentions_of(
+        self, entities: Collection[int], *, limit: int
+    ) -> dict[int, list[tuple[int, float]]]:
         """The first mentions of each entity in chunks that are not about it anyway.
 
         Of an entity that is mentioned throughout only the first 50 mentions are looked at.
         """
-        found = self._of_each(_ASIDES_OF, entities, limit)
+        found = self._of_each(_PASSING_MENTIONS_OF, entities, limit)
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
     def abouts_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
@@ -196,17 +198,17 @@ class Incidence:
 
     def _columns(self, sql: str, chunks: Collection[int]) -> list[list[Any]]:
         with self._database.read() as db:
-            return list(map(json.loads, db.execute(sql, (_listed(chunks),)).fetchone()))
+            return list(map(json.loads, db.execute(sql, (_json_array(chunks),)).fetchone()))
 
     def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
         """Rows of canonical entities: at most `limit` of each of the entities that one stands for."""
         if not entities:
             return {}
         with self._database.read() as db:
-            (grouped,) = db.execute(_MEMBERS_OF, (_listed(entities),)).fetchone()
+            (grouped,) = db.execute(_MEMBERS_OF, (_json_array(entities),)).fetchone()
             of = dict.fromkeys(entities)
             members = [*of, *(member for member, _ in json.loads(grouped))]
-            (text,) = db.execute(sql, (_listed(members), limit)).fetchone()
+            (text,) = db.execute(sql, (_json_array(members), limit)).fetchone()
         found = [list(zip(*columns, strict=True)) for columns in json.loads(text)]
         result = dict(zip(of, found, strict=False))
         for (_, canonical), rows in zip(json.loads(grouped), found[len(of) :], strict=True):
@@ -222,14 +224,14 @@ def _surest(row: tuple[int, float]) -> tuple[float, int]:
     return -row[1], row[0]
 
 
-def _listed(keys: Collection[int]) -> str:
+def _json_array(keys: Collection[int]) -> str:
     return json.dumps(keys if isinstance(keys, list) else list(keys))
 
 
 # Whatever a relation connects is also mentioned in its chunk, or what that is about, so that relations need
 # no indexes of their own: two more to be written at random places for every relation cost as much as all
 # the rest of it.
-_NAMING = (
+_NAMES_OF = (
     "SELECT chunk, entity FROM mentions WHERE entity IN (SELECT value FROM json_each(?1)) "
     "UNION SELECT chunk, entity FROM abouts WHERE entity IN (SELECT value FROM json_each(?1))"
 )
@@ -241,7 +243,7 @@ FROM (SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.va
 """
 
 
-class EntityReader(Incidence):
+class EntityReader(MentionReader):
     """Reads entities and what connects them: keys of any are given, those of canonical ones returned."""
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
@@ -293,11 +295,11 @@ class EntityReader(Incidence):
         """Relations that touch one of the entities, those of several chunks as one."""
         members = self._members(entities)
         rows = {tuple(row) for end in ("subject", "object") for row in self._relation_rows(end, members)}
-        return self._merged(rows)
+        return self._merge(rows)
 
     def edges_from(self, entities: Sequence[int]) -> list[EntityEdge]:
         """Relations whose subject is one of the entities."""
-        return self._merged(map(tuple, self._relation_rows("subject", self._members(entities))))
+        return self._merge(map(tuple, self._relation_rows("subject", self._members(entities))))
 
     def keys(self, *, after: int = 0, limit: int = 5000) -> list[int]:
         """Keys of canonical entities, ascending."""
@@ -319,7 +321,7 @@ class EntityReader(Incidence):
     ) -> list[tuple[int, int, int]]:
         """Where a relation was read: chunk, and the stretch of its text."""
         rows = self._database.rows(
-            f"SELECT r.chunk, r.start, r.end FROM ({_NAMING}) AS n "
+            f"SELECT r.chunk, r.start, r.end FROM ({_NAMES_OF}) AS n "
             "CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.subject = n.entity "
             "WHERE r.object IN (SELECT value FROM json_each(?2)) AND r.predicate = ?3 "
             "ORDER BY r.confidence DESC, r.chunk LIMIT ?4",
@@ -403,12 +405,12 @@ class EntityReader(Incidence):
         """Relations by name that have one of the entities at an end: with support and confidence."""
         return self._database.rows(
             "SELECT subject, predicate, object, COUNT(*) AS support, MAX(r.confidence) AS confidence "
-            f"FROM ({_NAMING}) AS n CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.{end} = n.entity "
+            f"FROM ({_NAMES_OF}) AS n CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.{end} = n.entity "
             "GROUP BY subject, predicate, object",
             (json.dumps(members),),
         )
 
-    def _merged(self, rows: Iterable[tuple[int, str, int, int, float]]) -> list[EntityEdge]:
+    def _merge(self, rows: Iterable[tuple[int, str, int, int, float]]) -> list[EntityEdge]:
         """Relations between canonical entities; what relates an entity to itself is left out."""
         rows = list(rows)
         ends = {end for subject, _, object_, _, _ in rows for end in (subject, object_)}
@@ -427,7 +429,7 @@ class EntityReader(Incidence):
 _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
-class Link(NamedTuple):
+class MentionLink(NamedTuple):
     """The name of a subject in a chunk, and where it stands."""
 
     chunk: int
@@ -450,9 +452,11 @@ class GraphTable(EntityReader):
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
         """Write what was found in chunks; see `add_columns`."""
-        return self.add_columns([(chunk, found_in(extraction)) for chunk, extraction in extractions])
+        return self.add_columns(
+            [(chunk, extraction_columns(extraction)) for chunk, extraction in extractions]
+        )
 
-    def add_columns(self, chunks: Sequence[tuple[int, FoundColumns]]) -> set[int]:
+    def add_columns(self, chunks: Sequence[tuple[int, ExtractionColumns]]) -> set[int]:
         """Write what was found in chunks; part of the transaction that writes the chunks.
 
         Returns:
@@ -497,7 +501,7 @@ class GraphTable(EntityReader):
             )
             return self.aliases.regroup(stated | decided)
 
-    def add_links(self, links: Iterable[Link]) -> set[int]:
+    def add_links(self, links: Iterable[MentionLink]) -> set[int]:
         """Write mentions found by looking for known names.
 
         A mention that an extractor found at the same place stays as it is.
@@ -507,7 +511,7 @@ class GraphTable(EntityReader):
         """
         found = {(chunk, entity, start): (end, name) for chunk, entity, start, end, name in links}
         with self._database.write() as db:
-            for place in self._mentioned(db, sorted({chunk for chunk, _, _ in found})):
+            for place in self._read_mentions(db, sorted({chunk for chunk, _, _ in found})):
                 found.pop(place, None)
             db.executemany(
                 "INSERT INTO mentions VALUES (?, ?, ?, ?, ?, 'thing', 'title', 1.0)",
@@ -516,7 +520,7 @@ class GraphTable(EntityReader):
             _count(db, Counter((entity, name, "thing") for (_, entity, _), (_, name) in found.items()))
         return {entity for _, entity, _ in found}
 
-    def _mentioned(self, db: sqlite3.Connection, chunks: Sequence[int]) -> Iterable[tuple[int, int, int]]:
+    def _read_mentions(self, db: sqlite3.Connection, chunks: Sequence[int]) -> Iterable[tuple[int, int, int]]:
         """Chunk, entity and start of all mentions in some chunks."""
         cursor = db.cursor()
         cursor.row_factory = None  # plain tuples: there are many
@@ -548,7 +552,7 @@ class GraphTable(EntityReader):
             touched |= {entity for entity, _, _ in uses}
             grouped = self.aliases.remove(chunks) | self.aliases.canonical_of(sorted(touched)).keys()
             grouped |= set(self._members(sorted(grouped)))
-            self._bury(db, touched)
+            self._delete_unsupported(db, touched)
             return touched | self.aliases.regroup(grouped)
 
     def subjects(self) -> list[tuple[int, str]]:
@@ -596,12 +600,12 @@ class GraphTable(EntityReader):
         row = self._database.row("SELECT COUNT(*) AS n FROM new_names")
         return 0 if row is None else int(row["n"])
 
-    def linked(self) -> int:
+    def link_watermark(self) -> int:
         """Key of the last chunk in which all names were looked for, but for the new ones."""
         row = self._database.row("SELECT linked FROM coverage")
         return 0 if row is None else int(row["linked"])
 
-    def note_linked(self, chunk: int) -> None:
+    def advance_link_watermark(self, chunk: int) -> None:
         """Note that all names were looked for in the chunks up to one."""
         with self._database.write() as db:
             db.execute("UPDATE coverage SET linked = ?", (chunk,))
@@ -635,7 +639,7 @@ class GraphTable(EntityReader):
                 uses[entity, row["name"], row["type"]] -= 1
         return uses
 
-    def _bury(self, db: sqlite3.Connection, entities: Collection[int]) -> None:
+    def _delete_unsupported(self, db: sqlite3.Connection, entities: Collection[int]) -> None:
         for entity in entities:
             db.execute(
                 "DELETE FROM entities WHERE key = :key "
@@ -646,7 +650,7 @@ class GraphTable(EntityReader):
             )
 
     def _note_new_names(
-        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundColumns]], keys: dict[str, int]
+        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, ExtractionColumns]], keys: dict[str, int]
     ) -> None:
         subjects = {
             keys[id_]
@@ -655,14 +659,14 @@ class GraphTable(EntityReader):
             if source != "first_phrase"
         }
         new = subjects - self.still_subjects(sorted(subjects))
-        linked = self.linked()
+        linked = self.link_watermark()
         db.executemany(
             "INSERT OR IGNORE INTO new_names (entity, newest) VALUES (?, ?)",
             [(entity, linked) for entity in sorted(new)],
         )
 
     def _entity_keys(
-        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, FoundColumns]]
+        self, db: sqlite3.Connection, chunks: Sequence[tuple[int, ExtractionColumns]]
     ) -> tuple[dict[str, int], set[int]]:
         """Keys of the entities that are found in chunks; new ones are written.
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.knowledge.store.prepared import ItemState, JobItem, Outcome
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, ItemState, JobItem
 from loom_core.llm.interface import Usage
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 
 if TYPE_CHECKING:
     import sqlite3
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from loom_core.storage import Database
 
 __all__ = [
-    "Found",
     "Job",
     "JobKind",
     "JobProgress",
     "JobReader",
     "JobState",
     "JobTable",
-    "Pace",
+    "ListedDocument",
+    "Throughput",
 ]
 
 JobKind = Literal["add", "sync"]
@@ -37,7 +37,7 @@ JobState = Literal["receiving", "queued", "listing", "running", "done", "failed"
 _OPEN: tuple[JobState, ...] = ("queued", "listing", "running")
 _TO_DO: tuple[ItemState, ...] = ("pending", "leaving")
 _PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
-_TIDIED = 5_000  # rows at a time, for a tenth of a second in which no other process can write
+_PURGE_LIMIT = 5_000  # rows at a time, for a tenth of a second in which no other process can write
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListedDocument:
     """A document that listing found for a job.
 
     Attributes:
@@ -108,7 +108,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Throughput:
     """How fast a job went in the last half minute that a process worked on it.
 
     Attributes:
@@ -212,7 +212,7 @@ class JobReader:
         )
         return [JobItem(**dict(row)) for row in rows]
 
-    def skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
+    def list_skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
         """Addresses of skipped documents of a job, each with the reason."""
         rows = self._database.rows(
             "SELECT uri, reason FROM items INDEXED BY items_state "
@@ -221,7 +221,7 @@ class JobReader:
         )
         return [(row["uri"], row["reason"]) for row in rows]
 
-    def pace(self, job: Job) -> Pace | None:
+    def throughput(self, job: Job) -> Throughput | None:
         """How fast a job goes; None where nothing is known yet, or any more."""
         row = self._database.row(
             "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
@@ -232,16 +232,16 @@ class JobReader:
             return None
         documents, chunks = row["documents"] / row["seconds"], row["chunks"] / row["seconds"]
         known = job.state == "running" and documents > 0
-        return Pace(documents, chunks, (job.total - job.processed) / documents if known else None)
+        return Throughput(documents, chunks, (job.total - job.processed) / documents if known else None)
 
-    def spent(self, job: Job) -> Usage | None:
+    def llm_usage(self, job: Job) -> Usage | None:
         """Return the language model's usage for a job so far; None if none was asked."""
         row = self._database.row(
             "SELECT input_tokens, output_tokens, cost FROM job_spendings WHERE job = ?", (job.key,)
         )
         return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
 
-    def embedded(self, job: Job) -> int:
+    def count_embedded(self, job: Job) -> int:
         """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""
         if job.first_chunk is None:
             return 0
@@ -311,7 +311,7 @@ class JobTable(JobReader):
             The job's id.
         """
         id_ = "job-" + secrets.token_hex(4)
-        if trace := carried():
+        if trace := inject_context():
             request = {**request, "trace": trace}
         # JSON is escaped: a path that is no UTF-8 has halves of surrogate pairs.
         row = (id_, kind, "running" if listed else "queued", json.dumps(request), time.time())
@@ -345,7 +345,7 @@ class JobTable(JobReader):
                     (job.key,),
                 )
 
-    def append(self, job: Job, found: Sequence[Found], *, unchanged: int = 0) -> None:
+    def append(self, job: Job, found: Sequence[ListedDocument], *, unchanged: int = 0) -> None:
         """Note documents that listing found, unless the job is over.
 
         Args:
@@ -367,16 +367,16 @@ class JobTable(JobReader):
                 counts[each.state] = counts.get(each.state, 0) + 1
             _count(db, job.key, counts)
 
-    def listed(self, job: Job) -> None:
+    def finish_listing(self, job: Job) -> None:
         """Note that all documents of a job are known."""
         with self._database.write() as db:
             db.execute("UPDATE jobs SET state = 'running' WHERE key = ? AND state = 'listing'", (job.key,))
 
     def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
         """Note what became of a document; see `settle_all`."""
-        self.settle_all(job, [(item, Outcome(state, reason, chunks))])
+        self.settle_all(job, [(item, ItemOutcome(state, reason, chunks))])
 
-    def settle_all(self, job: Job, settled: Sequence[tuple[JobItem, Outcome]]) -> None:
+    def settle_all(self, job: Job, settled: Sequence[tuple[JobItem, ItemOutcome]]) -> None:
         """Note what became of documents; part of the transaction that writes them.
 
         Of a job that was cancelled meanwhile, a document that was not begun counts as skipped.
@@ -437,7 +437,7 @@ class JobTable(JobReader):
                 ).fetchall()
                 _count(db, job.key, {"skipped": sum(row["documents"] for row in rest)})
 
-    def tidy(self) -> bool:
+    def purge(self) -> bool:
         """Delete some of what is no longer needed: the rest of jobs that are over, and the oldest jobs.
 
         Returns:
@@ -446,7 +446,7 @@ class JobTable(JobReader):
         rests = self._database.rows(
             "SELECT i.job, i.ordinal FROM jobs AS j JOIN items AS i INDEXED BY items_state ON i.job = j.key "
             "WHERE j.state = 'cancelled' AND i.state IN ('pending', 'leaving') LIMIT ?",
-            (_TIDIED,),
+            (_PURGE_LIMIT,),
         )
         if rests:
             with self._database.write() as db:
@@ -466,9 +466,9 @@ class JobTable(JobReader):
             cursor = db.execute(
                 "DELETE FROM items WHERE (job, ordinal) IN "
                 "(SELECT job, ordinal FROM items WHERE job = ? LIMIT ?)",
-                (old["key"], _TIDIED),
+                (old["key"], _PURGE_LIMIT),
             )
-            if cursor.rowcount < _TIDIED:
+            if cursor.rowcount < _PURGE_LIMIT:
                 db.execute("DELETE FROM jobs WHERE key = ?", (old["key"],))
         return True
 
@@ -497,7 +497,7 @@ class JobProgress:
             )
             db.execute("DELETE FROM job_paces WHERE key <= ?", ((cursor.lastrowid or 0) - _PIECES,))
 
-    def note_spent(self, job: Job, usage: Usage) -> None:
+    def add_llm_usage(self, job: Job, usage: Usage) -> None:
         """Add what a language model has just taken for a job, while the job is remembered."""
         with self._database.write() as db:
             db.execute(

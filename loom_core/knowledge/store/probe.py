@@ -11,12 +11,12 @@ from loom_core.knowledge.store.changes import IndexName
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["is_emptied", "refuse_inaccessible", "refuse_unusable", "unusable"]
+__all__ = ["describe_problem", "is_emptied", "require_accessible", "require_usable"]
 
 
-def unusable(path: Path) -> str:
+def describe_problem(path: Path) -> str:
     """Why what lies in the place of a record cannot be one; empty where it can, or where there is none."""
-    if reason := _inaccessible(path):
+    if reason := _describe_access_problem(path):
         return reason
     return f"{path.name} is empty, but there are indexes made from it" if is_emptied(path) else ""
 
@@ -32,35 +32,35 @@ def is_emptied(path: Path) -> bool:
     return any(any(path.parent.glob(f"{name}-*")) for name in get_args(IndexName))
 
 
-def refuse_inaccessible(path: Path) -> None:
+def require_accessible(path: Path) -> None:
     """See that a record's file can be opened, whatever is in it.
 
     Raises:
         RecordError: there is something else in its place, or its folder cannot be written, which SQLite needs
             to read, too.
     """
-    if reason := _inaccessible(path):
+    if reason := _describe_access_problem(path):
         raise RecordError(
             f"The knowledge base at {path.parent} cannot be opened: {reason}.",
             advice="Put the file back, or make it and its folder writable; --home chooses another place.",
         )
 
 
-def refuse_unusable(path: Path) -> None:
+def require_usable(path: Path) -> None:
     """See that nothing but a record lies in the place of one.
 
     Raises:
         RecordError: something does, or the record has lost its content.
     """
-    refuse_inaccessible(path)
-    if reason := unusable(path):
+    require_accessible(path)
+    if reason := describe_problem(path):
         raise RecordError(
             f"The knowledge base at {path.parent} cannot be opened: {reason}.",
             advice=f"Put a copy of {path.name} back if there is one; `loom-kb check --repair` starts over.",
         )
 
 
-def _inaccessible(path: Path) -> str:
+def _describe_access_problem(path: Path) -> str:
     if not path.exists():
         return ""
     if not path.is_file():  # opening a pipe would wait for ever

@@ -11,13 +11,13 @@ from loom_core.knowledge.store.files import FileTable
 from loom_core.knowledge.store.graph import GraphTable
 from loom_core.knowledge.store.jobs import JobProgress, JobTable
 from loom_core.knowledge.store.schema import SCHEMA
-from loom_core.knowledge.store.vectors import NextVectors, OfferedVectors, VectorTable
+from loom_core.knowledge.store.vectors import EmbedderMigration, ImportedVectors, VectorTable
 from loom_core.storage import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MetaName", "Record"]
+__all__ = ["KnowledgeStore", "MetaName"]
 
 MetaName = Literal[
     "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
@@ -25,7 +25,7 @@ MetaName = Literal[
 """Metadata of the knowledge base in the record; `llm` is the language model that read it last, if any."""
 
 
-class Record:
+class KnowledgeStore:
     """Everything that a knowledge base knows, and the only place where it is written first.
 
     Every method of its tables is one transaction, or part of the `database.write()` around it.
@@ -44,8 +44,8 @@ class Record:
         self.graph = GraphTable(self.database)
         self.aliases = self.graph.aliases
         self.documents = DocumentTable(self.database, self.graph, self.changes)
-        self.next_vectors = NextVectors(self.database, self.changes)
-        self.offered = OfferedVectors(self.database)
+        self.next_vectors = EmbedderMigration(self.database, self.changes)
+        self.offered = ImportedVectors(self.database)
         self.vectors = VectorTable(self.database, self.changes)
         self.jobs = JobTable(self.database)
         self.progress = JobProgress(self.database)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store.changes import ChangeLog, IndexName
     from loom_core.storage import Database
 
-__all__ = ["NextVectors", "OfferedVectors", "VectorTable"]
+__all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
 
 
 class VectorTable:
@@ -85,7 +85,7 @@ _META = ("embedder", "dimension", "embedding_config")
 _INDEXES: tuple[IndexName, ...] = ("vectors", "chroma")
 
 
-class NextVectors:
+class EmbedderMigration:
     """The change from one embedder to another. What is known of it is in the record's meta as `next_…`."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
@@ -111,7 +111,7 @@ class NextVectors:
                 [(f"next_{name}", value) for name, value in zip(_META, values, strict=True)],
             )
 
-    def wanted(self) -> str:
+    def target_embedder(self) -> str:
         """Id of the embedder that is to take over, or empty."""
         row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedder'")
         return "" if row is None else row["value"]
@@ -139,7 +139,7 @@ class NextVectors:
             for hash_, row in zip(hashes, np.asarray(vectors, dtype=np.float16), strict=True)
         ]
         with self._database.write() as db:
-            if self.wanted() == embedder:
+            if self.target_embedder() == embedder:
                 db.executemany("INSERT OR REPLACE INTO next_vectors VALUES (?, ?)", rows)
 
     def coverage(self) -> tuple[int, int]:
@@ -162,7 +162,7 @@ class NextVectors:
             Whether that one is in charge now.
         """
         with self._database.write() as db:
-            if self.wanted() != embedder or self.pending(1):
+            if self.target_embedder() != embedder or self.pending(1):
                 return False
             # Updated in their place: that a chunk has a vector stays as it is.
             db.execute(
@@ -177,22 +177,22 @@ class NextVectors:
                 db.execute("DELETE FROM meta WHERE name = ?", (name,))
                 db.execute("UPDATE meta SET name = ? WHERE name = ?", (name, f"next_{name}"))
             for index in _INDEXES:
-                self._changes.distrust(index, generation=self._changes.state(index).generation)
+                self._changes.mark_damaged(index, generation=self._changes.state(index).generation)
         return True
 
 
-class OfferedVectors:
+class ImportedVectors:
     """Vectors by the hash of the text that was embedded, made by the embedder of the record."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def offer(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
+    def store(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Keep vectors: hash and float16 blob."""
         with self._database.write() as db:
             db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
 
-    def there_are(self) -> bool:
+    def has_any(self) -> bool:
         """Whether any vector is kept."""
         return self._database.row("SELECT 1 FROM offered_vectors LIMIT 1") is not None
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.cjk import CJK, cjk_parts, holds_cjk, is_cjk
 from loom_core.knowledge.text.identifiers import Identifier, identifiers_in
-from loom_core.knowledge.text.memoization import remembered
-from loom_core.knowledge.text.scripts import simplified
-from loom_core.knowledge.text.segmentation import searched_words
+from loom_core.knowledge.text.memoization import memoize
+from loom_core.knowledge.text.scripts import to_simplified
+from loom_core.knowledge.text.segmentation import segment_for_search
 from loom_core.knowledge.text.stopwords import CHINESE_STOP_WORDS, ENGLISH_STOP_WORDS
 from loom_core.knowledge.text.surface_forms import POSSESSIVE, gap_keys, surface_keys
 
@@ -97,7 +97,7 @@ def analyse_passage(text: str, *, above: str = "") -> str:
     tokens = (before.tokens + own.tokens).rstrip()
     if lookups := (before.lookups + own.lookups).split():
         known = set(tokens.split())
-        tokens = _joined([tokens, *filterfalse(known.__contains__, dict.fromkeys(lookups))])
+        tokens = _join([tokens, *filterfalse(known.__contains__, dict.fromkeys(lookups))])
     return tokens
 
 
@@ -141,18 +141,18 @@ def _compatible(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-def _joined(parts: Iterable[str]) -> str:
+def _join(parts: Iterable[str]) -> str:
     return " ".join(filter(None, parts))
 
 
 _Words = tuple[str, ...]
 
 
-@remembered
+@memoize
 def _forms(piece: str) -> Forms:
     """`Forms` of a piece of a text, which holds no white space."""
     if _is_plain(piece) or (piece.isdecimal() and piece.isascii()):
-        return Forms(_spaced(_plain_tokens(piece)), "", ())
+        return Forms(_join_with_gap(_plain_tokens(piece)), "", ())
     if piece.isascii() and len(parts := _pieces(piece)) > 1:  # other texts are cut less finely
         tokens, lookups, _ = zip(*map(_forms, parts), strict=True)
         return Forms("".join(tokens), "".join(lookups), identifiers_in(piece))
@@ -161,7 +161,7 @@ def _forms(piece: str) -> Forms:
         return known if identifiers == known.identifiers else known._replace(identifiers=identifiers)
     if "-" in piece and all(map(_is_plain, parts := piece.split("-"))):
         letters = [token for part in parts if len(part) == 1 for token in _plain_tokens(part)]
-        return Forms(_spaced(_hyphened_tokens(piece, parts)), _spaced(letters), ())
+        return Forms(_join_with_gap(_compound_tokens(piece, parts)), _join_with_gap(letters), ())
     if piece.isascii():
         found = _ASCII_TOKEN.findall(piece)
     else:
@@ -169,25 +169,25 @@ def _forms(piece: str) -> Forms:
     tokens = list(chain.from_iterable(map(_latin_tokens, found)))
     sought = chain.from_iterable(map(_latin_tokens, surface_keys(piece)))
     lookups = [token for token in sought if token not in tokens]
-    return Forms(_spaced(tokens), _spaced(lookups), identifiers_in(piece))
+    return Forms(_join_with_gap(tokens), _join_with_gap(lookups), identifiers_in(piece))
 
 
-def _spaced(words: Iterable[str]) -> str:
+def _join_with_gap(words: Iterable[str]) -> str:
     return " ".join([*words, ""])
 
 
 def _cjk_text_tokens(normal: str) -> list[str]:
     """Tokens of a text in NFKC that holds CJK characters."""
-    gaps, runs = cjk_parts(simplified(normal))
-    return _tokens_of_parts(gaps, runs, searched_words(runs))
+    gaps, runs = cjk_parts(to_simplified(normal))
+    return _tokens_of_parts(gaps, runs, segment_for_search(runs))
 
 
 def _cjk_passage_tokens(text: str, above: str, normal: str) -> list[str]:
     """Tokens of a passage and what is above it, where there are CJK characters, and its lookup tokens."""
-    gaps, runs = cjk_parts(simplified(normal))
+    gaps, runs = cjk_parts(to_simplified(normal))
     first = len(cjk_parts(_compatible(above))[1])
     # Apart from those above, as the words of the text are asked for elsewhere, too.
-    words = searched_words(runs[:first]) + searched_words(runs[first:])
+    words = segment_for_search(runs[:first]) + segment_for_search(runs[first:])
     tokens = _tokens_of_parts(gaps, runs, words)
     written_gaps, written_runs = cjk_parts(above + text)
     if written_runs == runs:
@@ -219,7 +219,7 @@ def _lookups_between(gaps: list[str], runs: list[str]) -> list[str]:
     return list(filterfalse(CHINESE_STOP_WORDS.__contains__, found))
 
 
-@remembered
+@memoize
 def _gap_tokens(gap: str) -> _Words:
     """The tokens of the text between two runs of CJK characters, which mostly is a mark."""
     return tuple("".join([_forms(piece).tokens for piece in gap.split()]).split())
@@ -254,7 +254,7 @@ def _segment(run: str) -> list[str]:
     return rjieba.cut(run)
 
 
-@remembered
+@memoize
 def _latin_tokens(token: str) -> tuple[str, ...]:
     if _is_plain(token):
         return _plain_tokens(token)
@@ -285,7 +285,7 @@ def _plain_tokens(word: str) -> _Words:
     return () if folded in ENGLISH_STOP_WORDS else (_stem(folded),)
 
 
-def _hyphened_tokens(word: str, parts: list[str]) -> _Words:
+def _compound_tokens(word: str, parts: list[str]) -> _Words:
     """Return the `_latin_tokens` of plain words that hyphens join."""
     of_parts = (_plain_tokens(part) for part in parts if len(part) > 1)
     return tuple(dict.fromkeys([_stem(word.lower()), *chain.from_iterable(of_parts)]))
@@ -294,7 +294,7 @@ def _hyphened_tokens(word: str, parts: list[str]) -> _Words:
 _local = threading.local()
 
 
-@remembered
+@memoize
 def _stem(word: str) -> str:
     # A stemmer object is not safe to share between threads.
     stem: Callable[[str], str] | None = getattr(_local, "stem", None)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["ACTING", "visible"]
+__all__ = ["CONTROL_CHARACTERS", "escape_controls"]
 
-ACTING = re.compile(
+CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters, with which terminals are told what to do
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # those that turn the direction of writing
     "\u2028\u2029"  # line ends of Unicode
@@ -16,9 +16,9 @@ ACTING = re.compile(
 """Characters that do something instead of being seen."""
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""A name or title with each acting character as its escape (`\n`, `\x1b`, `\u202e`)."""
-    return ACTING.sub(_escape, text)
+    return CONTROL_CHARACTERS.sub(_escape, text)
 
 
 def _escape(match: re.Match[str]) -> str:

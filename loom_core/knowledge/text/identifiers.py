@@ -6,7 +6,7 @@ import re
 from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.stopwords import ENGLISH_STOP_WORDS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def identifiers_in(stretch: str) -> tuple[Identifier, ...]:
     return tuple(found)
 
 
-_remembered_in = remembered(identifiers_in)
+_remembered_in = memoize(identifiers_in)
 
 
 def _is_prose(stretch: str) -> bool:

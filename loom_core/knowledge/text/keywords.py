@@ -10,8 +10,8 @@ from operator import itemgetter
 from loom_core.cjk import holds_cjk
 from loom_core.knowledge.text.analysis import forms_of, is_stop_word
 from loom_core.knowledge.text.identifiers import identifiers_between_cjk
-from loom_core.knowledge.text.memoization import remembered
-from loom_core.knowledge.text.segmentation import tagged_words
+from loom_core.knowledge.text.memoization import memoize
+from loom_core.knowledge.text.segmentation import tag_words
 
 __all__ = ["extract_chunk_keywords"]
 
@@ -70,7 +70,7 @@ def _by_score(text: str) -> dict[float, list[str]]:
         written = forms.setdefault(form.casefold(), form)
         scores[written] = scores.get(written, 0.0) + weight
     if is_cjk_text:
-        for word, times in Counter(map(_WORD, tagged_words(text))).items():
+        for word, times in Counter(map(_WORD, tag_words(text))).items():
             scores[word] = times * _chinese_weight(word)
     found: dict[float, list[str]] = {}
     for form, score in scores.items():
@@ -79,7 +79,7 @@ def _by_score(text: str) -> dict[float, list[str]]:
     return found
 
 
-@remembered
+@memoize
 def _chinese_weight(word: str) -> float:
     if not _is_significant(word):
         return 0.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["remembered"]
+__all__ = ["memoize"]
 
 _T = TypeVar("_T")
 
@@ -15,16 +15,16 @@ _MOST = 65536  # answers of one generation
 _LONGEST = 64  # characters of a question: what is longer is not likely to come again
 
 
-def remembered(function: Callable[[str], _T]) -> Callable[[str], _T]:
+def memoize(function: Callable[[str], _T]) -> Callable[[str], _T]:
     """A function of a word that remembers its answers, for `map` over all the words of a text.
 
     A known word costs a third of what it costs with `functools.lru_cache`, which keeps its answers in order.
     The answers are remembered by generations: of the last but one stays what is asked again.
     """
-    return _Answers(function).__getitem__
+    return _Memo(function).__getitem__
 
 
-class _Answers(dict[str, _T], Generic[_T]):
+class _Memo(dict[str, _T], Generic[_T]):
     __slots__ = ("_before", "_function")
 
     def __init__(self, function: Callable[[str], _T]) -> None:

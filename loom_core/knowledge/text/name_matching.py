@@ -19,7 +19,7 @@ from loom_core.knowledge.text.surface_forms import surface_keys, surface_spans
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["NameIndex", "NameMatch", "bare", "is_marked"]
+__all__ = ["NameIndex", "NameMatch", "is_marked", "plain_latin"]
 
 _MAX_TOKENS = 24  # a longer title is a sentence, and no question quotes it whole
 _LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
@@ -57,7 +57,7 @@ class NameIndex:
             Whether it is a name that can be looked for.
         """
         tokens = _tokens(id_)
-        if not 0 < len(tokens) <= _MAX_TOKENS or not _tells(tokens):
+        if not 0 < len(tokens) <= _MAX_TOKENS or not _is_distinctive(tokens):
             return False
         if not (any(map(_is_plain, tokens)) or lookup_tokens(id_)):
             return False  # without tokens to look it up by it would be found in later passages only
@@ -92,7 +92,7 @@ class NameIndex:
                     yield entity, first, first + length - 1
 
 
-def bare(text: str) -> bytes:
+def plain_latin(text: str) -> bytes:
     """The plain Latin letters and digits of a text, by which it is soon told that it does not hold a name.
 
     If it does, theirs are in the text's one after the other, however both are spelled. The letter s is left
@@ -113,7 +113,7 @@ def _is_plain(token: str) -> bool:
     return token.isascii() and token.isalnum() and not is_stop_word(token)
 
 
-def _tells(tokens: list[str]) -> bool:
+def _is_distinctive(tokens: list[str]) -> bool:
     if all(token.isdigit() or is_stop_word(token) for token in tokens):
         return False
     return len(tokens) > 1 or (len(tokens[0]) > 1 and not is_cjk(tokens[0][0]))

@@ -10,7 +10,7 @@ from loom_core.knowledge.text.analysis import analyse_passage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["embedding_text", "index_tokens", "joined_index_tokens", "unhyphenated"]
+__all__ = ["dehyphenate", "embedding_text", "index_token_text", "index_tokens"]
 
 _HEADINGS_SEEN = 200  # a heading in the first characters of a passage need not be repeated before it
 _SURE = re.compile("(?<=[^\\W\\d_])[\u2010\u00ad]\n[ \t]*(?=[a-zß-öø-ÿ])")
@@ -19,7 +19,7 @@ _MAYBE = re.compile("([^\\W\\d_]{2,40})-\n[ \t]*([a-zß-öø-ÿ]{2,40})")
 
 def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
     """The text that is embedded of a chunk: title, headings above it, and its text, see `unhyphenated`."""
-    return "\n".join([*_above(title, heading_path, text), unhyphenated(text)])
+    return "\n".join([*_above(title, heading_path, text), dehyphenate(text)])
 
 
 def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
@@ -33,20 +33,20 @@ def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str
     In addition to the tokens that questions are made of there are those by which names are looked up, as far
     as they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
-    return joined_index_tokens(title, heading_path, text).split()
+    return index_token_text(title, heading_path, text).split()
 
 
-def joined_index_tokens(title: str, heading_path: Sequence[str], text: str) -> str:
+def index_token_text(title: str, heading_path: Sequence[str], text: str) -> str:
     """`index_tokens`, joined by spaces."""
     # Above the text is a line of its own each, so that no token spans the two.
     above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
-    tokens = analyse_passage(unhyphenated(text), above=above)
-    if whole := _hyphenated_words(text):
+    tokens = analyse_passage(dehyphenate(text), above=above)
+    if whole := _rejoin_words(text):
         tokens = f"{tokens} {analyse_passage(whole)}"
     return tokens
 
 
-def unhyphenated(text: str) -> str:
+def dehyphenate(text: str) -> str:
     """A text without the hyphens that a formatter put at line ends, as `man` does: `imme‐` + `diately`.
 
     Only hyphens with a character of their own count; a minus sign may belong to the word.
@@ -54,7 +54,7 @@ def unhyphenated(text: str) -> str:
     return _SURE.sub("", text) if "\u2010\n" in text or "\u00ad\n" in text else text
 
 
-def _hyphenated_words(text: str) -> str:
+def _rejoin_words(text: str) -> str:
     """The words that there are if the minus signs at line ends are hyphens; their halves are found anyway."""
     if "-\n" not in text:
         return ""

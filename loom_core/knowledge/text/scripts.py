@@ -7,10 +7,10 @@ import unicodedata
 from functools import lru_cache
 from importlib.resources import files
 
-__all__ = ["normalise", "simplified"]
+__all__ = ["normalise", "to_simplified"]
 
 
-def simplified(text: str) -> str:
+def to_simplified(text: str) -> str:
     """A text with simplified characters in place of traditional ones, of the same length.
 
     For comparing only: single characters are mapped whatever they stand in (`乾` becomes `干` in `乾隆`,
@@ -25,7 +25,7 @@ def simplified(text: str) -> str:
 
 def normalise(text: str) -> str:
     """The form in which texts are compared: NFKC, case-folded, in simplified Chinese."""
-    return simplified(unicodedata.normalize("NFKC", text)).casefold()
+    return to_simplified(unicodedata.normalize("NFKC", text)).casefold()
 
 
 class _Table(dict[int, int]):

@@ -6,22 +6,22 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from loom_core.cjk import cjk_parts
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["searched_words", "tagged_words"]
+__all__ = ["segment_for_search", "tag_words"]
 
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
-def tagged_words(text: str) -> tuple[tuple[str, str, int], ...]:
+def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
     """The words of two Han characters and more, each with jieba's tag and its offset, in order."""
     gaps, runs = cjk_parts(text)
     between = iter(map(len, gaps))
     place = next(between)
     found: list[tuple[str, str, int]] = []
-    for word, tag in _tagged("\n".join(runs)):
+    for word, tag in _tag_runs("\n".join(runs)):
         size = len(word)
         if size > 1:  # as no words of other scripts are
             found.append((word, tag, place))
@@ -31,16 +31,16 @@ def tagged_words(text: str) -> tuple[tuple[str, str, int], ...]:
     return tuple(found)
 
 
-def searched_words(runs: Sequence[str]) -> list[list[str]]:
+def segment_for_search(runs: Sequence[str]) -> list[list[str]]:
     """For each run of CJK text its words, with the words inside of long ones before them."""
     if not runs:
         return []
-    words = [word if len(word) < 3 else _with_inner(word) for word, _ in _tagged("\n".join(runs))]
+    words = [word if len(word) < 3 else _with_inner(word) for word, _ in _tag_runs("\n".join(runs))]
     return [line.split() for line in " ".join(words).split("\n")]
 
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its words, and for those to search by
-def _tagged(lines: str) -> list[tuple[str, str]]:
+def _tag_runs(lines: str) -> list[tuple[str, str]]:
     """The words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
 
     All the runs of a text at once cost a third of what they cost one by one.
@@ -50,7 +50,7 @@ def _tagged(lines: str) -> list[tuple[str, str]]:
     return rjieba.tag(lines)
 
 
-@remembered
+@memoize
 def _with_inner(word: str) -> str:
     """A word of three characters and more behind the words of two and three inside it, joined by spaces.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["OVERLAPPING", "Sketch", "bands_of", "likeness", "shingles", "text_hash"]
+__all__ = ["OVERLAPPING", "TextSketch", "bands_of", "jaccard_similarity", "shingles", "text_hash"]
 
 _BANDS = 6  # two texts that have 90 % in common share a band in 998 of 1000 cases, with 80 % in 958,
 _ROWS = 4  # and with 30 % in 48
@@ -44,7 +44,7 @@ _MARK, _LETTER, _WORD = 0, 1, 2
 
 def text_hash(text: str) -> bytes:
     """The same for texts that differ only in spaces, line ends and forms of the same characters."""
-    return hashlib.sha256(" ".join(_normalised(text).split()).encode("utf-8", "replace")).digest()[:16]
+    return hashlib.sha256(" ".join(_normalise(text).split()).encode("utf-8", "replace")).digest()[:16]
 
 
 def shingles(text: str) -> NDArray[np.uint64]:
@@ -55,7 +55,7 @@ def shingles(text: str) -> NDArray[np.uint64]:
     """
     import numpy as np
 
-    encoded = _normalised(text).casefold().encode("utf-32-le", "replace")
+    encoded = _normalise(text).casefold().encode("utf-32-le", "replace")
     codes = np.frombuffer(encoded, dtype=np.uint32)
     kinds = np.where(codes >= _RARE_HAN, _WORD, _kinds()[np.minimum(codes, _PLANE - 1)])
     before = np.concatenate((np.array([_MARK], kinds.dtype), kinds[:-1]))
@@ -71,7 +71,7 @@ def shingles(text: str) -> NDArray[np.uint64]:
     letters *= np.uint64(_MIX[1])
     letters[kinds == _MARK] = 0
     words = np.add.reduceat(letters, starts)
-    found = _mixed(words[:-2] + words[1:-1] * np.uint64(_MIX[1]) + words[2:] * np.uint64(_MIX[2]))
+    found = _mix_hashes(words[:-2] + words[1:-1] * np.uint64(_MIX[1]) + words[2:] * np.uint64(_MIX[2]))
     found.sort()
     return found[np.concatenate(([True], found[1:] != found[:-1]))]
 
@@ -88,12 +88,12 @@ def bands_of(shingled: NDArray[np.uint64]) -> list[int]:
         return []
     bounds = np.array([(n << 64) // (_BANDS * _ROWS) for n in range(_BANDS * _ROWS)], dtype=np.uint64)
     smallest = shingled[np.searchsorted(shingled, bounds) % len(shingled)]
-    rows = _mixed(smallest + np.arange(_BANDS * _ROWS, dtype=np.uint64)).reshape(_BANDS, _ROWS)
-    bands = _mixed(rows.sum(axis=1, dtype=np.uint64)) >> np.uint64(64 - _BITS)
+    rows = _mix_hashes(smallest + np.arange(_BANDS * _ROWS, dtype=np.uint64)).reshape(_BANDS, _ROWS)
+    bands = _mix_hashes(rows.sum(axis=1, dtype=np.uint64)) >> np.uint64(64 - _BITS)
     return [int(band) for band in bands]
 
 
-def likeness(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
+def jaccard_similarity(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
     """The share of the shingles of both texts that both have (Jaccard index); 0 where there are none."""
     import numpy as np
 
@@ -102,11 +102,11 @@ def likeness(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
     return both / either if either else 0.0
 
 
-def _normalised(text: str) -> str:
+def _normalise(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
-def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix_hashes(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     import numpy as np
 
     values = values * np.uint64(_MIX[0])
@@ -135,7 +135,7 @@ OVERLAPPING = 0.8
 _FEWEST = 5  # shingles that a text must have to be looked for inside another: any two share a phrase
 
 
-class Sketch:
+class TextSketch:
     """A text as it is compared; case, width, punctuation and spaces make no difference.
 
     Args:
@@ -148,12 +148,12 @@ class Sketch:
         self._hash = text_hash(text.casefold())
         self._shingles = shingles(text)
 
-    def says_the_same_as(self, other: Sketch) -> bool:
+    def is_near_duplicate_of(self, other: TextSketch) -> bool:
         """Whether the texts are equal, or nearly all of the shorter one is in the longer one."""
         shorter, longer = (self, other) if len(self._shingles) <= len(other._shingles) else (other, self)
         return shorter.is_within(longer)
 
-    def is_within(self, other: Sketch) -> bool:
+    def is_within(self, other: TextSketch) -> bool:
         """Whether the texts are equal, or nearly all of this one is in the other."""
         if self._hash == other._hash:
             return True

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from loom_core.cjk import CJK, HAN, cjk_parts, holds_cjk, is_cjk
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.scripts import normalise
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def surface_tokens(text: str) -> Iterator[SurfaceToken]:
 def surface_keys(text: str) -> list[str]:
     """The keys of `surface_tokens`, several times as fast as with their places."""
     if not holds_cjk(text):
-        tokens = _spaced(text)
+        tokens = _blank_gaps(text)
         if not text.isascii():
             return list(map(_surface_key, tokens.split()))
         keys = tokens.lower().split()
@@ -79,13 +79,13 @@ def surface_keys(text: str) -> list[str]:
     return keys
 
 
-@remembered
+@memoize
 def gap_keys(gap: str) -> tuple[str, ...]:
     """The surface keys of the text between two runs of CJK characters, which mostly is a mark."""
     return tuple(surface_keys(gap))
 
 
-def _spaced(text: str) -> str:
+def _blank_gaps(text: str) -> str:
     """A text without CJK characters with blanks in place of all that no surface token holds."""
     bare = text.encode(errors="surrogatepass").translate(_SURFACE_GAPS).decode(errors="surrogatepass")
     if not bare.isascii():
@@ -122,7 +122,7 @@ def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, in
 def _spans_between(text: str, tokens: Iterable[int]) -> dict[int, tuple[int, int]]:
     """`surface_spans` of a text without CJK characters; the numbers ascend."""
     spans: dict[int, tuple[int, int]] = {}
-    rest, before = _spaced(text), 0  # what is ahead, and how many tokens are behind
+    rest, before = _blank_gaps(text), 0  # what is ahead, and how many tokens are behind
     size = len(rest)
     for number in tokens:
         # To cut off the tokens between takes a fraction of looking for each, and the next begins the rest.
@@ -168,7 +168,7 @@ def _join(tokens: list[str]) -> str:
     return joined
 
 
-@remembered
+@memoize
 def _surface_key(token: str) -> str:
     if token.isascii() and token.isalnum():
         return token.lower()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import capitalised
 from loom_core.llm.accounting.prices import list_price
-from loom_core.llm.accounting.sizing import answer_size, json_size, message_size, tool_size
+from loom_core.llm.accounting.sizing import estimate_answer, estimate_json, estimate_message, estimate_tool
 from loom_core.llm.interface import LLMResponse, Usage
 from loom_core.llm.messages import ImagePart, ToolMessage, UserMessage
 from loom_core.llm.transport.replay import with_reasoning_to_replay
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from loom_core.llm.messages import Message
     from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["Meter", "Spent"]
+__all__ = ["Meter", "UsageTotals"]
 
 _log = logging.getLogger(__name__)
 
-_MEMORY = 0.8
+_DECAY = 0.8
 """How much of what earlier answers said about the ratio is left after another one."""
 
 _PRIOR = 300.0
@@ -36,15 +36,15 @@ tokens, where what the vendor adds weighs most, does not change it much."""
 
 _LOWEST, _HIGHEST = 0.25, 4.0
 
-_LATELY = 20
+_RECENT_ANSWERS = 20
 """Answers that are learned from when an estimate is next wanted; what older ones said hardly counts."""
 
-_SHORTEST_SHORTENED = 2000
+_MIN_TRUNCATED_TOKENS = 2000
 """Tokens of a conversation that a server may have shortened: no context is as small as that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class UsageTotals:
     """What has been spent so far.
 
     Attributes:
@@ -61,8 +61,8 @@ class Spent:
     cost: float = 0.0
     unpriced: int = 0
 
-    def __add__(self, other: Spent) -> Spent:
-        return Spent(
+    def __add__(self, other: UsageTotals) -> UsageTotals:
+        return UsageTotals(
             requests=self.requests + other.requests,
             input_tokens=self.input_tokens + other.input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
@@ -94,11 +94,11 @@ class Meter:
         self._base_url = base_url
         self._prices = prices
         self._estimated = self._reported = _PRIOR
-        self._answered: deque[tuple[ChatRequest, int]] = deque(maxlen=_LATELY)
-        self._spent = Spent()
+        self._answered: deque[tuple[ChatRequest, int]] = deque(maxlen=_RECENT_ANSWERS)
+        self._spent = UsageTotals()
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> UsageTotals:
         """What has been spent so far."""
         return self._spent
 
@@ -109,7 +109,7 @@ class Meter:
             InvalidInputError: the arguments of a tool call hold what JSON cannot.
         """
         self._learn()
-        return self._corrected(self._size(request))
+        return self._correct_estimate(self._size(request))
 
     def expect(self, request: ChatRequest) -> int:
         """About how many tokens a request and its answer are going to have: an answer as long as others."""
@@ -132,22 +132,22 @@ class Meter:
                 return cost
         return None
 
-    def measured(self, request: ChatRequest, response: LLMResponse) -> LLMResponse:
+    def record_response(self, request: ChatRequest, response: LLMResponse) -> LLMResponse:
         """The answer with its whole usage; counted, and learned from."""
         usage = response.usage
         if usage.estimated:
             usage = replace(
                 usage,
                 input_tokens=self.estimate(request),
-                output_tokens=self._corrected(answer_size(response.message.parts)),
+                output_tokens=self._correct_estimate(estimate_answer(response.message.parts)),
             )
         elif usage.input_tokens > 0 and not _has_images(request.messages):
             self._answered.append((request, usage.input_tokens))
             if self._spec.shortens:
                 self._learn()
-        return replace(response, usage=self._counted(usage, response.message.model))
+        return replace(response, usage=self._record_cost(usage, response.message.model))
 
-    def broken_off(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
+    def record_partial(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
         """Count an answer that did not come to its end.
 
         Args:
@@ -160,18 +160,18 @@ class Meter:
         usage = replace(
             reported,
             input_tokens=reported.input_tokens or self.estimate(request),
-            output_tokens=max(reported.output_tokens, self._corrected(estimate_tokens(text))),
+            output_tokens=max(reported.output_tokens, self._correct_estimate(estimate_tokens(text))),
             estimated=True,
         )
-        return self._counted(usage, "")
+        return self._record_cost(usage, "")
 
     def _size(self, request: ChatRequest) -> int:
         """Tokens of a request, not corrected; of its reasoning only what goes back to the vendor."""
         messages = with_reasoning_to_replay(request.messages, self._spec, tools=bool(request.tools))
-        size = sum(map(message_size, messages)) + sum(map(tool_size, request.tools))
-        return size + (json_size(request.output.schema) if request.output else 0)
+        size = sum(map(estimate_message, messages)) + sum(map(estimate_tool, request.tools))
+        return size + (estimate_json(request.output.schema) if request.output else 0)
 
-    def _corrected(self, size: int) -> int:
+    def _correct_estimate(self, size: int) -> int:
         ratio = min(max(self._reported / self._estimated, _LOWEST), _HIGHEST)
         return round(size * ratio)
 
@@ -181,13 +181,13 @@ class Meter:
             request, reported = self._answered.popleft()
             estimated = self._size(request)
             if not self._is_shortened(estimated, reported):
-                self._estimated = _MEMORY * self._estimated + estimated
-                self._reported = _MEMORY * self._reported + reported
+                self._estimated = _DECAY * self._estimated + estimated
+                self._reported = _DECAY * self._reported + reported
 
     def _is_shortened(self, size: int, reported: int) -> bool:
         """Whether the server left out much of a conversation: that is logged, and tells nothing of tokens."""
-        expected = self._corrected(size)
-        if not self._spec.shortens or expected < _SHORTEST_SHORTENED or reported > expected // 2:
+        expected = self._correct_estimate(size)
+        if not self._spec.shortens or expected < _MIN_TRUNCATED_TOKENS or reported > expected // 2:
             return False
         _log.warning(
             "%s read %d tokens of a conversation of about %d: the context of %s seems to be shorter. "
@@ -199,10 +199,10 @@ class Meter:
         )
         return True
 
-    def _counted(self, usage: Usage, model: str) -> Usage:
+    def _record_cost(self, usage: Usage, model: str) -> Usage:
         """A usage with its cost, added to what has been spent."""
         cost = self.cost(usage, model=model)
-        self._spent += Spent(
+        self._spent += UsageTotals(
             requests=1,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,

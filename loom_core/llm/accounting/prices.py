@@ -68,7 +68,7 @@ class Prices:
 
     def cost(self, usage: Usage) -> float:
         """US dollars for an answer."""
-        read, written = _cached(usage)
+        read, written = _cache_tokens(usage)
         return (
             (usage.input_tokens - read - written) * self.input
             + read * (self.input if self.cache_read is None else self.cache_read)
@@ -91,7 +91,7 @@ def list_price(usage: Usage, *, provider: str, model: str, base_url: str = "") -
     if (prices := _plain(listed.get_prices(datetime.now(UTC)))) is not None:
         return prices.cost(usage)
     try:
-        return float(listed.calc_price(_listed_usage(usage), vendor).total_price)
+        return float(listed.calc_price(_to_listed_usage(usage), vendor).total_price)
     except (LookupError, ValueError):  # numbers that cannot be
         return None
 
@@ -137,10 +137,10 @@ def _plain(listed: ModelPrice) -> Prices | None:
     return Prices(**plain)
 
 
-def _listed_usage(usage: Usage) -> ListedUsage:
+def _to_listed_usage(usage: Usage) -> ListedUsage:
     from genai_prices import Usage as ListedUsage
 
-    read, written = _cached(usage)
+    read, written = _cache_tokens(usage)
     return ListedUsage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -159,7 +159,7 @@ def load_lists() -> bool:
     return bool(get_snapshot().providers)
 
 
-def _cached(usage: Usage) -> tuple[int, int]:
+def _cache_tokens(usage: Usage) -> tuple[int, int]:
     """Tokens read from and written to the cache; never more than there are."""
     read = min(usage.cache_read_tokens, usage.input_tokens)
     return read, min(usage.cache_write_tokens, usage.input_tokens - read)

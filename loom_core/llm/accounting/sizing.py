@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ToolSpec
     from loom_core.llm.messages import AssistantPart, Message, UserPart
 
-__all__ = ["answer_size", "json_size", "message_size", "tool_size"]
+__all__ = ["estimate_answer", "estimate_json", "estimate_message", "estimate_tool"]
 
 _MESSAGE = 4
 """Tokens around a message: its role, its beginning and its end."""
@@ -34,20 +34,20 @@ _IMAGE = 1000
 """Tokens of an image: OpenAI counts 765 for a square of 1024 pixels, Anthropic 1 600 at most."""
 
 
-def message_size(message: Message) -> int:
+def estimate_message(message: Message) -> int:
     """Tokens of a message, with all of its reasoning.
 
     Raises:
         InvalidInputError: the arguments of a tool call hold what JSON cannot.
     """
     if isinstance(message, AssistantMessage):
-        return _MESSAGE + answer_size(message.parts)
+        return _MESSAGE + estimate_answer(message.parts)
     if isinstance(message, SystemMessage):
         return _MESSAGE + estimate_tokens(message.text)
-    return _MESSAGE + sum(map(_part_size, message.parts))
+    return _MESSAGE + sum(map(_estimate_part, message.parts))
 
 
-def answer_size(parts: Iterable[AssistantPart]) -> int:
+def estimate_answer(parts: Iterable[AssistantPart]) -> int:
     """Tokens of what a model wrote; raises as `message_size` does."""
     size = 0
     for part in parts:
@@ -56,17 +56,17 @@ def answer_size(parts: Iterable[AssistantPart]) -> int:
                 size += estimate_tokens(text)
             case ToolCallPart():
                 size += _MESSAGE + estimate_tokens(part.name)
-                size += estimate_tokens(part.unreadable) if part.unreadable else json_size(part.arguments)
+                size += estimate_tokens(part.unreadable) if part.unreadable else estimate_json(part.arguments)
     return size
 
 
-def tool_size(tool: ToolSpec) -> int:
+def estimate_tool(tool: ToolSpec) -> int:
     """Tokens of what a model is told of a tool."""
     words = estimate_tokens(tool.name) + estimate_tokens(tool.description)
-    return _TOOL + words + json_size(tool.parameters)
+    return _TOOL + words + estimate_json(tool.parameters)
 
 
-def json_size(value: Mapping[str, Any]) -> int:
+def estimate_json(value: Mapping[str, Any]) -> int:
     """Tokens of an object as it is sent.
 
     Raises:
@@ -79,5 +79,5 @@ def json_size(value: Mapping[str, Any]) -> int:
     return estimate_tokens(text)
 
 
-def _part_size(part: UserPart) -> int:
+def _estimate_part(part: UserPart) -> int:
     return _IMAGE if isinstance(part, ImagePart) else estimate_tokens(part.text)

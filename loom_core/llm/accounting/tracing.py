@@ -12,7 +12,7 @@ from loom_core.observability.content import content_json, records_content
 from loom_core.observability.families import LLM_CALLS, LLM_COST, LLM_FAILURES, LLM_SECONDS, LLM_TOKENS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import CHAT
-from loom_core.observability.tracing import AttributeValue, failed, span, start_span
+from loom_core.observability.tracing import AttributeValue, record_failure, span, start_span
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from loom_core.llm.interface import ChatRequest, LLMProvider, LLMResponse, Usage
 
-__all__ = ["ChatSpan", "chat_span", "chat_stream_span", "count_usage", "counted_call"]
+__all__ = ["ChatSpan", "chat_span", "chat_stream_span", "count_call", "count_usage"]
 
 _PROVIDERS = {"gemini": "gcp.gemini", "kimi": "moonshot_ai"}
 """What the conventions call a vendor where Loom calls it otherwise; all others go by Loom's name."""
@@ -36,19 +36,19 @@ class ChatSpan:
         self._began = perf_counter()
         self._is_first = True
 
-    def piece(self) -> None:
+    def record_chunk(self) -> None:
         """A piece of the stream has come."""
         if self._is_first:
             self._is_first = False
             seconds = perf_counter() - self._began
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
 
-    def answered(self, response: LLMResponse) -> None:
+    def record_response(self, response: LLMResponse) -> None:
         """It has its answer."""
         count_usage(self._llm, response.usage)
         if not self._span.is_recording():
             return
-        self._used(response.usage)
+        self._set_usage(response.usage)
         self._span.set_attribute("gen_ai.response.finish_reasons", [response.finish])
         if response.model:
             self._span.set_attribute("gen_ai.response.model", response.model)
@@ -56,15 +56,15 @@ class ChatSpan:
             told = content_json([asdict(response.message)])
             self._span.set_attribute("gen_ai.output.messages", told)
 
-    def ended(self, response: LLMResponse | None, usage: Usage | None) -> None:
+    def record_end(self, response: LLMResponse | None, usage: Usage | None) -> None:
         """The stream is over; without an answer it was left early, or broke off."""
         if response is not None:
-            self.answered(response)
+            self.record_response(response)
         elif usage is not None:
             count_usage(self._llm, usage)
-            self._used(usage)
+            self._set_usage(usage)
 
-    def _used(self, usage: Usage) -> None:
+    def _set_usage(self, usage: Usage) -> None:
         self._span.set_attribute("gen_ai.usage.input_tokens", usage.input_tokens)
         self._span.set_attribute("gen_ai.usage.output_tokens", usage.output_tokens)
         more = {
@@ -86,8 +86,8 @@ def chat_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSpan]:
         llm: who is asked.
         request: what.
     """
-    with counted_call(llm), span(CHAT, _attributes(llm, request, stream=False)) as started:
-        _tell_input(started, request)
+    with count_call(llm), span(CHAT, _attributes(llm, request, stream=False)) as started:
+        _set_input(started, request)
         yield ChatSpan(started, llm)
 
 
@@ -103,11 +103,11 @@ def chat_stream_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSp
     """
     started = start_span(CHAT, _attributes(llm, request, stream=True))
     try:
-        with counted_call(llm):
-            _tell_input(started, request)
+        with count_call(llm):
+            _set_input(started, request)
             yield ChatSpan(started, llm)
     except Exception as error:
-        failed(started, error)
+        record_failure(started, error)
         raise
     finally:
         started.end()
@@ -126,14 +126,14 @@ def _attributes(llm: LLMProvider, request: ChatRequest, *, stream: bool) -> dict
     }
 
 
-def _tell_input(started: Span, request: ChatRequest) -> None:
+def _set_input(started: Span, request: ChatRequest) -> None:
     if started.is_recording() and records_content():
         told = content_json([asdict(message) for message in request.messages])
         started.set_attribute("gen_ai.input.messages", told)
 
 
 @contextmanager
-def counted_call(llm: LLMProvider) -> Generator[None]:
+def count_call(llm: LLMProvider) -> Generator[None]:
     """Around a request to a model, from the first attempt to the end of the answer."""
     began = perf_counter()
     try:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.dialects import adapted
-from loom_core.llm.json_schema.strict import strict
+from loom_core.llm.json_schema.dialects import adapt_schema
+from loom_core.llm.json_schema.strict import to_strict_schema
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -28,13 +28,13 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.parameters import granted
-from loom_core.llm.transport.replay import needs_filler, paired, with_reasoning_to_replay
+from loom_core.llm.transport.parameters import map_parameters
+from loom_core.llm.transport.replay import needs_filler, pair_tool_results, with_reasoning_to_replay
 
 if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest
     from loom_core.llm.messages import AssistantPart, Message, UserPart
-    from loom_core.llm.transport.parameters import Granted
+    from loom_core.llm.transport.parameters import SupportedParameters
     from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["Conversation", "messages_body", "output_schema", "safe_name", "wire_conversation"]
@@ -46,7 +46,9 @@ _SMALLEST_BUDGET = 1024
 _CHOICES_OF_FORMS = frozenset({"anyOf", "oneOf", "allOf"})
 
 
-def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tuple[dict[str, Any], Granted]:
+def messages_body(
+    request: ChatRequest, spec: ProviderSpec, *, model: str
+) -> tuple[dict[str, Any], SupportedParameters]:
     """The fields of a request's body, to be `encoded`, and what of its wishes it says.
 
     What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells. The fields of
@@ -57,7 +59,7 @@ def messages_body(request: ChatRequest, spec: ProviderSpec, *, model: str) -> tu
     """
     schema = output_schema(request.output.schema) if request.output else None
     if schema is None:
-        spec = _without_schemas(spec)
+        spec = _with_schema_in_prompt(spec)
     conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     limit = _LONGEST_ANSWER if request.max_tokens is None else request.max_tokens
     wishes, effort = _effort(request, spec, conversation, limit)
@@ -91,7 +93,7 @@ def _cannot_drop_thoughts(spec: ProviderSpec, effort: Mapping[str, Any]) -> bool
     return "block_binding" in spec.body.get("thinking", {}) and "block_binding" not in said
 
 
-def _without_schemas(spec: ProviderSpec) -> ProviderSpec:
+def _with_schema_in_prompt(spec: ProviderSpec) -> ProviderSpec:
     """The vendor, where the schema is told to the model, as the API cannot say it."""
     modes = {
         name: "prompt" for name in ("json_mode", "json_mode_thinking") if getattr(spec, name) == "json_schema"
@@ -101,30 +103,30 @@ def _without_schemas(spec: ProviderSpec) -> ProviderSpec:
 
 def _effort(
     request: ChatRequest, spec: ProviderSpec, conversation: Conversation, limit: int
-) -> tuple[Granted, Mapping[str, Any]]:
+) -> tuple[SupportedParameters, Mapping[str, Any]]:
     """What is granted, and the fields that say how much the model is to think.
 
     A budget of thinking leaves half of the answer's tokens for the rest. Where that is not enough to think,
     and where a turn goes on that another model began, a model with a budget does not think.
     """
-    wishes = granted(request, spec)
+    wishes = map_parameters(request, spec)
     fields: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
     thinking: Mapping[str, Any] = fields.get("thinking", {})
     if "budget_tokens" not in thinking:
         return wishes, fields
     budget = min(thinking["budget_tokens"], limit // 2)
-    if budget >= _SMALLEST_BUDGET and not conversation.goes_on_without_thinking:
+    if budget >= _SMALLEST_BUDGET and not conversation.continues_without_thinking:
         return wishes, {**fields, "thinking": {**thinking, "budget_tokens": budget}}
-    return granted(replace(request, effort="off"), spec), spec.efforts.get("off", {})
+    return map_parameters(replace(request, effort="off"), spec), spec.efforts.get("off", {})
 
 
 def _tools(
-    request: ChatRequest, spec: ProviderSpec, wishes: Granted, conversation: Conversation
+    request: ChatRequest, spec: ProviderSpec, supported: SupportedParameters, conversation: Conversation
 ) -> dict[str, Any]:
     tools = [_tool(each.name, each.description, each.parameters, spec) for each in request.tools]
-    if wishes.output_tool and request.output:
-        tools.append(_tool(wishes.output_tool, request.output.description, request.output.schema, spec))
-    choice = wishes.tool_choice
+    if supported.output_tool and request.output:
+        tools.append(_tool(supported.output_tool, request.output.description, request.output.schema, spec))
+    choice = supported.tool_choice
     if not tools:
         # A conversation with calls in it is refused without tools.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in conversation.called]
@@ -147,7 +149,7 @@ def _tools(
 
 def _tool(name: str, description: str, schema: Mapping[str, Any], spec: ProviderSpec) -> dict[str, Any]:
     """A tool. The arguments as a whole have one form, as the API takes no choice of forms there."""
-    form = {"type": "object", **adapted(schema, spec.schema)}
+    form = {"type": "object", **adapt_schema(schema, spec.schema)}
     tool = {"name": name, "input_schema": {key: form[key] for key in form if key not in _CHOICES_OF_FORMS}}
     return {**tool, "description": description} if description else tool
 
@@ -170,9 +172,11 @@ def output_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises:
         InvalidInputError: the schema is nested too deeply.
     """
-    if strict(schema) is None:  # what one vendor's strict mode cannot say, the other's cannot either
+    if (
+        to_strict_schema(schema) is None
+    ):  # what one vendor's strict mode cannot say, the other's cannot either
         return None
-    return _part(adapted(schema, "inline"))
+    return _part(adapt_schema(schema, "inline"))
 
 
 def _part(schema: _Json) -> dict[str, Any]:
@@ -211,8 +215,8 @@ _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
-_BEGINNING = "(The beginning of this conversation is left out.)"
-_GO_ON = "Go on."
+_TRUNCATION_NOTE = "(The beginning of this conversation is left out.)"
+_CONTINUE_PROMPT = "Go on."
 _NO_OUTPUT = "(no output)"
 _IMAGE_UNSEEN = "(an image, which you cannot be shown)"
 _IMAGE_FOLLOWS = "(an image: it follows)"
@@ -243,7 +247,7 @@ class Conversation:
         )
 
     @property
-    def goes_on_without_thinking(self) -> bool:
+    def continues_without_thinking(self) -> bool:
         """Whether results of tools come last, and the turn that they belong to does not begin with thinking.
 
         So it is after a change of models. Models that are told to think, and how much, refuse it. Results
@@ -279,9 +283,9 @@ def wire_conversation(
             results of tools do not count: where they cannot be shown, that is said in the text.
     """
     writer = _Writer(spec, model, tools=tools)
-    for message in with_reasoning_to_replay(paired(messages), spec, tools=tools):
+    for message in with_reasoning_to_replay(pair_tool_results(messages), spec, tools=tools):
         writer.add(message)
-    return writer.finished()
+    return writer.finish()
 
 
 def _begins_with_thinking(message: Mapping[str, Any]) -> bool:
@@ -316,23 +320,23 @@ class _Writer:
                 self._results.append(self._result(message))
             case AssistantMessage():
                 if blocks := self._answer_blocks(message):
-                    self._end_of_user()
+                    self._flush_user()
                     self._append("assistant", blocks)
 
-    def finished(self) -> Conversation:
-        self._end_of_user()
+    def finish(self) -> Conversation:
+        self._flush_user()
         if not self._messages and not self._systems:
             raise InvalidInputError(
                 "The conversation has no message that a model could answer.", advice="Add a user message."
             )
         if self._messages and self._messages[0]["role"] == "assistant":
-            self._messages.insert(0, {"role": "user", "content": [_text(_BEGINNING)]})
+            self._messages.insert(0, {"role": "user", "content": [_text(_TRUNCATION_NOTE)]})
         if not self._messages or self._messages[-1]["role"] == "assistant":
             # New models do not go on with an answer that is begun for them: the user has to speak last.
-            self._messages.append({"role": "user", "content": [_text(_GO_ON)]})
+            self._messages.append({"role": "user", "content": [_text(_CONTINUE_PROMPT)]})
         return Conversation("\n\n".join(self._systems), self._messages)
 
-    def _end_of_user(self) -> None:
+    def _flush_user(self) -> None:
         if blocks := [*self._results, *self._said]:
             self._append("user", blocks)
         self._results, self._said = [], []
@@ -377,14 +381,14 @@ class _Writer:
 
     def _image(self, image: ImagePart) -> _Block:
         if not self._can_show(image):
-            raise self._unshowable(image)
+            raise self._image_placeholder(image)
         if not image.data:
             return {"type": "image", "source": {"type": "url", "url": image.url}}
         data = b64encode(image.data).decode()
         source = {"type": "base64", "media_type": image.media_type, "data": data}
         return {"type": "image", "source": source}
 
-    def _unshowable(self, image: ImagePart) -> InvalidInputError:
+    def _image_placeholder(self, image: ImagePart) -> InvalidInputError:
         who = f"The model {self._model} of {self._spec.title}"
         if not self._spec.images:
             return InvalidInputError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.anthropic_messages.body import messages_body
 from loom_core.llm.anthropic_messages.reading import MessageReader
 from loom_core.llm.interface import StreamChunk
-from loom_core.llm.transport.sdk_client import SdkClient, events_of, read_out
+from loom_core.llm.transport.sdk_client import SdkClient, drain_events, iter_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -38,9 +38,9 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
             ConfigError: the SDK is not installed.
         """
         if self._connection.spec.stream_only:
-            return await self._collected(request)
-        body, reader = self._prepared(request)
-        async with self._posted(body) as response:
+            return await self._collect_stream(request)
+        body, reader = self._prepare(request)
+        async with self._post(body) as response:
             reader.feed_whole(await self._whole(response, reader.unreadable))
         return reader.response()
 
@@ -52,27 +52,27 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
             InvalidInputError: the vendor cannot be asked this.
             ConfigError: the SDK is not installed.
         """
-        body, reader = self._prepared(request)
-        async with self._posted({**body, "stream": True}) as response:
+        body, reader = self._prepare(request)
+        async with self._post({**body, "stream": True}) as response:
             if response.headers.get("content-type", "").startswith("application/json"):
                 # Some servers do not stream, and some tell of errors so.
                 for chunk in reader.feed_whole(await self._whole(response, reader.unreadable)):
                     yield chunk
             else:
-                events = events_of(response, max_size=self._max_length)
+                events = iter_events(response, max_size=self._max_length)
                 async for event in events:
                     if event.data and event.data != "[DONE]":
                         for chunk in reader.feed(json.loads(event.data)):
                             yield chunk
                     if reader.ended:
-                        await read_out(events)
+                        await drain_events(events)
                         break
         answer = reader.response()
         if not answer.usage.estimated:
             yield StreamChunk("usage", usage=answer.usage)
         yield StreamChunk("done", response=answer)
 
-    def _prepared(self, request: ChatRequest) -> tuple[dict[str, Any], MessageReader]:
+    def _prepare(self, request: ChatRequest) -> tuple[dict[str, Any], MessageReader]:
         connection = self._connection
         body, wishes = messages_body(request, connection.spec, model=connection.model)
         reader = MessageReader(
@@ -105,7 +105,7 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
             "/v1/messages",
             content=content,
             cast_to=object,
-            options={"headers": {name: Omit() for name in self._unwanted("Authorization")}},
+            options={"headers": {name: Omit() for name in self._headers_to_drop("Authorization")}},
             stream=True,
             stream_cls=AsyncStream[object],
         )

@@ -84,11 +84,11 @@ class MessageReader(WireReader):
         fields = self._object(event)
         match fields.get("type"):
             case "content_block_delta":
-                return self._continued(_index(fields), _mapping(fields.get("delta")))
+                return self._continue_block(_index(fields), _mapping(fields.get("delta")))
             case "content_block_start":
-                return self._begun(_index(fields), _mapping(fields.get("content_block")))
+                return self._start_block(_index(fields), _mapping(fields.get("content_block")))
             case "content_block_stop":
-                return self._closed(_index(fields))
+                return self._close_block(_index(fields))
             case "message_start":
                 self._head(_mapping(fields.get("message")))
             case "message_delta":
@@ -119,8 +119,8 @@ class MessageReader(WireReader):
         self._head(fields)
         chunks: list[StreamChunk] = []
         for index, block in enumerate(cast("list[object]", content)):
-            chunks += self._begun(index, _mapping(block))
-            chunks += self._closed(index)
+            chunks += self._start_block(index, _mapping(block))
+            chunks += self._close_block(index)
         self._finish = _text(fields.get("stop_reason"))
         self.ended = True
         return chunks
@@ -150,7 +150,7 @@ class MessageReader(WireReader):
             if isinstance(value, int) and value > 0:
                 self._counts[name] = max(value, self._counts.get(name, 0))
 
-    def _begun(self, index: int, fields: Mapping[str, Any]) -> list[StreamChunk]:
+    def _start_block(self, index: int, fields: Mapping[str, Any]) -> list[StreamChunk]:
         type_ = _text(fields.get("type"))
         block = self._blocks[index] = _Block(type_, fields)
         if type_ not in _READ:
@@ -158,11 +158,11 @@ class MessageReader(WireReader):
         if "signature" in fields:
             block.signature = _text(fields["signature"])
         if type_ == "tool_use":
-            return self._call_begun(block)
+            return self._start_call(block)
         self._grow(len(_text(fields.get("data"))))
-        return self._written(block, _text(fields.get(type_)))
+        return self._append_piece(block, _text(fields.get(type_)))
 
-    def _call_begun(self, block: _Block) -> list[StreamChunk]:
+    def _start_call(self, block: _Block) -> list[StreamChunk]:
         id_, name = _text(block.fields.get("id")) or f"call_{uuid4().hex}", _text(block.fields.get("name"))
         block.fields = {**block.fields, "id": id_, "name": name}
         if self._is_output(block):
@@ -170,7 +170,7 @@ class MessageReader(WireReader):
         block.call, self._calls = self._calls, self._calls + 1
         return [StreamChunk("tool_call", tool_call=ToolCallDelta(block.call, id_, name))]
 
-    def _continued(self, index: int, delta: Mapping[str, Any]) -> list[StreamChunk]:
+    def _continue_block(self, index: int, delta: Mapping[str, Any]) -> list[StreamChunk]:
         type_, name = _DELTAS.get(_text(delta.get("type")), ("", ""))
         if not type_:
             return []
@@ -184,16 +184,16 @@ class MessageReader(WireReader):
             block.signature = (block.signature or "") + piece
             self._grow(len(piece))
             return []
-        return self._written(block, piece)
+        return self._append_piece(block, piece)
 
-    def _closed(self, index: int) -> list[StreamChunk]:
+    def _close_block(self, index: int) -> list[StreamChunk]:
         """A block has ended; a call may have had its arguments at its beginning."""
         block = self._blocks.get(index)
         if block is None or block.type != "tool_use" or block.pieces or not block.fields.get("input"):
             return []
-        return self._written(block, json.dumps(block.fields["input"], ensure_ascii=False))
+        return self._append_piece(block, json.dumps(block.fields["input"], ensure_ascii=False))
 
-    def _written(self, block: _Block, piece: str) -> list[StreamChunk]:
+    def _append_piece(self, block: _Block, piece: str) -> list[StreamChunk]:
         if not piece:
             return []
         self._grow(len(piece))

@@ -15,10 +15,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, in_tags
+from loom_core.llm.chat_completions.thinking import CAME_IN_TAGS, wrap_in_tags
 from loom_core.llm.json_body import json_body
-from loom_core.llm.json_schema.dialects import adapted
-from loom_core.llm.json_schema.strict import strict
+from loom_core.llm.json_schema.dialects import adapt_schema
+from loom_core.llm.json_schema.strict import to_strict_schema
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -28,15 +28,15 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.parameters import granted
-from loom_core.llm.transport.replay import needs_filler, paired, with_reasoning_to_replay
+from loom_core.llm.transport.parameters import map_parameters
+from loom_core.llm.transport.replay import needs_filler, pair_tool_results, with_reasoning_to_replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.llm.interface import ChatRequest, OutputSchema
     from loom_core.llm.messages import Message, ToolCallPart, UserPart
-    from loom_core.llm.transport.parameters import Granted
+    from loom_core.llm.transport.parameters import SupportedParameters
     from loom_core.llm.vendors import ProviderSpec
 
 __all__ = ["chat_body", "safe_name", "wire_messages"]
@@ -46,7 +46,7 @@ _LIMIT_WHERE_NEEDED = 4096
 
 def chat_body(
     request: ChatRequest, spec: ProviderSpec, *, model: str, stream: bool = False
-) -> tuple[dict[str, Any], Granted]:
+) -> tuple[dict[str, Any], SupportedParameters]:
     """The fields of a request's body, to be `encoded`, and what of its wishes it says.
 
     What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells; `ChatRequest.extra`
@@ -55,7 +55,7 @@ def chat_body(
     Raises:
         InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
     """
-    wishes = granted(request, spec)
+    wishes = map_parameters(request, spec)
     tools = _tools(request, spec, wishes)
     messages = wire_messages(
         request.messages, spec, model=model, tools=bool(tools), instructions=wishes.instructions
@@ -78,22 +78,23 @@ def chat_body(
             body["stream_options"] = {"include_usage": True}
     said_by_effort: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
     for more in (spec.body, said_by_effort, request.extra):
-        body = _with(body, more)
+        body = _merge_fields(body, more)
     return body, wishes
 
 
-def _tools(request: ChatRequest, spec: ProviderSpec, wishes: Granted) -> dict[str, Any]:
+def _tools(request: ChatRequest, spec: ProviderSpec, supported: SupportedParameters) -> dict[str, Any]:
     """The fields that say what may be called, and what has to be."""
-    choice = wishes.tool_choice
+    choice = supported.tool_choice
     if choice == "none" and "none" not in spec.tool_choices:
         return {}
     tools = [
-        _tool(tool.name, tool.description, adapted(tool.parameters, spec.schema)) for tool in request.tools
+        _tool(tool.name, tool.description, adapt_schema(tool.parameters, spec.schema))
+        for tool in request.tools
     ]
-    if request.output and wishes.output_tool:
+    if request.output and supported.output_tool:
         schema, exact = _output_schema(request.output, spec)
         about = request.output.description or "Give the answer."
-        tools.append(_tool(wishes.output_tool, about, schema, exact=exact))
+        tools.append(_tool(supported.output_tool, about, schema, exact=exact))
     if not tools:
         return {}
     if choice == "auto":
@@ -118,10 +119,12 @@ def _tool(
     return {"type": "function", "function": function}
 
 
-def _response_format(output: OutputSchema, spec: ProviderSpec, wishes: Granted) -> dict[str, Any] | None:
-    if wishes.json_mode == "json_object":
+def _response_format(
+    output: OutputSchema, spec: ProviderSpec, supported: SupportedParameters
+) -> dict[str, Any] | None:
+    if supported.json_mode == "json_object":
         return {"type": "json_object"}
-    if wishes.json_mode != "json_schema":
+    if supported.json_mode != "json_schema":
         return None
     schema, exact = _output_schema(output, spec)
     named: dict[str, Any] = {"name": safe_name(output.name, otherwise="answer"), "schema": schema}
@@ -134,17 +137,17 @@ def _response_format(output: OutputSchema, spec: ProviderSpec, wishes: Granted) 
 
 def _output_schema(output: OutputSchema, spec: ProviderSpec) -> tuple[dict[str, Any], bool]:
     """The schema as the vendor takes it, and whether that is its strict form."""
-    exact = strict(output.schema) if spec.strict_tools else None
-    return (adapted(output.schema, spec.schema), False) if exact is None else (exact, True)
+    exact = to_strict_schema(output.schema) if spec.strict_tools else None
+    return (adapt_schema(output.schema, spec.schema), False) if exact is None else (exact, True)
 
 
-def _with(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_fields(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Fields with more of them; objects in both are put together, of all else the later counts."""
     both = dict(fields)
     for name, value in more.items():
         here = both.get(name)
         if isinstance(here, Mapping) and isinstance(value, Mapping):
-            value = _with(cast("Mapping[str, Any]", here), cast("Mapping[str, Any]", value))
+            value = _merge_fields(cast("Mapping[str, Any]", here), cast("Mapping[str, Any]", value))
         both[name] = value
     return both
 
@@ -185,7 +188,7 @@ def wire_messages(
     wire: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
     tool_images: list[dict[str, Any]] = []
-    for message in with_reasoning_to_replay(paired(messages), spec, tools=tools):
+    for message in with_reasoning_to_replay(pair_tool_results(messages), spec, tools=tools):
         if tool_images and not isinstance(message, ToolMessage):
             wire.append(_user_with_images(tool_images))
             tool_images = []
@@ -209,7 +212,7 @@ def wire_messages(
         raise InvalidInputError(
             "The conversation has no message that a model could answer.", advice="Add a user message."
         )
-    return _merged(_with_systems(wire, spec, instructions))
+    return _merge_same_role(_place_system_messages(wire, spec, instructions))
 
 
 def safe_name(name: str, *, otherwise: str) -> str:
@@ -217,7 +220,9 @@ def safe_name(name: str, *, otherwise: str) -> str:
     return _UNSAFE_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or otherwise
 
 
-def _with_systems(wire: list[dict[str, Any]], spec: ProviderSpec, instructions: str) -> list[dict[str, Any]]:
+def _place_system_messages(
+    wire: list[dict[str, Any]], spec: ProviderSpec, instructions: str
+) -> list[dict[str, Any]]:
     """The messages with what the program says: where it was said, or all in one message in front."""
     more = [{"role": "system", "content": instructions}] if instructions else []
     if spec.systems:
@@ -228,7 +233,7 @@ def _with_systems(wire: list[dict[str, Any]], spec: ProviderSpec, instructions: 
     return [{"role": "system", "content": "\n\n".join(texts)}, *rest] if texts else rest
 
 
-def _merged(wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _merge_same_role(wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages without two of the user or of the model in a row, which some models' templates refuse.
 
     Answers with calls or reasoning stay as they are: what came with them belongs to them alone.
@@ -239,7 +244,7 @@ def _merged(wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if message["role"] == last.get("role") == "user" or (
             message["role"] == last.get("role") == "assistant" and _is_plain(last) and _is_plain(message)
         ):
-            done[-1] = {**last, "content": _joined(last["content"], message["content"])}
+            done[-1] = {**last, "content": _join_content(last["content"], message["content"])}
         else:
             done.append(message)
     return done
@@ -249,7 +254,7 @@ def _is_plain(message: Mapping[str, Any]) -> bool:
     return not any(value for name, value in message.items() if name not in {"role", "content"})
 
 
-def _joined(first: object, second: object) -> object:
+def _join_content(first: object, second: object) -> object:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
     return [*_as_blocks(first), *_as_blocks(second)]
@@ -346,7 +351,7 @@ def _assistant(
         if isinstance(part, ReasoningPart) and part.came_in == CAME_IN_TAGS
     )
     text = message.text if message.text.strip() else ""
-    content = in_tags(thoughts) + text if thoughts and spec.think_tags else text
+    content = wrap_in_tags(thoughts) + text if thoughts and spec.think_tags else text
     wire: dict[str, Any] = {"role": "assistant", "content": content or None}
     wire |= _reasoning(message, spec, tools=tools)
     if message.tool_calls:

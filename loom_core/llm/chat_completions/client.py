@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.llm.chat_completions.body import chat_body
 from loom_core.llm.chat_completions.reading import AnswerReader
 from loom_core.llm.interface import StreamChunk
-from loom_core.llm.transport.sdk_client import SdkClient, events_of, read_out
+from loom_core.llm.transport.sdk_client import SdkClient, drain_events, iter_events
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -35,9 +35,9 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
             ConfigError: the SDK is not installed.
         """
         if self._connection.spec.stream_only:
-            return await self._collected(request)
-        body, reader = self._prepared(request, stream=False)
-        async with self._posted(body) as response:
+            return await self._collect_stream(request)
+        body, reader = self._prepare(request, stream=False)
+        async with self._post(body) as response:
             await self._read_whole(response, reader)
             return reader.response()
 
@@ -49,16 +49,16 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
             InvalidInputError: the vendor cannot be asked this.
             ConfigError: the SDK is not installed.
         """
-        body, reader = self._prepared(request, stream=True)
-        async with self._posted(body) as response:
+        body, reader = self._prepare(request, stream=True)
+        async with self._post(body) as response:
             if response.headers.get("content-type", "").startswith("application/json"):
                 # Some servers ignore `stream`, and some tell of errors so.
                 pieces = await self._read_whole(response, reader)
             else:
-                events = events_of(response, max_size=self._max_length)
+                events = iter_events(response, max_size=self._max_length)
                 async for event in events:
                     if event.data.startswith("[DONE]"):
-                        await read_out(events)
+                        await drain_events(events)
                         break
                     if event.data:
                         for piece in reader.feed(json.loads(event.data)):
@@ -71,7 +71,7 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
             yield StreamChunk("usage", usage=answer.usage)
         yield StreamChunk("done", response=answer)
 
-    def _prepared(self, request: ChatRequest, *, stream: bool) -> tuple[dict[str, Any], AnswerReader]:
+    def _prepare(self, request: ChatRequest, *, stream: bool) -> tuple[dict[str, Any], AnswerReader]:
         spec, model = self._connection.spec, self._connection.model
         body, wishes = chat_body(request, spec, model=model, stream=stream)
         reader = AnswerReader(spec, model=model, output_tool=wishes.output_tool, max_length=self._max_length)
@@ -105,7 +105,7 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
             content=content,
             cast_to=object,
             options={
-                "headers": {name: Omit() for name in self._unwanted("Authorization")},
+                "headers": {name: Omit() for name in self._headers_to_drop("Authorization")},
                 "security": {"bearer_auth": True},
             },
             stream=True,

@@ -124,9 +124,9 @@ class AnswerReader(WireReader):
         chunks: list[StreamChunk] = []
         if self._tags is not None:
             reasoning, text = self._tags.finish()
-            chunks += self._reasoned(reasoning, CAME_IN_TAGS)
-            chunks += self._written(text)
-        return chunks + self._called(self._calls.finish())
+            chunks += self._add_reasoning(reasoning, CAME_IN_TAGS)
+            chunks += self._add_text(text)
+        return chunks + self._emit_calls(self._calls.finish())
 
     def response(self) -> LLMResponse:
         """The whole answer.
@@ -150,7 +150,7 @@ class AnswerReader(WireReader):
         chunks: list[StreamChunk] = []
         for name in self._spec.reasoning_fields:
             if value := delta.get(name):
-                chunks += self._reasoned(self._reasoning_text(name, value), name)
+                chunks += self._add_reasoning(self._reasoning_text(name, value), name)
                 break
         content = delta.get("content")
         if content and isinstance(content, str):
@@ -159,23 +159,23 @@ class AnswerReader(WireReader):
             chunks += self._content("".join(as_text(as_mapping(block).get("text")) for block in blocks))
         if refusal := as_text(delta.get("refusal")):
             self._refused = True
-            chunks += self._written(refusal)
+            chunks += self._add_text(refusal)
         if calls := as_items(delta.get("tool_calls")):
             before = len(self._calls.calls)
             deltas = self._calls.feed(calls, whole=whole)
             self._parts += self._calls.calls[before:]
-            chunks += self._called(deltas)
+            chunks += self._emit_calls(deltas)
         if self._length + self._calls.length > self._max_length:
             raise self._too_long()
         return chunks
 
     def _content(self, piece: str) -> list[StreamChunk]:
         if self._tags is None or self._tags.done:
-            return self._written(piece)
+            return self._add_text(piece)
         reasoning, text = self._tags.feed(piece)
-        return self._reasoned(reasoning, CAME_IN_TAGS) + self._written(text)
+        return self._add_reasoning(reasoning, CAME_IN_TAGS) + self._add_text(text)
 
-    def _written(self, piece: str) -> list[StreamChunk]:
+    def _add_text(self, piece: str) -> list[StreamChunk]:
         if self._blank is not None:
             piece = self._blank + piece
             if not piece or piece.isspace():
@@ -185,16 +185,18 @@ class AnswerReader(WireReader):
             if isinstance(last, _Passage) and last.came_in == CAME_IN_TAGS:
                 piece = piece.lstrip()
             self._blank = None
-        return self._passed("text", piece) if piece else []
+        return self._append_passage("text", piece) if piece else []
 
-    def _reasoned(self, piece: str, came_in: str) -> list[StreamChunk]:
+    def _add_reasoning(self, piece: str, came_in: str) -> list[StreamChunk]:
         if not piece:
             return []
         if self._blank:
             self._blank = ""
-        return self._passed("reasoning", piece, came_in)
+        return self._append_passage("reasoning", piece, came_in)
 
-    def _passed(self, kind: Literal["text", "reasoning"], piece: str, came_in: str = "") -> list[StreamChunk]:
+    def _append_passage(
+        self, kind: Literal["text", "reasoning"], piece: str, came_in: str = ""
+    ) -> list[StreamChunk]:
         last = self._parts[-1] if self._parts else None
         if not isinstance(last, _Passage) or last.kind != kind or last.came_in != came_in:
             last = _Passage(kind, came_in)
@@ -210,11 +212,11 @@ class AnswerReader(WireReader):
             self._blocks[name] = []
             self._parts.append(_Passage("reasoning", name))  # also where no block has text
         for block in blocks:
-            _put_block(self._blocks[name], block)
+            _merge_block(self._blocks[name], block)
             self._length += len(str(block))
         return as_text(value) or "".join(map(_text_of_block, blocks))
 
-    def _called(self, deltas: list[ToolCallDelta]) -> list[StreamChunk]:
+    def _emit_calls(self, deltas: list[ToolCallDelta]) -> list[StreamChunk]:
         chunks: list[StreamChunk] = []
         for delta in deltas:
             if not self._is_answer(self._calls.calls[delta.index]):
@@ -256,7 +258,7 @@ def _text_of_block(block: Mapping[str, Any]) -> str:
     return as_text(block.get("text")) or as_text(block.get("summary"))
 
 
-def _put_block(blocks: list[dict[str, Any]], block: Mapping[str, Any]) -> None:
+def _merge_block(blocks: list[dict[str, Any]], block: Mapping[str, Any]) -> None:
     """Put a block of reasoning behind the others, or a piece of one into it, as it says by its `index`."""
     for known in reversed(blocks):
         if known.get("index") == block.get("index") and known.get("type") == block.get("type"):
@@ -365,7 +367,7 @@ class ToolCalls:
 
     def finish(self) -> list[ToolCallDelta]:
         """What was not handed on so far: calls without arguments, or without a name."""
-        return [self._announced(call) for call in self.calls if not call.id]
+        return [self._announce(call) for call in self.calls if not call.id]
 
     def _feed(self, piece: Mapping[str, Any], number: int | None, *, whole: bool) -> list[ToolCallDelta]:
         function = as_mapping(piece.get("function"))
@@ -373,7 +375,7 @@ class ToolCalls:
         arguments = _json_text(function.get("arguments"))
         index = piece.get("index")
         place = index if isinstance(index, int) else None if id_ else number
-        call = None if whole else self._continued(place, id_, name, arguments)
+        call = None if whole else self._find_open_call(place, id_, name, arguments)
         if call is None:
             call = CallPiece(len(self.calls), place)
             self.calls.append(call)
@@ -386,9 +388,9 @@ class ToolCalls:
             call.arguments.append(arguments)
         if call.id:
             return [ToolCallDelta(call.index, arguments=arguments)] if arguments else []
-        return [self._announced(call)] if call.name and call.arguments else []
+        return [self._announce(call)] if call.name and call.arguments else []
 
-    def _continued(self, place: int | None, id_: str, name: str, arguments: str) -> CallPiece | None:
+    def _find_open_call(self, place: int | None, id_: str, name: str, arguments: str) -> CallPiece | None:
         """The call that a piece goes on with, or None where it begins one."""
         if id_:
             for call in reversed(self.calls):
@@ -403,7 +405,7 @@ class ToolCalls:
             return None
         return current
 
-    def _announced(self, call: CallPiece) -> ToolCallDelta:
+    def _announce(self, call: CallPiece) -> ToolCallDelta:
         """The first piece of a call that is handed on, as soon as its name is certain."""
         call.id = call.came_as
         while not call.id or call.id in self._ids:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-__all__ = ["CAME_IN_TAGS", "ThinkTags", "in_tags"]
+__all__ = ["CAME_IN_TAGS", "ThinkTags", "wrap_in_tags"]
 
 CAME_IN_TAGS: Final = "<think>"
 """`ReasoningPart.came_in` of such reasoning."""
@@ -13,7 +13,7 @@ _OPEN: Final = "<think>"
 _CLOSE: Final = "</think>"
 
 
-def in_tags(reasoning: str) -> str:
+def wrap_in_tags(reasoning: str) -> str:
     """Reasoning as it stands in a text, before the answer."""
     return f"{_OPEN}{reasoning}{_CLOSE}\n\n"
 
@@ -52,7 +52,7 @@ class ThinkTags:
             if tag:
                 self._state, self._held = "behind", rest
             else:
-                cut = len(reasoning) - _cut_tag(reasoning)
+                cut = len(reasoning) - _partial_tag_length(reasoning)
                 self._held, reasoning = reasoning[cut:], reasoning[:cut]
                 return reasoning, ""
         text, self._held = self._held, ""
@@ -64,6 +64,6 @@ class ThinkTags:
         return (held, "") if self._state == "inside" else ("", held)
 
 
-def _cut_tag(text: str) -> int:
+def _partial_tag_length(text: str) -> int:
     """How many letters at the end of a text may be the beginning of the closing tag."""
     return next((length for length in range(len(_CLOSE) - 1, 0, -1) if text.endswith(_CLOSE[:length])), 0)

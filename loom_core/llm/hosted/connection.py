@@ -13,7 +13,7 @@ from anyio.lowlevel import current_token
 from loom_core.errors import ConfigError, LLMError
 from loom_core.installation import how_to_install
 from loom_core.keys import find_key
-from loom_core.llm.transport.protocol import Connection, closed_meanwhile
+from loom_core.llm.transport.protocol import Connection, interrupted_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from loom_core.llm.transport.protocol import WireClient
     from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["Line"]
+__all__ = ["ConnectionManager"]
 
 
-class Line:
+class ConnectionManager:
     """Has what sends requests made, with a key, where there has to be one, and closes it.
 
     A request says how often the line had been closed when it began. When it is closed in the meantime, the
@@ -89,9 +89,9 @@ class Line:
             return self._wire
         async with self._opening:
             if self._loop != here:
-                await self._hang_up()
+                await self._close_client()
             if self._wire is None:
-                made = await anyio.to_thread.run_sync(self._make, abandon_on_cancel=True)
+                made = await anyio.to_thread.run_sync(self._create_client, abandon_on_cancel=True)
                 self.check(closings=closings)  # what was made has connected to nothing yet
                 self._wire, self._loop = made, here
             return self._wire
@@ -103,14 +103,14 @@ class Line:
             LLMError: of failure `interrupted`: it was.
         """
         if self.closings != closings:
-            raise closed_meanwhile(self._spec, self._model)
+            raise interrupted_error(self._spec, self._model)
 
     async def aclose(self) -> None:
         """Close connections. Requests that are under way end; later ones open the line anew."""
         self.closings += 1
-        await self._hang_up()
+        await self._close_client()
 
-    async def _hang_up(self) -> None:
+    async def _close_client(self) -> None:
         wire, self._wire = self._wire, None
         if wire is None:
             return
@@ -120,7 +120,7 @@ class Line:
             if self._loop == current_token():
                 raise
 
-    def _make(self) -> WireClient:
+    def _create_client(self) -> WireClient:
         """Make what sends requests. It imports the SDK and may ask the keyring: to be called in a thread."""
         if self._before is not None:
             self._before()
@@ -143,15 +143,15 @@ class Line:
         try:
             key = find_key(variable, keyring=self._spec.needs_key) if variable else None
         except ConfigError as error:
-            raise self._no_key(error.message, error.advice) from error
+            raise self._missing_key_error(error.message, error.advice) from error
         if key is None and self._spec.needs_key:
             advice = "Give it as `api_key`."
             if variable:
                 advice = (
                     f"Set the environment variable {variable}, or put it into the keyring under that name."
                 )
-            raise self._no_key(f"There is no key for {self._spec.title}.", advice)
+            raise self._missing_key_error(f"There is no key for {self._spec.title}.", advice)
         return replace(connection, api_key=key)
 
-    def _no_key(self, message: str, advice: str) -> LLMError:
+    def _missing_key_error(self, message: str, advice: str) -> LLMError:
         return LLMError(message, advice=advice, failure="authentication", provider=self._spec.name)

@@ -15,13 +15,13 @@ from loom_core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
-__all__ = ["Place", "RateLimits"]
+__all__ = ["RateLimits", "RequestPermit"]
 
 _MINUTE = 60.0
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class RequestPermit:
     """The place of one request among those of the last minute.
 
     Attributes:
@@ -73,7 +73,7 @@ class RateLimits:
         self._tpm = tpm
         self._slots = None if concurrency is None else anyio.Semaphore(concurrency)
         self._turn = anyio.Lock()
-        self._minute: deque[Place] = deque()
+        self._minute: deque[RequestPermit] = deque()
         self._now = now
         self._sleep = sleep
 
@@ -83,25 +83,25 @@ class RateLimits:
         return self._tpm
 
     @asynccontextmanager
-    async def place(self, tokens: int = 0) -> AsyncGenerator[Place]:
+    async def acquire(self, tokens: int = 0) -> AsyncGenerator[RequestPermit]:
         """Around one request: waits until it may be made. What waits can be cancelled without a trace.
 
         Args:
             tokens: how many it is going to take, about.
         """
         if self._slots is None:
-            yield await self._let_through(tokens)
+            yield await self._admit(tokens)
             return
         async with self._slots:
-            yield await self._let_through(tokens)
+            yield await self._admit(tokens)
 
-    def give_back(self, place: Place) -> None:
+    def release(self, place: RequestPermit) -> None:
         """Forget a request that was let through and not made."""
         if place in self._minute:
             self._minute.remove(place)
 
-    async def _let_through(self, tokens: int) -> Place:
-        place = Place(tokens)
+    async def _admit(self, tokens: int) -> RequestPermit:
+        place = RequestPermit(tokens)
         if self._rpm is None and self._tpm is None:
             return place
         # Both the semaphore and the lock are fair: who came first is served first.
@@ -117,14 +117,14 @@ class RateLimits:
         now = self._now()
         while self._minute and self._minute[0].since + _MINUTE <= now:
             self._minute.popleft()
-        if not self._minute or not (self._many_requests() or self._many_tokens(tokens)):
+        if not self._minute or not (self._exceeds_requests() or self._exceeds_tokens(tokens)):
             return 0.0
         return self._minute[0].since + _MINUTE - now
 
-    def _many_requests(self) -> bool:
+    def _exceeds_requests(self) -> bool:
         return self._rpm is not None and len(self._minute) >= self._rpm
 
-    def _many_tokens(self, tokens: int) -> bool:
+    def _exceeds_tokens(self, tokens: int) -> bool:
         if self._tpm is None:
             return False
         taken = sum(place.tokens for place in self._minute)

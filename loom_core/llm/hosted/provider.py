@@ -15,7 +15,7 @@ from loom_core.llm.accounting.metering import Meter
 from loom_core.llm.accounting.prices import list_window, load_lists
 from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
 from loom_core.llm.hosted.breaker import CircuitBreaker
-from loom_core.llm.hosted.connection import Line
+from loom_core.llm.hosted.connection import ConnectionManager
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.interface import ChatOptions, ChatRequest, LLMProvider, LLMResponse, StreamChunk
 from loom_core.llm.transport.protocol import Connection
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import httpx2
     from pydantic import SecretStr
 
-    from loom_core.llm.accounting.metering import Spent
+    from loom_core.llm.accounting.metering import UsageTotals
     from loom_core.llm.accounting.prices import Prices
-    from loom_core.llm.hosted.limits import Place
+    from loom_core.llm.hosted.limits import RequestPermit
     from loom_core.llm.interface import ToolSpec, Usage
     from loom_core.llm.messages import MessageLike
     from loom_core.llm.transport.protocol import WireClient
@@ -123,7 +123,9 @@ class HostedProvider(LLMProvider):
             timeout=timeout,
             http_client=http_client,
         )
-        self._line = Line(way, spec=self._spec, model=model, before=load_lists if prices is None else None)
+        self._line = ConnectionManager(
+            way, spec=self._spec, model=model, before=load_lists if prices is None else None
+        )
 
     @property
     def name(self) -> str:
@@ -141,7 +143,7 @@ class HostedProvider(LLMProvider):
         return self._spec
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> UsageTotals:
         """Tokens and cost of all requests so far, those to other models (`with_model`) included."""
         return sum((other.spent for other in self._others.values()), self._meter.spent)
 
@@ -199,7 +201,7 @@ class HostedProvider(LLMProvider):
             response = await self._retry.run(
                 lambda: self._complete(request, closings), title=self._spec.title, provider=self.name
             )
-            told.answered(response)
+            told.record_response(response)
             return response
 
     async def chat_stream(
@@ -222,7 +224,7 @@ class HostedProvider(LLMProvider):
                 lambda: self._begin(request, closings), title=self._spec.title, provider=self.name
             )
             answer.ends = ends
-            told.piece()
+            told.record_chunk()
             try:
                 async with entered:
                     while piece is not None:
@@ -233,7 +235,7 @@ class HostedProvider(LLMProvider):
                     f"The answer of {self._spec.title} broke off. {error.message}", failure="interrupted"
                 ) from error
             finally:  # also where it is left early
-                told.ended(answer.response, answer.usage)
+                told.record_end(answer.response, answer.usage)
         yield StreamChunk("usage", usage=answer.usage)
         yield StreamChunk("done", response=answer.response)
 
@@ -257,8 +259,8 @@ class HostedProvider(LLMProvider):
     async def _complete(self, request: ChatRequest, closings: int) -> LLMResponse:
         """One attempt at a whole answer, for a request that began when the line was closed so often."""
         wire = await self._line.open(closings=closings)
-        async with self._turn(request, closings) as place:
-            response = self._meter.measured(request, await wire.complete(request))
+        async with self._attempt(request, closings) as place:
+            response = self._meter.record_response(request, await wire.complete(request))
             place.tokens = response.usage.input_tokens + response.usage.output_tokens
             return response
 
@@ -268,7 +270,7 @@ class HostedProvider(LLMProvider):
         """One attempt at the beginning of a stream: what to leave in the end, the answer, its first piece."""
         wire = await self._line.open(closings=closings)
         async with AsyncExitStack() as entered:
-            place = await entered.enter_async_context(self._turn(request, closings))
+            place = await entered.enter_async_context(self._attempt(request, closings))
             stream = await entered.enter_async_context(aclosing(wire.stream(request)))
             answer = StreamedAnswer(stream, title=self._spec.title, provider=self.name)
             piece = await answer.read()
@@ -276,22 +278,22 @@ class HostedProvider(LLMProvider):
             entered.callback(self._settle, request, answer, place)
             return entered.pop_all(), answer, piece
 
-    def _settle(self, request: ChatRequest, answer: StreamedAnswer, place: Place) -> None:
+    def _settle(self, request: ChatRequest, answer: StreamedAnswer, place: RequestPermit) -> None:
         """Count a stream that is over: finished, left early, or broken off."""
         if answer.response is not None:
-            answer.response = self._meter.measured(request, answer.response)
+            answer.response = self._meter.record_response(request, answer.response)
             answer.usage = answer.response.usage
         else:
-            answer.usage = self._meter.broken_off(request, "".join(answer.texts), reported=answer.usage)
+            answer.usage = self._meter.record_partial(request, "".join(answer.texts), reported=answer.usage)
         place.tokens = answer.usage.input_tokens + answer.usage.output_tokens
 
     @asynccontextmanager
-    async def _turn(self, request: ChatRequest, closings: int) -> AsyncGenerator[Place]:
+    async def _attempt(self, request: ChatRequest, closings: int) -> AsyncGenerator[RequestPermit]:
         """Around one attempt: within the limits, and seen by the breaker."""
         tokens = self._meter.expect(request) if self._limits.tpm else 0
-        async with self._limits.place(tokens) as place:
+        async with self._limits.acquire(tokens) as place:
             if self._breaker.state == "open" or self._line.closings != closings:
-                self._limits.give_back(place)  # one of the next lines refuses
+                self._limits.release(place)  # one of the next lines refuses
             self._line.check(closings=closings)
             with self._breaker.request(title=self._spec.title, provider=self.name):
                 yield place

@@ -50,7 +50,7 @@ __all__ = [
     "QwenProvider",
     "VLLMProvider",
     "ZhipuProvider",
-    "changed",
+    "override_spec",
 ]
 
 
@@ -89,7 +89,7 @@ class NamedProvider(HostedProvider):
         """
         if unknown := options.keys() - ProviderOptions.__annotations__.keys():
             raise _no_option(type(self).__name__, min(unknown))
-        super().__init__(changed(self.vendor, spec or {}), model=model, **options)
+        super().__init__(override_spec(self.vendor, spec or {}), model=model, **options)
 
 
 def _no_option(provider: str, name: str) -> ConfigError:
@@ -215,7 +215,7 @@ PROVIDERS: Mapping[str, type[NamedProvider]] = MappingProxyType(
 _ATTRIBUTES = frozenset(field.name for field in fields(ProviderSpec))
 
 
-def changed(spec: ProviderSpec, changes: Mapping[str, Any], *, path: str = "spec") -> ProviderSpec:
+def override_spec(spec: ProviderSpec, changes: Mapping[str, Any], *, path: str = "spec") -> ProviderSpec:
     """A vendor with some attributes changed, which then hold for all of its models.
 
     Args:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.references import inlined
+from loom_core.llm.json_schema.references import inline_references
 from loom_core.llm.json_schema.values import json_type
 
 if TYPE_CHECKING:
     from loom_core.llm.vendors import SchemaDialect
 
-__all__ = ["adapted", "for_gemini"]
+__all__ = ["adapt_schema", "to_gemini_schema"]
 
 
-def adapted(schema: Mapping[str, Any], dialect: SchemaDialect, *, most: int = 5000) -> dict[str, Any]:
+def adapt_schema(schema: Mapping[str, Any], dialect: SchemaDialect, *, most: int = 5000) -> dict[str, Any]:
     """A schema in the part of JSON Schema that a vendor takes; a copy in any case.
 
     Every value of the schema is one of the result, too. The other way round it holds for `inline`, unless
@@ -36,8 +36,8 @@ def adapted(schema: Mapping[str, Any], dialect: SchemaDialect, *, most: int = 50
     try:
         if dialect == "full":
             return json.loads(json.dumps(schema))
-        whole = inlined(schema, most=most)
-        return for_gemini(whole) if dialect == "gemini" else whole
+        whole = inline_references(schema, most=most)
+        return to_gemini_schema(whole) if dialect == "gemini" else whole
     except RecursionError:
         raise InvalidInputError("The schema is nested too deeply.", advice="Use a flatter one.") from None
 
@@ -48,7 +48,7 @@ _KEPT = ("title", "description", "nullable", "minItems", "maxItems", "minimum", 
 _FORMATS = {"string": {"date-time"}, "number": {"float", "double"}, "integer": {"int32", "int64"}}
 
 
-def for_gemini(schema: object) -> dict[str, Any]:
+def to_gemini_schema(schema: object) -> dict[str, Any]:
     """A schema without references in the keywords of Gemini's own `Schema` type.
 
     What has to hold together (`allOf`) becomes one schema, a choice `anyOf` or `nullable`, a constant a list
@@ -71,9 +71,9 @@ def for_gemini(schema: object) -> dict[str, Any]:
     if not some:
         return _plain({**rest, "type": "null"})
     if len(some) == 1:
-        return for_gemini(_both(some[0], rest))
+        return to_gemini_schema(_both(some[0], rest))
     # Nothing may stand beside `anyOf`, so each choice is told all of it.
-    return {"anyOf": [for_gemini(_both(choice, rest)) for choice in some]}
+    return {"anyOf": [to_gemini_schema(_both(choice, rest)) for choice in some]}
 
 
 def _mapping(schema: object) -> _Json:
@@ -128,12 +128,12 @@ def _plain(schema: _Json) -> dict[str, Any]:
         result["format"] = schema["format"]
     if isinstance(properties := schema.get("properties"), Mapping):
         named = cast("_Json", properties)
-        result["properties"] = {name: for_gemini(part) for name, part in named.items()}
+        result["properties"] = {name: to_gemini_schema(part) for name, part in named.items()}
         result.setdefault("type", "object")
         if required := [name for name in schema.get("required", ()) if name in named]:
             result["required"] = required
     if result.get("type") == "array" or "items" in schema:
-        result["items"] = for_gemini(_items(schema))
+        result["items"] = to_gemini_schema(_items(schema))
         result.setdefault("type", "array")
     return result if "type" in result else _anything(result)
 

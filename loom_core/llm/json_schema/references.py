@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
-__all__ = ["REMARKS", "all_parts", "inlined", "referred"]
+__all__ = ["ANNOTATION_KEYWORDS", "inline_references", "iter_subschemas", "resolve_reference"]
 
 _Json: TypeAlias = Mapping[str, Any]
 
-REMARKS = frozenset(
+ANNOTATION_KEYWORDS = frozenset(
     "$comment $defs $id $schema default definitions deprecated description discriminator examples "
     "readOnly title writeOnly".split()
 )
@@ -27,7 +27,7 @@ _NAMED = frozenset({"dependentSchemas", "patternProperties", "properties"})
 _KEPT = frozenset({"$defs", "definitions"})
 
 
-def all_parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def iter_subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """A schema, and those that it is made of, to the innermost; also what stands there to be referred to."""
     waiting: list[object] = [schema]
     while waiting:
@@ -45,7 +45,7 @@ def all_parts(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
                 waiting.append(value)
 
 
-def referred(root: Mapping[str, Any], reference: object) -> object:
+def resolve_reference(root: Mapping[str, Any], reference: object) -> object:
     """What a `$ref` such as `#/$defs/Person` refers to in a schema, or None where it is not in there."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
@@ -61,7 +61,7 @@ def referred(root: Mapping[str, Any], reference: object) -> object:
     return here
 
 
-def inlined(schema: Mapping[str, Any], *, most: int) -> dict[str, Any]:
+def inline_references(schema: Mapping[str, Any], *, most: int) -> dict[str, Any]:
     """A schema with what is referred to in the place of the references.
 
     A form that contains itself is cut off where it begins again, by its type and a description. So is every
@@ -100,20 +100,20 @@ class _Inliner:
         reference = part.get("$ref")
         rest = {keyword: value for keyword, value in part.items() if keyword not in _REFERENCES}
         own = _with_parts(rest, lambda each: self.schema(each, within))
-        target = referred(self._root, reference)
+        target = resolve_reference(self._root, reference)
         if not isinstance(target, Mapping):  # none, or one that is not in here: nothing is known of it
             return own
         target = cast("_Json", target)
         if reference in within or self._left < 0:
-            inside = _cut_off(target, str(reference))
+            inside = _recursion_stub(target, str(reference))
         else:
             inside = self.schema(target, within | {str(reference)})
-        if own.keys() <= REMARKS:
+        if own.keys() <= ANNOTATION_KEYWORDS:
             return {**inside, **own}
         return {**own, "allOf": [*own.get("allOf", ()), inside]}
 
 
-def _cut_off(target: _Json, reference: str) -> dict[str, Any]:
+def _recursion_stub(target: _Json, reference: str) -> dict[str, Any]:
     name = str(target.get("title") or reference.rpartition("/")[2].strip("#"))
     again = f"Of the same form as {name} above." if name else "Of the same form as the whole."
     return {**({"type": target["type"]} if "type" in target else {}), "description": again}

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.references import REMARKS, referred
+from loom_core.llm.json_schema.references import ANNOTATION_KEYWORDS, resolve_reference
 from loom_core.llm.json_schema.values import json_type
 
-__all__ = ["strict"]
+__all__ = ["to_strict_schema"]
 
 _Json: TypeAlias = Mapping[str, Any]
 
@@ -21,7 +21,7 @@ _FORMATS = frozenset("date date-time duration email hostname ipv4 ipv6 time uuid
 _NULL = {"type": "null"}
 
 
-def strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
+def to_strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
     """A schema as OpenAI's strict mode takes it, or None where that cannot be said.
 
     In strict mode objects have all of their properties and no others. An optional one may be null instead:
@@ -35,7 +35,7 @@ def strict(schema: Mapping[str, Any]) -> dict[str, Any] | None:
         InvalidInputError: the schema is nested too deeply.
     """
     try:
-        return _Strict(schema).whole()
+        return _StrictConverter(schema).convert()
     except _NotStrictError:
         return None
     except RecursionError:
@@ -46,7 +46,7 @@ class _NotStrictError(Exception):
     """The schema says what strict mode cannot."""
 
 
-class _Strict:
+class _StrictConverter:
     """One schema, with the definitions that its parts turn out to need."""
 
     def __init__(self, root: _Json) -> None:
@@ -54,12 +54,16 @@ class _Strict:
         self._names: dict[str, str] = {}  # of definitions, by reference
         self._definitions: dict[str, dict[str, Any]] = {}
 
-    def whole(self) -> dict[str, Any]:
+    def convert(self) -> dict[str, Any]:
         root = self._root
         seen: set[str] = set()
         while isinstance(reference := root.get("$ref"), str):  # the root itself may be no reference
-            target = referred(self._root, reference)
-            if reference in seen or not isinstance(target, Mapping) or not root.keys() <= REMARKS | {"$ref"}:
+            target = resolve_reference(self._root, reference)
+            if (
+                reference in seen
+                or not isinstance(target, Mapping)
+                or not root.keys() <= ANNOTATION_KEYWORDS | {"$ref"}
+            ):
                 raise _NotStrictError
             seen.add(reference)
             root = cast("_Json", target)
@@ -75,7 +79,7 @@ class _Strict:
         described = {"description": part["description"]} if "description" in part else {}
         if "$ref" in part:
             self._only(part, "$ref")
-            reference = {"$ref": f"#/$defs/{self._defined(part['$ref'])}"}
+            reference = {"$ref": f"#/$defs/{self._define(part['$ref'])}"}
             return {"anyOf": [reference], **described} if described else reference  # nothing beside `$ref`
         for keyword in ("anyOf", "oneOf"):
             if keyword in part:
@@ -89,7 +93,7 @@ class _Strict:
         return self._plain(part)
 
     def _only(self, part: _Json, keyword: str) -> None:
-        if not part.keys() <= REMARKS | {keyword}:
+        if not part.keys() <= ANNOTATION_KEYWORDS | {keyword}:
             raise _NotStrictError
 
     def _plain(self, part: _Json) -> dict[str, Any]:
@@ -124,7 +128,7 @@ class _Strict:
         }
         return {"properties": changed, "required": [*changed], "additionalProperties": False}
 
-    def _defined(self, reference: object) -> str:
+    def _define(self, reference: object) -> str:
         if not isinstance(reference, str):
             raise _NotStrictError
         if reference not in self._names:
@@ -135,7 +139,7 @@ class _Strict:
                 name = f"{base}_{number}"
             self._names[reference] = name
             self._definitions[name] = {}  # keeps the name while its parts are looked at
-            self._definitions[name] = self._part(referred(self._root, reference))
+            self._definitions[name] = self._part(resolve_reference(self._root, reference))
         return self._names[reference]
 
 

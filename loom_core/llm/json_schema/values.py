@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.references import all_parts, referred
+from loom_core.llm.json_schema.references import iter_subschemas, resolve_reference
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError, ValidationError
     from jsonschema.protocols import Validator
 
-__all__ = ["check_schema", "json_type", "problems", "readable_path", "without_nulls"]
+__all__ = ["check_schema", "find_problems", "json_type", "readable_path", "without_nulls"]
 
 _Json: TypeAlias = Mapping[str, Any]
 
@@ -29,16 +29,16 @@ def check_schema(schema: Mapping[str, Any]) -> None:
         InvalidInputError: as for `problems`; or it refers to itself without end.
     """
     validator = _validator(schema)
-    parts = list(all_parts(schema))
+    parts = list(iter_subschemas(schema))
     if any("$id" in part for part in parts[1:]):  # what these refer to depends on where they stand
         parts = parts[:1]
-    with _refused():
+    with _translate_schema_errors():
         for part in parts:
             for _ in validator.evolve(schema=part).iter_errors({}):
                 pass
 
 
-def problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> list[str]:
+def find_problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> list[str]:
     """What is wrong with a value, a line each, in words that a model can act on; empty if nothing is.
 
     Args:
@@ -51,9 +51,9 @@ def problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> lis
     """
     from jsonschema.exceptions import best_match
 
-    with _refused():
+    with _translate_schema_errors():
         errors = sorted(_validator(schema).iter_errors(value), key=lambda error: list(map(str, error.path)))
-        return [_told(best_match([error]) or error) for error in errors[:most]]
+        return [_describe(best_match([error]) or error) for error in errors[:most]]
 
 
 def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
@@ -64,12 +64,12 @@ def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
     Raises:
         InvalidInputError: as for `problems`.
     """
-    with _refused():
-        return _Nulls(schema).without(value, schema)
+    with _translate_schema_errors():
+        return _NullRemover(schema).without(value, schema)
 
 
 @contextmanager
-def _refused() -> Generator[None]:
+def _translate_schema_errors() -> Generator[None]:
     """Says what is wrong with a schema that turns out to be of no use in the block."""
     from referencing.exceptions import Unresolvable
 
@@ -97,12 +97,12 @@ def _validator(schema: _Json) -> Validator:
         kind.check_schema(schema)
     except SchemaError as error:
         raise InvalidInputError(
-            f"The schema is wrong: {_told(error)}.", advice="Correct it; see json-schema.org."
+            f"The schema is wrong: {_describe(error)}.", advice="Correct it; see json-schema.org."
         ) from None
     return kind(schema, registry=Registry())  # the default one would fetch what is referred to
 
 
-def _told(error: ValidationError | SchemaError) -> str:
+def _describe(error: ValidationError | SchemaError) -> str:
     message = error.message
     if len(message) > _LONGEST:  # the value comes first, what is wrong with it last
         message = f"{message[: _LONGEST // 3]} … {message[-2 * _LONGEST // 3 :]}"
@@ -120,7 +120,7 @@ def readable_path(steps: Iterable[object]) -> str:
     return path or "the whole"
 
 
-class _Nulls:
+class _NullRemover:
     """Takes nulls out of values of one schema."""
 
     def __init__(self, root: _Json) -> None:
@@ -132,7 +132,7 @@ class _Nulls:
             return value
         part = cast("_Json", schema)
         if "$ref" in part:
-            value = self.without(value, referred(self._root, part["$ref"]))
+            value = self.without(value, resolve_reference(self._root, part["$ref"]))
         for each in part.get("allOf", ()):
             value = self.without(value, each)
         for keyword in ("anyOf", "oneOf"):

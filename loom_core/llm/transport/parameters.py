@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest, Effort, ToolChoice
     from loom_core.llm.vendors import JsonMode, ProviderSpec
 
-__all__ = ["Granted", "granted"]
+__all__ = ["SupportedParameters", "map_parameters"]
 
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 63  # one less than vendors take, for the letter that makes it another one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Granted:
+class SupportedParameters:
     """What is asked of a model.
 
     Attributes:
@@ -49,7 +49,7 @@ class Granted:
     instructions: str
 
 
-def granted(request: ChatRequest, spec: ProviderSpec) -> Granted:
+def map_parameters(request: ChatRequest, spec: ProviderSpec) -> SupportedParameters:
     """What of a request the vendor takes; what it does not becomes the nearest that it does.
 
     Raises:
@@ -68,7 +68,7 @@ def granted(request: ChatRequest, spec: ProviderSpec) -> Granted:
     choice = _choice(output_tool or request.tool_choice, names, allowed)
     warm = spec.temperature == "always" or (spec.temperature == "without_thinking" and not thinking)
     temperature = None if request.temperature is None else max(request.temperature, spec.lowest_temperature)
-    return Granted(
+    return SupportedParameters(
         effort=effort,
         thinking=thinking,
         temperature=temperature if warm else None,

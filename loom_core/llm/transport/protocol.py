@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
     from loom_core.llm.vendors import ProviderSpec
 
-__all__ = ["Connection", "WireClient", "closed_meanwhile"]
+__all__ = ["Connection", "WireClient", "interrupted_error"]
 
 _KEY_HEADERS = frozenset({"api-key", "authorization", "x-api-key"})
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -100,7 +100,7 @@ class WireClient(Protocol):
         ...
 
 
-def closed_meanwhile(spec: ProviderSpec, model: str) -> LLMError:
+def interrupted_error(spec: ProviderSpec, model: str) -> LLMError:
     """The error of a request that was under way when its provider was closed."""
     return LLMError(
         f"The connection to {spec.title} was closed while {model} was asked.",

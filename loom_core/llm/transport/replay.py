@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from loom_core.llm.vendors import ProviderSpec
 
 
-__all__ = ["NO_RESULT", "needs_filler", "paired", "with_reasoning_to_replay"]
+__all__ = ["NO_RESULT", "needs_filler", "pair_tool_results", "with_reasoning_to_replay"]
 
 NO_RESULT = "There is no result: the tool was not run, or was stopped."
 """What a call is answered with where the conversation has no answer."""
 
 
-def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
+def pair_tool_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The conversation with each tool call answered once, right behind the message that makes it.
 
     Conversations that were stopped, shortened or put together by hand are often not like this, and vendors
@@ -54,17 +54,19 @@ def paired(messages: Sequence[Message]) -> tuple[Message, ...]:
         end = position
         while end < len(messages) and not isinstance(messages[end], AssistantMessage):
             end += 1
-        done += _answered(message, messages[position:end], seen)
+        done += _answer_calls(message, messages[position:end], seen)
     return tuple(done)
 
 
-def _answered(message: AssistantMessage, following: Sequence[Message], seen: dict[str, int]) -> list[Message]:
+def _answer_calls(
+    message: AssistantMessage, following: Sequence[Message], seen: dict[str, int]
+) -> list[Message]:
     """A message and the results of its calls; what else follows it stays where it is."""
     results: defaultdict[str, deque[ToolMessage]] = defaultdict(deque)
     for result in following:
         if isinstance(result, ToolMessage):
             results[result.call_id].append(result)
-    ids = [_unused(call.id, seen) for call in message.tool_calls]
+    ids = [_unique_id(call.id, seen) for call in message.tool_calls]
     answers: list[Message] = []
     for call, id_ in zip(message.tool_calls, ids, strict=True):
         found = results[call.id].popleft() if results[call.id] else None
@@ -78,7 +80,7 @@ def _answered(message: AssistantMessage, following: Sequence[Message], seen: dic
     return [message if parts == message.parts else replace(message, parts=parts), *answers]
 
 
-def _unused(id_: str, seen: dict[str, int]) -> str:
+def _unique_id(id_: str, seen: dict[str, int]) -> str:
     """The id, or another one where it was there before; `seen` holds the last number that each was given."""
     id_ = unused = id_ or "call"
     while unused in seen:

@@ -14,8 +14,8 @@ from anyio import to_thread
 
 from loom_core.errors import ConfigError
 from loom_core.installation import how_to_install
-from loom_core.llm.json_body import encoded
-from loom_core.llm.transport.protocol import closed_meanwhile
+from loom_core.llm.json_body import encode_body
+from loom_core.llm.transport.protocol import interrupted_error
 from loom_core.sdk_environment import custom_headers
 from loom_core.sdk_errors import NoAnswerError, model_error
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
     from loom_core.llm.transport.protocol import Connection
 
-__all__ = ["SdkClient", "events_of", "read_out"]
+__all__ = ["SdkClient", "drain_events", "iter_events"]
 
 _CONNECT_SECONDS = 10.0
 _LEAVE_SECONDS = 5.0
@@ -109,7 +109,7 @@ class SdkClient(ABC, Generic[_S]):
         if client is not None and self._connection.http_client is None:
             await client.close()
 
-    async def _collected(self, request: ChatRequest) -> LLMResponse:
+    async def _collect_stream(self, request: ChatRequest) -> LLMResponse:
         """The whole answer of a model that only streams."""
         async with aclosing(self.stream(request)) as chunks:
             async for chunk in chunks:
@@ -127,25 +127,25 @@ class SdkClient(ABC, Generic[_S]):
         return json.loads(body)
 
     @asynccontextmanager
-    async def _posted(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
+    async def _post(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
         """Send a request; what goes wrong with it, or while its answer is read, becomes an `LLMError`."""
-        content = encoded(body)
-        client = await self._unless_closed(self._sdk())
+        content = encode_body(body)
+        client = await self._run_until_closed(self._sdk())
         import httpx2
 
         stream: _Stream | None = None
         try:
-            stream = await self._unless_closed(self._open(client, content))
+            stream = await self._run_until_closed(self._open(client, content))
             yield stream.response
         except (self._sdk_error(), httpx2.HTTPError, httpx2.InvalidURL, NoAnswerError) as error:
-            raise self._failed(error) from None
+            raise self._to_llm_error(error) from None
         except (ValueError, RecursionError) as error:  # JSON that cannot be read, headers that cannot be sent
-            raise self._failed(error) from None
+            raise self._to_llm_error(error) from None
         finally:
             if stream is not None:
                 await stream.close()
 
-    async def _unless_closed(self, doing: Awaitable[_T]) -> _T:
+    async def _run_until_closed(self, doing: Awaitable[_T]) -> _T:
         """What a part of a request returns.
 
         Raises:
@@ -159,9 +159,9 @@ class SdkClient(ABC, Generic[_S]):
         finally:
             self._steps.remove(step)
             step.left.set()
-        raise closed_meanwhile(self._connection.spec, self._connection.model)
+        raise interrupted_error(self._connection.spec, self._connection.model)
 
-    def _failed(self, error: Exception) -> LLMError:
+    def _to_llm_error(self, error: Exception) -> LLMError:
         spec = self._connection.spec
         return model_error(
             error,
@@ -209,7 +209,7 @@ class SdkClient(ABC, Generic[_S]):
             return {"x-api-key": key.get_secret_value()}
         return {"Authorization": f"Bearer {key.get_secret_value()}"}
 
-    def _unwanted(self, *names: str) -> list[str]:
+    def _headers_to_drop(self, *names: str) -> list[str]:
         """Headers that the SDK would send by itself, and that are not for this vendor.
 
         Args:
@@ -226,7 +226,7 @@ class SdkClient(ABC, Generic[_S]):
 _LAST_SECONDS = 0.1
 
 
-def events_of(response: httpx2.Response, *, max_size: int) -> AsyncIterator[httpx2.ServerSentEvent]:
+def iter_events(response: httpx2.Response, *, max_size: int) -> AsyncIterator[httpx2.ServerSentEvent]:
     """The events of a stream.
 
     Args:
@@ -244,7 +244,7 @@ def events_of(response: httpx2.Response, *, max_size: int) -> AsyncIterator[http
     return aiter(httpx2.EventSource(response, max_event_size=max_size))
 
 
-async def read_out(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
+async def drain_events(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
     """Read what follows the last event that matters, so that the connection can be used again.
 
     That is a matter of an instant. Where it takes longer, or goes wrong, the connection is given up.

@@ -16,7 +16,7 @@ import anyio
 from loom_core.errors import LoomError
 from loom_core.keys import redacted
 from loom_core.mcp_client.callbacks import SamplingRequest, SamplingTurn
-from loom_core.tools.interface import Answer, Question
+from loom_core.tools.interface import Question, QuestionAnswer
 
 if TYPE_CHECKING:
     import mcp_types
@@ -100,18 +100,18 @@ class Answering:
         content = dict(answer.content) if answer.action == "accept" and not question.url else None
         return ElicitResult(action=answer.action, content=content)
 
-    async def _asked(self, question: Question) -> Answer:
+    async def _asked(self, question: Question) -> QuestionAnswer:
         """The user's answer; none in time, or too many questions at once, is no choice."""
         call = self._concerned()
         ask = (call.ask if call else None) or self.callbacks.ask
         if ask is None or self._open >= _MOST_QUESTIONS:
-            return Answer("cancel")
+            return QuestionAnswer("cancel")
         with self._waiting_for_a_person(call), anyio.move_on_after(self.callbacks.seconds):
             try:
                 return await ask(question)
             except LoomError as error:
                 _log.warning("a question of %s was not answered: %s", self.config.name, error)
-        return Answer("cancel")
+        return QuestionAnswer("cancel")
 
     def _concerned(self) -> Call | None:
         """The call that a question is about: known by its task, or because there is only one."""

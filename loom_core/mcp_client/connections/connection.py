@@ -17,7 +17,7 @@ from loom_core.mcp_client.connections.lifecycle import Backoff
 from loom_core.mcp_client.connections.supervisor import Change, State, Upkeep
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.weak_registry import Living
+from loom_core.observability.weak_registry import WeakRegistry
 from loom_core.tools.depth import DEPTH_META_KEY, current_depth
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Change", "ServerConnection", "State", "Steps", "ToolListing", "all_pages"]
 
 _log = logging.getLogger(__name__)
-_connections: Living[ServerConnection] = Living()
+_connections: WeakRegistry[ServerConnection] = WeakRegistry()
 
 _LIST_SECONDS = 60.0
 _ENDING_SECONDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from loom_core.tools.plain_text import without_control
+from loom_core.tools.plain_text import strip_control
 
 __all__ = ["DESCRIPTION_BYTES", "plain", "plain_line", "plain_schema"]
 
@@ -26,7 +26,7 @@ def plain(text: str, *, most: int = DESCRIPTION_BYTES) -> str:
         text: what a server says.
         most: bytes in UTF-8, the mark included.
     """
-    seen = without_control(text).strip()
+    seen = strip_control(text).strip()
     if len(seen) * 4 <= most or len(seen.encode()) <= most:
         return seen
     kept = seen.encode()[: most - len(_CUT.encode())].decode(errors="ignore")

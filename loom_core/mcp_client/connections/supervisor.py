@@ -12,7 +12,7 @@ import anyio
 from loom_core.errors import ServerError
 from loom_core.keys import redacted
 from loom_core.mcp_client.connections.errors import Fault, FaultError
-from loom_core.observability.propagation import detached
+from loom_core.observability.propagation import detach_context
 
 if TYPE_CHECKING:
     import httpx2
@@ -94,7 +94,7 @@ class Upkeep:
         """Own the connection: to be started once, in a task group. It ends after `close`, or cancelled."""
         self._running = True
         task_status.started()
-        with detached():  # it outlives whatever request has begun it
+        with detach_context():  # it outlives whatever request has begun it
             await self._keep_up()
 
     async def _keep_up(self) -> None:

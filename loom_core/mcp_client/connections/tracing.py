@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opentelemetry.trace import get_current_span
 
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 from loom_core.observability.spans import MCP_CLIENT
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def told_http(request: httpx2.Request, *, server: str) -> None:
         request: as it is sent; it gets the headers.
         server: the server's id in the configuration.
     """
-    request.headers.update(carried())
+    request.headers.update(inject_context())
     current = _of_request()
     if current is None:
         return

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from loom_core.errors import ConfigError, StoreBusyError
 from loom_core.keys import own_key, remember
 from loom_core.storage.lock import ProcessLock
-from loom_core.storage.private_file import replace_privately
+from loom_core.storage.private_file import replace_private_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -148,7 +148,7 @@ class LoginStore:
         """
         content = json.dumps(_remembered(login).model_dump(), default=SecretStr.get_secret_value).encode()
         try:
-            replace_privately(self.path, self._seal.closed(content))
+            replace_private_file(self.path, self._seal.closed(content))
         except OSError as error:
             raise self._problem("written", str(error.strerror)) from error
 

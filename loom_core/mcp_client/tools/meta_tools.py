@@ -84,7 +84,7 @@ class MetaTool(ServerTool):
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True)
 
     async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
-        checked = self._arguments.checked(arguments)
+        checked = self._arguments.validate(arguments)
         key = (self.server, self._kind.name)
         if (kept := self._home.cache.get(key, checked)) is not None:
             return kept

@@ -35,7 +35,7 @@ from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticCustomError, SchemaError
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.references import referred
+from loom_core.llm.json_schema.references import resolve_reference
 from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.schemas.form import parts_of
 
@@ -214,7 +214,7 @@ class _Maker:
         return title
 
     def _reference(self, reference: str) -> Any:  # noqa: ANN401 - see _type
-        target = referred(self._root, reference) if self._followed else None
+        target = resolve_reference(self._root, reference) if self._followed else None
         if not isinstance(target, Mapping):
             return _ANY
         if reference not in self._references:

@@ -211,12 +211,12 @@ class MCPTool(ServerTool):
         """
         await self._home.approvals.approve(self.server, {self.own_name: self.pin})
 
-    def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments, validated and corrected by the schema that the server sent."""
-        return self._arguments.checked(arguments)
+        return self._arguments.validate(arguments)
 
     async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
-        checked = self._arguments.checked(arguments)
+        checked = self._arguments.validate(arguments)
         key = (self.server, self.digest)
         if self.annotations.read_only and (kept := self._home.cache.get(key, checked)) is not None:
             return kept

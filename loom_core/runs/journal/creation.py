@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import revives
-from loom_core.runs.journal.rows.commands import given_orders
+from loom_core.runs.journal.rows.commands import load_commands
 from loom_core.runs.journal.rows.json_column import from_column
-from loom_core.runs.journal.rows.runs import FINAL_STATUSES, request_column, run_rows, standing_column
+from loom_core.runs.journal.rows.runs import FINAL_STATUSES, request_column, select_runs, standing_column
 from loom_core.runs.journal.rows.sessions import begin_session, find_session
-from loom_core.runs.run import BESIDE, Run
+from loom_core.runs.run import PARALLEL_RUNS, Run
 
 if TYPE_CHECKING:
     import sqlite3
@@ -52,7 +52,7 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
         _check_text(name, getattr(request, name))
     if request.idempotency_key:
         where = "runs.caller = ? AND runs.idempotency_key = ?"
-        for stored in run_rows(db, where, (request.caller, request.idempotency_key)):
+        for stored in select_runs(db, where, (request.caller, request.idempotency_key)):
             if other := _difference(stored.run.request, request):
                 raise InvalidInputError(
                     f"The idempotency key {request.idempotency_key[:200]!r} was used for another {other} "
@@ -63,8 +63,8 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
     # What cannot be written as JSON is refused before anything is written.
     body, now = request_column(request), time.time()
     session_id = request.session_id or new_id("ses")
-    if request.session_id and not (begins_session and _is_unknown(db, session_id)):
-        session = _free_session(db, request)
+    if request.session_id and not (begins_session and _is_new_session(db, session_id)):
+        session = _find_free_session(db, request)
     else:
         session = begin_session(db, session_id, request.caller)
     run = Run(
@@ -99,15 +99,15 @@ def _difference(known: RunRequest, request: RunRequest) -> str:
     return next((told for name, told in _SAME.items() if before[name] != now[name]), "")
 
 
-def _is_unknown(db: sqlite3.Connection, session_id: str) -> bool:
+def _is_new_session(db: sqlite3.Connection, session_id: str) -> bool:
     """Whether there is no session of this id, whosever it might be."""
     return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
 
 
-def _free_session(db: sqlite3.Connection, request: RunRequest) -> int:
+def _find_free_session(db: sqlite3.Connection, request: RunRequest) -> int:
     """The key of the session that a run is to go on with."""
     session = find_session(db, request.session_id, request.caller)
-    known: object = request.metadata.get(BESIDE)
+    known: object = request.metadata.get(PARALLEL_RUNS)
     beside = cast("list[object]", known) if isinstance(known, list) else []
     sql = "SELECT key, id, status FROM runs WHERE session = ? ORDER BY key DESC"
     # All of them at once: an error keeps what it was raised from, and a statement that is not at its end
@@ -116,7 +116,7 @@ def _free_session(db: sqlite3.Connection, request: RunRequest) -> int:
         if row["id"] in beside:
             continue
         status: RunStatus = row["status"]
-        resumed = any(revives(each.order, status) for each in given_orders(db, row["key"]))
+        resumed = any(revives(each.command, status) for each in load_commands(db, row["key"]))
         if status not in FINAL_STATUSES or resumed:
             raise InvalidInputError(
                 f"Session {request.session_id[:200]} has a run that is not at its end: {row['id']} "

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.errors import RecordError
-from loom_core.runs.journal.rows.commands import GivenOrder, given_orders
+from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
 from loom_core.storage import ProcessLock
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from loom_core.runs.run import Run
 
-__all__ = ["Claim", "Drivers", "claim_run", "unclaimed_runs"]
+__all__ = ["Claim", "DriverRegistry", "claim_run", "find_unclaimed_runs"]
 
 
-class Drivers:
+class DriverRegistry:
     """The processes that drive runs of one journal, and this one among them.
 
     A driver is alive while the lock of its file is held, whatever else the process does: one that was killed
@@ -52,10 +52,10 @@ class Drivers:
         with self._entering:
             while not self.own:
                 name = secrets.token_hex(8)
-                if self._folder is None or self._locked(self._folder, name):
+                if self._folder is None or self._acquire_lock(self._folder, name):
                     self.own = name
 
-    def _locked(self, folder: Path, name: str) -> bool:
+    def _acquire_lock(self, folder: Path, name: str) -> bool:
         path = self._path(name)
         lock = ProcessLock(path)
         try:
@@ -76,24 +76,24 @@ class Drivers:
         """Write this driver down, which holds its lock; part of a transaction."""
         db.execute("INSERT OR IGNORE INTO drivers VALUES (?, ?)", (self.own, self.title))
 
-    def alive(self, driver: str) -> bool:
+    def is_alive(self, driver: str) -> bool:
         """Whether a process that drives runs has not ended. Blocks for some microseconds."""
         if driver == self.own:
             return bool(driver)
         return self._folder is not None and bool(driver) and ProcessLock(self._path(driver)).is_held()
 
-    def shown(self, db: sqlite3.Connection, found: Sequence[StoredRun]) -> list[Run]:
+    def with_driver_titles(self, db: sqlite3.Connection, found: Sequence[StoredRun]) -> list[Run]:
         """Runs with the names of the processes that drive them."""
         titles = {"": ""}
         for driver in {stored.driver for stored in found} - {""}:
             row = db.execute("SELECT title FROM drivers WHERE id = ?", (driver,)).fetchone()
-            titles[driver] = row["title"] if row is not None and self.alive(driver) else ""
+            titles[driver] = row["title"] if row is not None and self.is_alive(driver) else ""
         return [replace(stored.run, driver=titles[stored.driver]) for stored in found]
 
     def clean(self, db: sqlite3.Connection) -> None:
         """Free the runs of dead drivers and remove what is left of these; part of a transaction."""
         for row in db.execute("SELECT id FROM drivers").fetchall():
-            if not self.alive(row["id"]):
+            if not self.is_alive(row["id"]):
                 db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (row["id"],))
                 db.execute("DELETE FROM drivers WHERE id = ?", (row["id"],))
         if self._folder is None:
@@ -135,11 +135,11 @@ class Claim:
     """
 
     stored: StoredRun
-    orders: Sequence[GivenOrder]
+    commands: Sequence[QueuedCommand]
     blobs: int
 
 
-def claim_run(db: sqlite3.Connection, run_id: str, drivers: Drivers) -> Claim | None:
+def claim_run(db: sqlite3.Connection, run_id: str, drivers: DriverRegistry) -> Claim | None:
     """Take a run that no process drives; part of a transaction, and of this process's turn with it.
 
     Raises:
@@ -147,16 +147,16 @@ def claim_run(db: sqlite3.Connection, run_id: str, drivers: Drivers) -> Claim | 
     """
     stored = find_run(db, run_id)
     # One that has this driver's name was let go of here, but that could not be written.
-    if stored.driver != drivers.own and drivers.alive(stored.driver):
+    if stored.driver != drivers.own and drivers.is_alive(stored.driver):
         return None
     db.execute("UPDATE runs SET driver = ? WHERE key = ?", (drivers.own, stored.key))
     (blobs,) = db.execute(
         "SELECT COALESCE(MAX(number), 0) FROM blobs WHERE run = ?", (stored.key,)
     ).fetchone()
-    return Claim(stored, given_orders(db, stored.key), blobs)
+    return Claim(stored, load_commands(db, stored.key), blobs)
 
 
-def unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers: Drivers) -> list[str]:
+def find_unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers: DriverRegistry) -> list[str]:
     """Runs that have something to do, and that no process drives; oldest first.
 
     Args:
@@ -169,17 +169,17 @@ def unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers: Driv
         " WHERE status IN ('working', 'input_required') OR key IN (SELECT run FROM orders) ORDER BY key"
     ).fetchall()
     others = {row["driver"] for row in rows if row["driver"] not in {None, drivers.own}}
-    living = {driver for driver in others if drivers.alive(driver)}
+    living = {driver for driver in others if drivers.is_alive(driver)}
     return [
         row["id"]
         for row in rows
         if row["id"] not in driven
         and row["driver"] not in living
-        and (row["status"] == "working" or row["ordered"] or _is_late(row["standing"]))
+        and (row["status"] == "working" or row["ordered"] or _has_missed_deadline(row["standing"]))
     ]
 
 
-def _is_late(standing: str) -> bool:
+def _has_missed_deadline(standing: str) -> bool:
     """Whether a run waits for an answer whose time is over: that counts as refused, and it goes on."""
     pending: list[dict[str, Any]] = cast("dict[str, Any]", from_column(standing))["pending"]
     deadlines = [each["deadline"] for each in pending if each["deadline"] is not None]

@@ -15,19 +15,19 @@ from anyio import CancelScope
 from loom_core.errors import InvalidInputError, RecordError
 from loom_core.observability.log_fields import current_fields
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 from loom_core.redaction import Redaction
 from loom_core.runs.commands import Resume, Retry
 from loom_core.runs.events import EventType, StreamEvent
 from loom_core.runs.journal.creation import create_run, id_for, new_id
-from loom_core.runs.journal.drivers import claim_run, unclaimed_runs
+from loom_core.runs.journal.drivers import claim_run, find_unclaimed_runs
 from loom_core.runs.journal.notifier import Inbox
 from loom_core.runs.journal.rows.commands import (
-    GivenOrder,
-    check_last,
-    check_order,
-    given_orders,
-    order_column,
+    QueuedCommand,
+    check_command,
+    check_is_latest,
+    command_column,
+    load_commands,
 )
 from loom_core.runs.journal.rows.events import Step, blob_of, events_of, steps_of
 from loom_core.runs.journal.rows.json_column import to_column
@@ -37,14 +37,14 @@ from loom_core.runs.journal.rows.runs import (
     condition,
     event_keys,
     find_run,
-    run_rows,
+    select_runs,
     standing_column,
 )
 from loom_core.runs.journal.rows.schema import SEQ_BITS
-from loom_core.runs.journal.rows.sessions import SessionState, begin_session, keep_state, session_state
-from loom_core.runs.journal.search import RUN_WORDS, found_runs, read_runs
-from loom_core.runs.journal.store import Store
-from loom_core.runs.journal.waits import EVENTS_AT_ONCE, followed, obeyed, stands_still
+from loom_core.runs.journal.rows.sessions import SessionState, begin_session, save_state, session_state
+from loom_core.runs.journal.search import RUN_INDEX, index_runs, search_runs
+from loom_core.runs.journal.store import JournalStore
+from loom_core.runs.journal.waits import EVENTS_AT_ONCE, follow_events, wait_until_applied, wait_until_idle
 from loom_core.runs.journal.writer import Outbox
 from loom_core.runs.run import CALLER_NAME, TRACE
 from loom_core.runs.run_meter import RunMeter
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
     from types import TracebackType
 
-    from loom_core.runs.commands import Order
-    from loom_core.runs.journal.drivers import Claim, Drivers
-    from loom_core.runs.journal.notifier import Switchboard, Wake
+    from loom_core.runs.commands import Command
+    from loom_core.runs.journal.drivers import Claim, DriverRegistry
+    from loom_core.runs.journal.notifier import Notifier, WakeBatch
     from loom_core.runs.run import Run, RunRequest, RunStatus
 
-__all__ = ["Journal", "Observer", "RunLog", "forget_run", "forget_some"]
+__all__ = ["Journal", "Observer", "RunLog", "purge_batch", "purge_run"]
 
 
 class Journal:
@@ -76,7 +76,7 @@ class Journal:
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
-        self.store = Store(None if path is None else Path(path))
+        self.store = JournalStore(None if path is None else Path(path))
         self._driven: set[str] = set()
 
     async def create(self, request: RunRequest, *, begins_session: bool = False) -> Run:
@@ -94,7 +94,7 @@ class Journal:
                 its end; or JSON cannot hold the request.
             NotFoundError: there is no such session of this caller.
         """
-        if trace := carried():
+        if trace := inject_context():
             request = replace(request, metadata={TRACE: trace, **request.metadata})
         if name := current_fields().get("caller"):
             request = replace(request, metadata={CALLER_NAME: name, **request.metadata})
@@ -108,9 +108,11 @@ class Journal:
             NotFoundError: there is none, or it is another caller's (None: any caller).
         """
         drivers = await self.store.drivers()
-        return await self.store.read(lambda db: drivers.shown(db, [find_run(db, run_id, caller)])[0])
+        return await self.store.read(
+            lambda db: drivers.with_driver_titles(db, [find_run(db, run_id, caller)])[0]
+        )
 
-    async def with_key(self, idempotency_key: str, *, caller: str = "") -> Run | None:
+    async def find_by_key(self, idempotency_key: str, *, caller: str = "") -> Run | None:
         """The run that was asked for with an idempotency key; None if there is none.
 
         Args:
@@ -119,7 +121,9 @@ class Journal:
         """
         drivers = await self.store.drivers()
         where, parameters = "runs.caller = ? AND runs.idempotency_key = ?", (caller, idempotency_key)
-        found = await self.store.read(lambda db: drivers.shown(db, run_rows(db, where, parameters)))
+        found = await self.store.read(
+            lambda db: drivers.with_driver_titles(db, select_runs(db, where, parameters))
+        )
         return found[0] if found else None
 
     async def begin_session(self, *, caller: str = "", idempotency_key: str = "") -> str:
@@ -144,7 +148,7 @@ class Journal:
         """
         return await self.store.read(lambda db: session_state(db, session_id, caller))
 
-    async def keep_session_state(
+    async def save_session_state(
         self, session_id: str, content: Mapping[str, Any], *, version: int, caller: str = ""
     ) -> bool:
         """Keep something of a session.
@@ -162,7 +166,7 @@ class Journal:
             InvalidInputError: JSON cannot hold it.
             NotFoundError: there is no such session of this caller.
         """
-        return await self.store.write(lambda db: keep_state(db, session_id, caller, content, version=version))
+        return await self.store.write(lambda db: save_state(db, session_id, caller, content, version=version))
 
     async def runs(
         self,
@@ -185,7 +189,9 @@ class Journal:
         drivers = await self.store.drivers()
         where, parameters = condition(caller, profiles=profiles, session_id=session_id, status=status)
         return await self.store.read(
-            lambda db: drivers.shown(db, run_rows(db, where, parameters, order="runs.key DESC", limit=limit))
+            lambda db: drivers.with_driver_titles(
+                db, select_runs(db, where, parameters, order="runs.key DESC", limit=limit)
+            )
         )
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = EVENTS_AT_ONCE) -> list[StreamEvent]:
@@ -213,9 +219,9 @@ class Journal:
         Raises:
             NotFoundError: there is no such run.
         """
-        return followed(self.store, run_id, after=after)
+        return follow_events(self.store, run_id, after=after)
 
-    async def changed(self, run_id: str, *, after: int, seconds: float) -> Run:
+    async def wait_until_idle(self, run_id: str, *, after: int, seconds: float) -> Run:
         """Wait until a run has ended, is paused, or waits for a person, in a way that is not known yet.
 
         One that has ended is given back at once, and so is one that waits, if something has happened in it
@@ -233,10 +239,10 @@ class Journal:
             NotFoundError: there is no such run.
         """
         with anyio.move_on_after(seconds):
-            await stands_still(self.store, run_id, after=after)
+            await wait_until_idle(self.store, run_id, after=after)
         return await self.get(run_id)
 
-    async def obeyed(self, run_id: str, *, seconds: float) -> Run:
+    async def wait_until_applied(self, run_id: str, *, seconds: float) -> Run:
         """Wait until a run has obeyed its orders, of whatever comes of them.
 
         Args:
@@ -250,10 +256,10 @@ class Journal:
             NotFoundError: there is no such run.
         """
         with anyio.move_on_after(seconds):
-            await obeyed(self.store, run_id)
+            await wait_until_applied(self.store, run_id)
         return await self.get(run_id)
 
-    async def order(self, run_id: str, *orders: Order, caller: str | None = None) -> Run:
+    async def send_commands(self, run_id: str, *orders: Command, caller: str | None = None) -> Run:
         """Atomically enqueue commands for a run; the process that drives the run applies them.
 
         Args:
@@ -272,24 +278,24 @@ class Journal:
         """
         drivers = await self.store.drivers()
 
-        def give(db: sqlite3.Connection) -> tuple[int, list[GivenOrder], Run]:
+        def give(db: sqlite3.Connection) -> tuple[int, list[QueuedCommand], Run]:
             stored = find_run(db, run_id, caller)
-            waiting = given_orders(db, stored.key)
-            before = [each.order for each in waiting]
+            waiting = load_commands(db, stored.key)
+            before = [each.command for each in waiting]
             for order in orders:
-                check_order(stored.run, order, before)
+                check_command(stored.run, order, before)
                 if isinstance(order, Resume | Retry):
-                    check_last(db, stored)
+                    check_is_latest(db, stored)
                 before.append(order)
-            columns = [order_column(order) for order in orders]  # nothing is written before all are sure
+            columns = [command_column(order) for order in orders]  # nothing is written before all are sure
             sql = "INSERT INTO orders (run, body) VALUES (?, ?)"
             keys = [db.execute(sql, (stored.key, column)).lastrowid or 0 for column in columns]
-            given = [GivenOrder(key, order) for key, order in zip(keys, orders, strict=True)]
+            given = [QueuedCommand(key, order) for key, order in zip(keys, orders, strict=True)]
             # With those before them, which other processes may have given and this one has not seen yet.
-            return stored.key, [*waiting, *given], drivers.shown(db, [stored])[0]
+            return stored.key, [*waiting, *given], drivers.with_driver_titles(db, [stored])[0]
 
-        def deliver(given: tuple[int, list[GivenOrder], Run], wake: Wake) -> None:
-            self.store.switchboard.deliver(given[0], given[1], wake)
+        def deliver(given: tuple[int, list[QueuedCommand], Run], wake: WakeBatch) -> None:
+            self.store.notifier.deliver(given[0], given[1], wake)
 
         return (await self.store.write(give, after=deliver))[2]
 
@@ -316,10 +322,10 @@ class Journal:
     async def _claim(self, run_id: str) -> RunLog | None:
         drivers, inbox = await self.store.enter(), Inbox()
 
-        def connect(claim: Claim | None, wake: Wake) -> None:
+        def connect(claim: Claim | None, wake: WakeBatch) -> None:
             if claim is not None:
-                self.store.switchboard.connect(claim.stored.key, inbox)
-                inbox.receive(claim.orders, wake)
+                self.store.notifier.connect(claim.stored.key, inbox)
+                inbox.receive(claim.commands, wake)
 
         claim = await self.store.write(lambda db: claim_run(db, run_id, drivers), after=connect)
         if claim is None:
@@ -329,13 +335,13 @@ class Journal:
             key,
             drivers.own,
             writer=self.store.writer,
-            switchboard=self.store.switchboard,
+            switchboard=self.store.notifier,
             seq=run.last_seq,
             status=run.status,
         )
 
         def release() -> None:
-            self.store.switchboard.disconnect(key, inbox)
+            self.store.notifier.disconnect(key, inbox)
             self._driven.discard(run_id)
 
         steps: list[Step] = []
@@ -355,17 +361,17 @@ class Journal:
             blobs=claim.blobs,
             outbox=outbox,
             inbox=inbox,
-            switchboard=self.store.switchboard,
+            switchboard=self.store.notifier,
             release=release,
         )
 
-    async def unclaimed(self) -> list[str]:
+    async def find_unclaimed(self) -> list[str]:
         """Runs that no process drives and that have something to do, oldest first.
 
         They are working, have orders to obey, or wait for an answer whose deadline has passed.
         """
         drivers, driven = await self.store.drivers(), frozenset(self._driven)
-        return await self.store.read(lambda db: unclaimed_runs(db, driven, drivers))
+        return await self.store.read(lambda db: find_unclaimed_runs(db, driven, drivers))
 
     async def search(
         self,
@@ -387,12 +393,12 @@ class Journal:
             status: as for `runs`.
             limit: at most so many.
         """
-        while await self.store.write(read_runs):
+        while await self.store.write(index_runs):
             pass
         drivers = await self.store.drivers()
         wanted = condition(caller, profiles=profiles, session_id=session_id, status=status)
         return await self.store.read(
-            lambda db: drivers.shown(db, found_runs(db, query, wanted=wanted, limit=limit))
+            lambda db: drivers.with_driver_titles(db, search_runs(db, query, wanted=wanted, limit=limit))
         )
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
@@ -403,7 +409,7 @@ class Journal:
         """
         return await self.store.read(lambda db: blob_of(db, find_run(db, run_id), number))
 
-    async def forget(self, run_id: str, *, caller: str | None = None) -> None:
+    async def purge(self, run_id: str, *, caller: str | None = None) -> None:
         """Remove all that there is of a run. What its session remembers in a memory stays there.
 
         Raises:
@@ -411,7 +417,7 @@ class Journal:
             NotFoundError: there is no such run of this caller.
         """
         drivers = await self.store.drivers()
-        await self.store.write(lambda db: forget_run(db, find_run(db, run_id, caller), drivers))
+        await self.store.write(lambda db: purge_run(db, find_run(db, run_id, caller), drivers))
 
     async def prune(self, *, older_than: float, keep_last: int = 0) -> int:
         """Forget runs that ended long ago.
@@ -426,7 +432,7 @@ class Journal:
         drivers = await self.store.drivers()
         before = time.time() - older_than
         forgotten = 0
-        while some := await self.store.write(lambda db: forget_some(db, before, keep_last, drivers)):
+        while some := await self.store.write(lambda db: purge_batch(db, before, keep_last, drivers)):
             forgotten += some
         return forgotten
 
@@ -448,7 +454,7 @@ class Observer(Protocol):
         """Something has happened; the run as it stands with that."""
         ...
 
-    def on_left(self, run: Run) -> None:
+    def on_detach(self, run: Run) -> None:
         """The run is not driven here any more: it has ended, waits for a person, or was left."""
         ...
 
@@ -491,7 +497,7 @@ class RunLog:
         blobs: int,
         outbox: Outbox,
         inbox: Inbox,
-        switchboard: Switchboard,
+        switchboard: Notifier,
         release: Callable[[], object],
     ) -> None:
         self.journal = journal
@@ -613,7 +619,7 @@ class RunLog:
         self._outbox.add_blob(self._blobs, media_type, content)
         return self._blobs
 
-    def orders(self) -> list[Order]:
+    def take_commands(self) -> list[Command]:
         """Orders that have come since, oldest first; they count as obeyed with the next `commit`.
 
         The taker adds what follows from them before anything else is awaited, as another task of the
@@ -621,12 +627,12 @@ class RunLog:
         """
         taken = self._inbox.take()
         self._obeyed += [each.key for each in taken]
-        return [each.order for each in taken]
+        return [each.command for each in taken]
 
-    async def next_order(self) -> None:
+    async def wait_for_command(self) -> None:
         """Wait until there is one; those given in other processes are seen within half a second."""
-        with self._switchboard.waiting_for_orders():
-            await self._inbox.filled()
+        with self._switchboard.watch_commands():
+            await self._inbox.wait_until_filled()
 
     async def __aenter__(self) -> Self:
         return self
@@ -649,7 +655,7 @@ class RunLog:
             self._release()
             for observer in self._observers:
                 try:
-                    observer.on_left(self._run)
+                    observer.on_detach(self._run)
                 except Exception:  # noqa: BLE001 - as above
                     _log.exception("%r could not take in that the run %s was left", observer, self._run.id)
 
@@ -662,17 +668,17 @@ class RunLog:
 _PORTION = 20  # so few that no caller waits long for the writer
 
 
-def forget_run(db: sqlite3.Connection, stored: StoredRun, drivers: Drivers) -> None:
+def purge_run(db: sqlite3.Connection, stored: StoredRun, drivers: DriverRegistry) -> None:
     """Remove all that there is of a run, and its session with the last one; part of a transaction.
 
     Raises:
         InvalidInputError: a process drives it.
     """
-    if drivers.alive(stored.driver):
+    if drivers.is_alive(stored.driver):
         raise InvalidInputError(
             f"Run {stored.run.id} is at work.", advice="Abort it first, and wait until it has ended."
         )
-    RUN_WORDS.forget(db, stored.key)
+    RUN_INDEX.remove(db, stored.key)
     db.execute("DELETE FROM events WHERE key BETWEEN ? AND ?", event_keys(stored.key))
     for table in ("orders", "blobs", "requests"):
         db.execute(f"DELETE FROM {table} WHERE run = ?", (stored.key,))
@@ -684,7 +690,7 @@ def forget_run(db: sqlite3.Connection, stored: StoredRun, drivers: Drivers) -> N
     )
 
 
-def forget_some(db: sqlite3.Connection, before: float, keep_last: int, drivers: Drivers) -> int:
+def purge_batch(db: sqlite3.Connection, before: float, keep_last: int, drivers: DriverRegistry) -> int:
     """Remove a few of the runs that ended before a time: how many; part of a transaction.
 
     Args:
@@ -700,8 +706,8 @@ def forget_some(db: sqlite3.Connection, before: float, keep_last: int, drivers: 
         " AND COALESCE((SELECT at FROM events WHERE key = last_event), runs.created) < ?"
     )
     forgotten = 0
-    for stored in run_rows(db, where, (keep_last, before), order="runs.key", limit=_PORTION):
-        if not drivers.alive(stored.driver):
-            forget_run(db, stored, drivers)
+    for stored in select_runs(db, where, (keep_last, before), order="runs.key", limit=_PORTION):
+        if not drivers.is_alive(stored.driver):
+            purge_run(db, stored, drivers)
             forgotten += 1
     return forgotten

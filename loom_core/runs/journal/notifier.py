@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from loom_core.runs.journal.rows.commands import given_orders
+from loom_core.runs.journal.rows.commands import load_commands
 from loom_core.runs.journal.rows.runs import event_keys
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
     from loom_core.runs.events import StreamEvent
-    from loom_core.runs.journal.rows.commands import GivenOrder
+    from loom_core.runs.journal.rows.commands import QueuedCommand
 
-__all__ = ["Inbox", "Switchboard", "Wake", "Watch"]
+__all__ = ["Inbox", "Notifier", "WakeBatch", "Watch"]
 
 _log = logging.getLogger(__name__)
 
 _RECENT = 256
 
 
-class Wake:
+class WakeBatch:
     """Calls that are to be made in event loops, each loop being woken once for all of its own."""
 
     def __init__(self) -> None:
         self._calls: defaultdict[asyncio.AbstractEventLoop, list[Callable[[], object]]] = defaultdict(list)
 
-    def call(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
+    def schedule(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
         """Have a function called in a loop; it must not raise."""
         self._calls[loop].append(function)
 
-    def send(self) -> None:
+    def flush(self) -> None:
         """Wake the loops; those that are closed have no waiters left."""
         for loop, functions in self._calls.items():
             try:
@@ -70,7 +70,7 @@ class Watch:
         self._waiting: dict[asyncio.Future[None], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
 
-    def since(self, seq: int) -> list[StreamEvent] | None:
+    def events_after(self, seq: int) -> list[StreamEvent] | None:
         """The events behind a seq; None where only the file has them."""
         with self._lock:
             recent = self._recent
@@ -78,7 +78,7 @@ class Watch:
                 return list(islice(recent, seq + 1 - recent[0].seq, None))
             return None
 
-    async def changed(self, count: int) -> None:
+    async def wait_for_change(self, count: int) -> None:
         """Wait until something has happened since the count was read."""
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -92,7 +92,7 @@ class Watch:
             with self._lock:
                 self._waiting.pop(told, None)
 
-    def tell(self, events: Sequence[StreamEvent], seq: int, status: str, wake: Wake) -> None:
+    def notify(self, events: Sequence[StreamEvent], seq: int, status: str, wake: WakeBatch) -> None:
         """Something has happened.
 
         Args:
@@ -112,7 +112,7 @@ class Watch:
             self.count += 1
             waiting, self._waiting = self._waiting, {}
         for told, loop in waiting.items():
-            wake.call(loop, lambda told=told: _finish(told))
+            wake.schedule(loop, lambda told=told: _finish(told))
 
 
 def _finish(told: asyncio.Future[None]) -> None:
@@ -120,7 +120,7 @@ def _finish(told: asyncio.Future[None]) -> None:
         told.set_result(None)
 
 
-class Switchboard:
+class Notifier:
     """Who waits for which run, and which runs are driven here.
 
     Attributes:
@@ -128,26 +128,26 @@ class Switchboard:
     """
 
     def __init__(self) -> None:
-        self.nudge: Callable[[], object] = bool
+        self.on_first_waiter: Callable[[], object] = bool
         self._lock = threading.Lock()
         self._watches: dict[int, Watch] = {}
         self._receivers: dict[int, Inbox] = {}
         self._for_orders = 0
 
     @property
-    def polling(self) -> bool:
+    def needs_polling(self) -> bool:
         """Whether there are waiters for what other processes may write."""
         return bool(self._watches) or self._for_orders > 0
 
     @contextmanager
-    def watching(self, run: int) -> Generator[Watch]:
+    def watch(self, run: int) -> Generator[Watch]:
         """Watch a run in the block."""
         with self._lock:
-            first = not self.polling
+            first = not self.needs_polling
             watch = self._watches.setdefault(run, Watch())
             watch.watchers += 1
         if first:
-            self.nudge()
+            self.on_first_waiter()
         try:
             yield watch
         finally:
@@ -157,13 +157,13 @@ class Switchboard:
                     self._watches.pop(run, None)
 
     @contextmanager
-    def waiting_for_orders(self) -> Generator[None]:
+    def watch_commands(self) -> Generator[None]:
         """Have the orders of other processes delivered while in the block."""
         with self._lock:
-            first = not self.polling
+            first = not self.needs_polling
             self._for_orders += 1
         if first:
-            self.nudge()
+            self.on_first_waiter()
         try:
             yield
         finally:
@@ -181,19 +181,21 @@ class Switchboard:
             if self._receivers.get(run) is receiver:
                 del self._receivers[run]
 
-    def publish(self, run: int, events: Sequence[StreamEvent], seq: int, status: str, wake: Wake) -> None:
+    def publish(
+        self, run: int, events: Sequence[StreamEvent], seq: int, status: str, wake: WakeBatch
+    ) -> None:
         """Something has happened in a run; see `Watch.tell`."""
         watch = self._watches.get(run)
         if watch is not None:
-            watch.tell(events, seq, status, wake)
+            watch.notify(events, seq, status, wake)
 
-    def deliver(self, run: int, orders: Sequence[GivenOrder], wake: Wake) -> None:
+    def deliver(self, run: int, orders: Sequence[QueuedCommand], wake: WakeBatch) -> None:
         """Give orders to who drives the run, if that is here."""
         receiver = self._receivers.get(run)
         if receiver is not None:
             receiver.receive(orders, wake)
 
-    def poll(self, db: sqlite3.Connection, wake: Wake) -> None:
+    def poll(self, db: sqlite3.Connection, wake: WakeBatch) -> None:
         """Look what other processes have done in the runs that have waiters."""
         with self._lock:
             watches = list(self._watches.items())
@@ -207,12 +209,12 @@ class Switchboard:
             ).fetchone()
             if row is not None:
                 seq = (row["last"] or 0) & (1 << SEQ_BITS) - 1
-                watch.tell((), seq, row["status"], wake)
+                watch.notify((), seq, row["status"], wake)
         if receivers:
             ordered = {row["run"] for row in db.execute("SELECT DISTINCT run FROM orders")}
             for run, receiver in receivers:
                 if run in ordered:
-                    receiver.receive(given_orders(db, run, after=receiver.last_order), wake)
+                    receiver.receive(load_commands(db, run, after=receiver.last_command), wake)
 
 
 class Inbox:
@@ -221,16 +223,16 @@ class Inbox:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._orders: list[GivenOrder] = []
+        self._orders: list[QueuedCommand] = []
         self._waiting: set[asyncio.Future[None]] = set()
         self._last = 0
 
     @property
-    def last_order(self) -> int:
+    def last_command(self) -> int:
         """Key of the last order that has come."""
         return self._last
 
-    def receive(self, orders: Sequence[GivenOrder], wake: Wake) -> None:
+    def receive(self, orders: Sequence[QueuedCommand], wake: WakeBatch) -> None:
         """Take orders; in the writer's thread, which sees them in the order of their keys."""
         with self._lock:
             new = [each for each in orders if each.key > self._last]
@@ -238,15 +240,15 @@ class Inbox:
                 return
             self._last = new[-1].key
             self._orders += new
-        wake.call(self._loop, self._tell)
+        wake.schedule(self._loop, self._notify)
 
-    def take(self) -> list[GivenOrder]:
+    def take(self) -> list[QueuedCommand]:
         """Return the commands that came since the last call."""
         with self._lock:
             orders, self._orders = self._orders, []
         return orders
 
-    async def filled(self) -> None:
+    async def wait_until_filled(self) -> None:
         """Wait until there is something to take."""
         while not self._orders:
             told: asyncio.Future[None] = self._loop.create_future()
@@ -257,7 +259,7 @@ class Inbox:
             finally:
                 self._waiting.discard(told)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for told in self._waiting:
             if not told.done():
                 told.set_result(None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loom_core.cjk import is_cjk
 from loom_core.llm.message_json import message_from_json
 from loom_core.runs.journal.rows.json_column import from_column
-from loom_core.runs.journal.rows.runs import run_rows
+from loom_core.runs.journal.rows.runs import select_runs
 from loom_core.tools.tool_search import search_words
 
 if TYPE_CHECKING:
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from loom_core.runs.run import Run
 
 __all__ = [
-    "MESSAGE_WORDS",
-    "RUN_WORDS",
-    "WordTable",
-    "asked_words",
-    "counted_words",
-    "found_runs",
-    "rarity",
-    "read_messages",
-    "read_runs",
-    "read_some",
-    "weight",
+    "MESSAGE_INDEX",
+    "RUN_INDEX",
+    "InvertedIndex",
+    "count_terms",
+    "index_batch",
+    "index_messages",
+    "index_runs",
+    "inverse_document_frequency",
+    "query_terms",
+    "search_runs",
+    "term_weight",
 ]
 
 
@@ -40,7 +40,7 @@ _MOST_ASKED = 40  # words of a query
 _SATURATION = 1.2  # how quickly one more occurrence adds less, as in BM25
 
 
-def asked_words(query: str) -> list[str]:
+def query_terms(query: str) -> list[str]:
     """The words of a query, each once.
 
     Chinese is asked for by its pairs of characters; a single one says something only where it stands alone.
@@ -51,23 +51,23 @@ def asked_words(query: str) -> list[str]:
     return [word for word in words if word not in paired][:_MOST_ASKED]
 
 
-def counted_words(text: str) -> Counter[str]:
+def count_terms(text: str) -> Counter[str]:
     """The words of a text, and how often each stands there."""
     return Counter(search_words(text[:_MOST_READ]))
 
 
-def rarity(having: int, total: int) -> float:
+def inverse_document_frequency(having: int, total: int) -> float:
     """How much a word says that so many of all items have."""
     return log(1 + total / having) if having else 0.0
 
 
-def weight(rare: float, times: int) -> float:
+def term_weight(rare: float, times: int) -> float:
     """How much a word counts for an item in which it stands so often."""
     return rare * times / (times + _SATURATION)
 
 
 @dataclass(frozen=True, slots=True)
-class WordTable:
+class InvertedIndex:
     """Which word stands in which item how often.
 
     Attributes:
@@ -78,81 +78,81 @@ class WordTable:
     words: str
     items: str
 
-    def read(self, db: sqlite3.Connection, item: int, text: str) -> None:
+    def index(self, db: sqlite3.Connection, item: int, text: str) -> None:
         """Write the words of an item, in place of those that it had; part of a transaction."""
-        self.forget(db, item)
+        self.remove(db, item)
         db.executemany(
             f"INSERT INTO {self.words} VALUES (?, ?, ?)",
-            [(word, item, times) for word, times in counted_words(text).items()],
+            [(word, item, times) for word, times in count_terms(text).items()],
         )
         db.execute(f"UPDATE {self.items} SET unread = 0 WHERE key = ?", (item,))
 
-    def forget(self, db: sqlite3.Connection, item: int) -> None:
+    def remove(self, db: sqlite3.Connection, item: int) -> None:
         """Remove the words of an item; part of a transaction."""
         db.execute(f"DELETE FROM {self.words} WHERE item = ?", (item,))
 
-    def unread(self, db: sqlite3.Connection, *, limit: int, where: str = "TRUE") -> list[int]:
+    def pending_items(self, db: sqlite3.Connection, *, limit: int, where: str = "TRUE") -> list[int]:
         """Items whose words have still to be written, of those that a condition picks; oldest first."""
         rows = db.execute(
             f"SELECT key FROM {self.items} WHERE unread AND {where} ORDER BY key LIMIT ?", (limit,)
         )
         return [row["key"] for row in rows]
 
-    def best(self, db: sqlite3.Connection, query: str) -> Sequence[int]:
+    def search(self, db: sqlite3.Connection, query: str) -> Sequence[int]:
         """The items in which words of a query stand, best first, then latest first."""
         (total,) = db.execute(f"SELECT COUNT(*) FROM {self.items}").fetchone()
         scores: defaultdict[int, float] = defaultdict(float)
-        for word in asked_words(query):
+        for word in query_terms(query):
             sql = f"SELECT item, times FROM {self.words} WHERE word = ?"
             rows: list[tuple[int, int]] = db.execute(sql, (word,)).fetchall()
-            rare = rarity(len(rows), total)
+            rare = inverse_document_frequency(len(rows), total)
             for item, times in rows:
-                scores[item] += weight(rare, times)
+                scores[item] += term_weight(rare, times)
         return sorted(scores, key=lambda item: (-scores[item], -item))
 
 
-RUN_WORDS = WordTable("run_words", "runs")
-MESSAGE_WORDS = WordTable("message_words", "messages")
+RUN_INDEX = InvertedIndex("run_words", "runs")
+MESSAGE_INDEX = InvertedIndex("message_words", "messages")
 
 _PORTION = 8  # so few that no caller waits long for the writer
 
 
-def read_some(db: sqlite3.Connection) -> bool:
+def index_batch(db: sqlite3.Connection) -> bool:
     """Make a few things that are at their end ready to be found: whether there may be more of them."""
-    more = read_runs(db, where="status IN ('completed', 'failed', 'aborted')")
-    return read_messages(db) or more
+    more = index_runs(db, where="status IN ('completed', 'failed', 'aborted')")
+    return index_messages(db) or more
 
 
-def read_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
+def index_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
     """Write the words of some runs that have none: whether there may be more of them."""
-    keys = RUN_WORDS.unread(db, limit=_PORTION, where=where)
+    keys = RUN_INDEX.pending_items(db, limit=_PORTION, where=where)
     for key in keys:
-        (stored,) = run_rows(db, "runs.key = ?", (key,))
-        RUN_WORDS.read(db, key, _said(stored.run))
+        (stored,) = select_runs(db, "runs.key = ?", (key,))
+        RUN_INDEX.index(db, key, _searchable_text(stored.run))
     return len(keys) == _PORTION
 
 
-def read_messages(db: sqlite3.Connection) -> bool:
+def index_messages(db: sqlite3.Connection) -> bool:
     """Write the words of some messages that have none: whether there may be more of them."""
-    keys = MESSAGE_WORDS.unread(db, limit=_PORTION)
+    keys = MESSAGE_INDEX.pending_items(db, limit=_PORTION)
     for key in keys:
         row = db.execute("SELECT body FROM messages WHERE key = ?", (key,)).fetchone()
-        MESSAGE_WORDS.read(db, key, message_from_json(from_column(row["body"])).text)
+        MESSAGE_INDEX.index(db, key, message_from_json(from_column(row["body"])).text)
     return len(keys) == _PORTION
 
 
-def found_runs(
+def search_runs(
     db: sqlite3.Connection, query: str, *, wanted: tuple[str, Sequence[str]], limit: int
 ) -> list[StoredRun]:
     """The runs that fit best, those first, of those that a condition (see there) picks."""
     where, parameters = wanted
     found: list[StoredRun] = []
-    for key in RUN_WORDS.best(db, query):
+    for key in RUN_INDEX.search(db, query):
         if len(found) == limit:
             break
-        found += run_rows(db, f"runs.key = ? AND {where}", (key, *parameters))
+        found += select_runs(db, f"runs.key = ? AND {where}", (key, *parameters))
     return found
 
 
-def _said(run: Run) -> str:
+def _searchable_text(run: Run) -> str:
     return f"{run.request.goal}\n{run.output}"

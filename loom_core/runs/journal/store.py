@@ -12,10 +12,10 @@ from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
 from loom_core.errors import RecordError
-from loom_core.runs.journal.drivers import Drivers
-from loom_core.runs.journal.notifier import Switchboard
+from loom_core.runs.journal.drivers import DriverRegistry
+from loom_core.runs.journal.notifier import Notifier
 from loom_core.runs.journal.rows.schema import SCHEMA
-from loom_core.runs.journal.search import read_some
+from loom_core.runs.journal.search import index_batch
 from loom_core.runs.journal.writer import Writer
 from loom_core.storage import Database
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from loom_core.runs.journal.notifier import Wake
+    from loom_core.runs.journal.notifier import WakeBatch
 
-__all__ = ["Store"]
+__all__ = ["JournalStore"]
 
 _T = TypeVar("_T")
 _READERS = 4
 
 
-class _Opened:
+class _OpenDatabase:
     """Resources that exist while the file is open."""
 
-    def __init__(self, path: Path | None, switchboard: Switchboard) -> None:
+    def __init__(self, path: Path | None, switchboard: Notifier) -> None:
         if path is not None:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -45,13 +45,13 @@ class _Opened:
                     advice="Make it yourself, or choose another place for the journal.",
                 ) from error
         self.database = Database(path, schema=SCHEMA, repair="Restore it from a copy, or begin another one.")
-        self.drivers = Drivers(None if path is None else path.with_name(f"{path.name}.drivers"))
+        self.drivers = DriverRegistry(None if path is None else path.with_name(f"{path.name}.drivers"))
         self.readers = ThreadPoolExecutor(_READERS, "loom-journal-reader")
         self.writer = Writer(
             self.database,
             poll=None if path is None else switchboard.poll,
-            polling=lambda: switchboard.polling,
-            idle=read_some,
+            polling=lambda: switchboard.needs_polling,
+            idle=index_batch,
             last=self._close,
         )
 
@@ -68,7 +68,7 @@ class _Opened:
         self.database.close()
 
 
-class Store:
+class JournalStore:
     """One file of runs, or the same in memory. Everything that is awaited raises RecordError if it fails.
 
     Args:
@@ -77,8 +77,8 @@ class Store:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
-        self.switchboard = Switchboard()
-        self._opened: _Opened | None = None
+        self.notifier = Notifier()
+        self._opened: _OpenDatabase | None = None
         self._opening = threading.Lock()
         self._closed = False
 
@@ -87,7 +87,7 @@ class Store:
         opened = await self._open()
         if self.path is None:  # one connection for all: the writer's turn is as good as any
             await checkpoint_if_cancelled()  # who only reads, over and over, must be cancelled somewhere
-            return await opened.writer.do(function)
+            return await opened.writer.run_in_transaction(function)
 
         def read() -> _T:
             with opened.database.snapshot() as db:
@@ -97,30 +97,30 @@ class Store:
             return await asyncio.get_running_loop().run_in_executor(opened.readers, read)
         except RuntimeError as error:
             if self._closed:
-                raise self._gone() from error
+                raise self._closing_error() from error
             raise
 
     async def write(
         self,
         function: Callable[[sqlite3.Connection], _T],
         *,
-        after: Callable[[_T, Wake], object] | None = None,
+        after: Callable[[_T, WakeBatch], object] | None = None,
     ) -> _T:
         """Call a function in a transaction; see `Writer.do`."""
-        return await (await self._open()).writer.do(function, after=after)
+        return await (await self._open()).writer.run_in_transaction(function, after=after)
 
     @property
     def writer(self) -> Writer:
         """The writer of the file, which is open."""
         if self._opened is None:
-            raise self._gone()
+            raise self._closing_error()
         return self._opened.writer
 
-    async def drivers(self) -> Drivers:
+    async def drivers(self) -> DriverRegistry:
         """The processes that drive runs."""
         return (await self._open()).drivers
 
-    async def enter(self) -> Drivers:
+    async def enter(self) -> DriverRegistry:
         """The same; this process is among them from now on."""
         drivers = await self.drivers()
         if not drivers.own:
@@ -142,20 +142,20 @@ class Store:
             await to_thread.run_sync(opened.writer.join)
             opened.readers.shutdown(wait=False)
 
-    async def _open(self) -> _Opened:
+    async def _open(self) -> _OpenDatabase:
         if self._closed:
-            raise self._gone()
+            raise self._closing_error()
         return self._opened or await to_thread.run_sync(self._open_now)
 
-    def _open_now(self) -> _Opened:
+    def _open_now(self) -> _OpenDatabase:
         with self._opening:
             if self._opened is None:
-                self._opened = opened = _Opened(self.path, self.switchboard)
+                self._opened = opened = _OpenDatabase(self.path, self.notifier)
                 if self.path is not None:
-                    self.switchboard.nudge = opened.writer.nudge
+                    self.notifier.on_first_waiter = opened.writer.wake_up
                 # If a program forgets to close it, no thread is left behind.
                 weakref.finalize(self, opened.writer.stop).atexit = False
             return self._opened
 
-    def _gone(self) -> RecordError:
+    def _closing_error(self) -> RecordError:
         return RecordError("The journal is closed.", advice="Open it again to go on.")

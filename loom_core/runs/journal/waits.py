@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.runs.commands import revives
 from loom_core.runs.events import FINAL_EVENTS
-from loom_core.runs.journal.rows.commands import given_orders
+from loom_core.runs.journal.rows.commands import load_commands
 from loom_core.runs.journal.rows.events import events_of
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES, find_run
 from loom_core.runs.run import is_for_call
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from loom_core.runs.events import StreamEvent
-    from loom_core.runs.journal.store import Store
+    from loom_core.runs.journal.store import JournalStore
     from loom_core.runs.run import Run
 
-__all__ = ["EVENTS_AT_ONCE", "followed", "obeyed", "stands_still"]
+__all__ = ["EVENTS_AT_ONCE", "follow_events", "wait_until_applied", "wait_until_idle"]
 
 EVENTS_AT_ONCE = 500
 """So many are read at once."""
@@ -28,62 +28,62 @@ EVENTS_AT_ONCE = 500
 _STANDING = FINAL_STATUSES | {"input_required", "paused"}
 
 
-async def followed(store: Store, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
+async def follow_events(store: JournalStore, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
     """Events as they come; see `Journal.follow`."""
     stored = await store.read(lambda db: find_run(db, run_id))
-    with store.switchboard.watching(stored.key) as watch:
+    with store.notifier.watch(stored.key) as watch:
         at_end = True  # as far as is known
         while True:
             count = watch.count
-            events = watch.since(after)
+            events = watch.events_after(after)
             if events is None:
-                events = await store.read(partial(_page, run_id=run_id, run=stored.key, after=after))
+                events = await store.read(partial(_read_page, run_id=run_id, run=stored.key, after=after))
             for event in events:
                 after = event.seq
                 yield event
             at_end = events[-1].type in FINAL_EVENTS if events else at_end or watch.status in FINAL_STATUSES
             if at_end:
-                run, _ = await store.read(partial(_standing, run_id=run_id))
+                run, _ = await store.read(partial(_read_state, run_id=run_id))
                 if run.status in FINAL_STATUSES and run.last_seq <= after:
                     return
                 at_end = False
             if len(events) < EVENTS_AT_ONCE:
-                await watch.changed(count)
+                await watch.wait_for_change(count)
 
 
-async def stands_still(store: Store, run_id: str, *, after: int) -> None:
+async def wait_until_idle(store: JournalStore, run_id: str, *, after: int) -> None:
     """Wait until a run has ended, is paused, or waits for a person; see `Journal.changed`."""
     stored = await store.read(lambda db: find_run(db, run_id))
-    with store.switchboard.watching(stored.key) as watch:
+    with store.notifier.watch(stored.key) as watch:
         while True:
             count = watch.count
             if watch.status in {"", *_STANDING}:
-                run, goes_on = await store.read(partial(_standing, run_id=run_id))
+                run, goes_on = await store.read(partial(_read_state, run_id=run_id))
                 news = run.last_seq > after or run.status in FINAL_STATUSES
                 if run.status in _STANDING and news and not goes_on:
                     return
-            await watch.changed(count)
+            await watch.wait_for_change(count)
 
 
-async def obeyed(store: Store, run_id: str) -> None:
+async def wait_until_applied(store: JournalStore, run_id: str) -> None:
     """Wait until a run has done as it was told; see `Journal.obeyed`."""
     stored = await store.read(lambda db: find_run(db, run_id))
-    with store.switchboard.watching(stored.key) as watch:
+    with store.notifier.watch(stored.key) as watch:
         while True:
             count = watch.count
-            if not await store.read(lambda db: given_orders(db, stored.key)):
+            if not await store.read(lambda db: load_commands(db, stored.key)):
                 return
-            await watch.changed(count)
+            await watch.wait_for_change(count)
 
 
-def _page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
+def _read_page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> list[StreamEvent]:
     return events_of(db, run_id, run, after=after, limit=EVENTS_AT_ONCE)
 
 
-def _standing(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
+def _read_state(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
     """The run as it stands, and whether it will go on by the orders that it has to obey."""
     stored = find_run(db, run_id)
-    run, orders = stored.run, [each.order for each in given_orders(db, stored.key)]
+    run, orders = stored.run, [each.command for each in load_commands(db, stored.key)]
     if run.status not in FINAL_STATUSES:
         return run, bool(orders)
     # One for a call of another run has ended with that: no process would take it up.

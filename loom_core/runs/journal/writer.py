@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from anyio import CancelScope
 
 from loom_core.errors import LoomError, RecordError
-from loom_core.runs.journal.notifier import Wake
+from loom_core.runs.journal.notifier import WakeBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from loom_core.runs.events import StreamEvent
-    from loom_core.runs.journal.notifier import Switchboard
+    from loom_core.runs.journal.notifier import Notifier
     from loom_core.storage import Database
 
-__all__ = ["Batch", "EventRow", "Outbox", "Work", "Writer"]
+__all__ = ["Batch", "EventRow", "Outbox", "WriteJob", "Writer"]
 
 
 _T = TypeVar("_T")
@@ -73,7 +73,7 @@ class Batch:
         self._events.clear()
 
 
-class Work(ABC):
+class WriteJob(ABC):
     """Something to be written. Its methods run in the writer's thread."""
 
     def take(self) -> bool:
@@ -85,15 +85,15 @@ class Work(ABC):
         """Write what was taken. Both may happen twice: if a transaction fails, each work is tried alone."""
 
     @abstractmethod
-    def settle(self, error: Exception | None, wake: Wake) -> None:
+    def settle(self, error: Exception | None, wake: WakeBatch) -> None:
         """It is in the file, or why it is not."""
 
 
-class _Job(Work, Generic[_T]):
+class _TransactionJob(WriteJob, Generic[_T]):
     """A function to be run in a transaction."""
 
     def __init__(
-        self, function: Callable[[sqlite3.Connection], _T], after: Callable[[_T, Wake], object] | None
+        self, function: Callable[[sqlite3.Connection], _T], after: Callable[[_T, WakeBatch], object] | None
     ) -> None:
         self._function = function
         self._after = after
@@ -112,13 +112,13 @@ class _Job(Work, Generic[_T]):
         except LoomError as error:  # it has written nothing: the others are not concerned
             self._refusal = error
 
-    def settle(self, error: Exception | None, wake: Wake) -> None:
+    def settle(self, error: Exception | None, wake: WakeBatch) -> None:
         error = error or self._refusal
         if error is None and self._after is not None:
             self._after(self._result[0], wake)
-        wake.call(self._loop, lambda: self._tell(error))
+        wake.schedule(self._loop, lambda: self._resolve(error))
 
-    def _tell(self, error: Exception | None) -> None:
+    def _resolve(self, error: Exception | None) -> None:
         if self.done.done():  # the waiter was cancelled
             return
         if error is None:
@@ -146,7 +146,7 @@ class Writer:
         self,
         database: Database,
         *,
-        poll: Callable[[sqlite3.Connection, Wake], None] | None,
+        poll: Callable[[sqlite3.Connection, WakeBatch], None] | None,
         polling: Callable[[], bool],
         idle: Callable[[sqlite3.Connection], bool],
         last: Callable[[], None],
@@ -157,7 +157,7 @@ class Writer:
         self._last = last
         self._poll = poll
         self._polling = polling
-        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._queue: SimpleQueue[WriteJob | None] = SimpleQueue()
         self._stopping = False
         self._state = threading.Lock()
         self._version = 0
@@ -165,7 +165,7 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="loom-journal", daemon=True)
         self._thread.start()
 
-    def submit(self, work: Work) -> None:
+    def submit(self, work: WriteJob) -> None:
         """Have something written.
 
         Raises:
@@ -176,11 +176,11 @@ class Writer:
                 raise RecordError("The journal is closed.", advice="Open it again to go on.")
             self._queue.put(work)
 
-    async def do(
+    async def run_in_transaction(
         self,
         function: Callable[[sqlite3.Connection], _T],
         *,
-        after: Callable[[_T, Wake], object] | None = None,
+        after: Callable[[_T, WakeBatch], object] | None = None,
     ) -> _T:
         """Run a function in a transaction. It is waited for also where the caller is cancelled meanwhile.
 
@@ -192,13 +192,13 @@ class Writer:
         Raises:
             RecordError: it cannot be written.
         """
-        job = _Job(function, after)
+        job = _TransactionJob(function, after)
         self.submit(job)
         with CancelScope(shield=True):
             await asyncio.wait([job.done])
         return job.done.result()
 
-    def nudge(self) -> None:
+    def wake_up(self) -> None:
         """Look again whether to poll."""
         self._queue.put(None)
 
@@ -227,14 +227,14 @@ class Writer:
                 elif self._stopping and self._queue.empty():
                     break
                 if connection is not None and self._polling() and monotonic() - self._looked >= _POLL_SECONDS:
-                    self._look(connection)
+                    self._poll_changes(connection)
                     self._looked = monotonic()
         self._last()
 
-    def _next(self) -> list[Work]:
+    def _next(self) -> list[WriteJob]:
         """All that there is to write; empty where it is time to look around."""
         waiting = self._idle_due or (self._poll is not None and self._polling())
-        works: list[Work] = []
+        works: list[WriteJob] = []
         try:
             work = self._queue.get(timeout=_POLL_SECONDS if waiting else None)
             while True:
@@ -244,10 +244,10 @@ class Writer:
         except Empty:
             pass
         if not works and self._idle_due and not self._stopping:
-            self._use_idleness()
+            self._run_idle_work()
         return works
 
-    def _use_idleness(self) -> None:
+    def _run_idle_work(self) -> None:
         try:
             with self._database.write() as db:
                 self._idle_due = self._idle(db)
@@ -255,8 +255,8 @@ class Writer:
             self._idle_due = False
             _log.info("Runs are not made ready to be searched: %s", error)
 
-    def _write(self, works: Sequence[Work], connection: sqlite3.Connection | None) -> None:
-        wake = Wake()
+    def _write(self, works: Sequence[WriteJob], connection: sqlite3.Connection | None) -> None:
+        wake = WakeBatch()
         begun, error = self._attempt(works, connection)
         if error is None or len(works) == 1 or not begun:
             for work in works:
@@ -264,10 +264,10 @@ class Writer:
         else:
             for work in works:
                 work.settle(self._attempt([work], connection)[1], wake)
-        wake.send()
+        wake.flush()
 
     def _attempt(
-        self, works: Sequence[Work], connection: sqlite3.Connection | None
+        self, works: Sequence[WriteJob], connection: sqlite3.Connection | None
     ) -> tuple[bool, Exception | None]:
         """Write in one transaction: whether it was begun, and why it failed."""
         wanted = [work.take() for work in works]
@@ -293,9 +293,9 @@ class Writer:
                 connection.execute("PRAGMA synchronous=NORMAL")
         return True, None
 
-    def _look(self, connection: sqlite3.Connection) -> None:
+    def _poll_changes(self, connection: sqlite3.Connection) -> None:
         """Tell those who wait what other processes have written."""
-        wake = Wake()
+        wake = WakeBatch()
         try:
             version = int(connection.execute("PRAGMA data_version").fetchone()[0])
             if version != self._version and self._poll is not None:
@@ -303,11 +303,11 @@ class Writer:
                 self._version = version
         except sqlite3.Error as error:
             _log.warning("What other processes do in the journal is not seen: %s.", error)
-        wake.send()
+        wake.flush()
 
 
 @dataclass(slots=True)
-class _Parcel:
+class _PendingWrites:
     """Changes of one transaction.
 
     Attributes:
@@ -326,7 +326,7 @@ class _Parcel:
     rows: list[EventRow] = field(default_factory=list["EventRow"])
     status: str = ""
     standing: str | None = None
-    obeyed: list[int] = field(default_factory=list[int])
+    applied: list[int] = field(default_factory=list[int])
     blobs: list[tuple[int, str, bytes]] = field(default_factory=list[tuple[int, str, bytes]])
     waiting: list[asyncio.Future[None]] = field(default_factory=list["asyncio.Future[None]"])
     durable: bool = False
@@ -334,21 +334,21 @@ class _Parcel:
 
     @property
     def empty(self) -> bool:
-        return not (self.rows or self.obeyed or self.blobs or self.release)
+        return not (self.rows or self.applied or self.blobs or self.release)
 
-    def join(self, later: _Parcel) -> None:
+    def merge(self, later: _PendingWrites) -> None:
         self.events += later.events
         self.rows += later.rows
         if later.standing is not None:
             self.status, self.standing = later.status, later.standing
-        self.obeyed += later.obeyed
+        self.applied += later.applied
         self.blobs += later.blobs
         self.waiting += later.waiting
         self.durable = self.durable or later.durable
         self.release = self.release or later.release
 
 
-class Outbox(Work):
+class Outbox(WriteJob):
     """Gathers what a run wants written until the writer takes it.
 
     What cannot be written is lost with all that comes after it: from then on everything is refused.
@@ -368,7 +368,7 @@ class Outbox(Work):
         driver: str,
         *,
         writer: Writer,
-        switchboard: Switchboard,
+        switchboard: Notifier,
         seq: int,
         status: str,
     ) -> None:
@@ -380,9 +380,9 @@ class Outbox(Work):
         self._status = status
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._held = _Parcel()  # comes behind what is open, with the orders that it obeys
-        self._open = _Parcel()
-        self._on_way = _Parcel()  # the writer's
+        self._held = _PendingWrites()  # comes behind what is open, with the orders that it obeys
+        self._open = _PendingWrites()
+        self._in_flight = _PendingWrites()  # the writer's
         self._queued = False
         self._unflushed = False  # something was written since the last durable one
         self._failure: Exception | None = None
@@ -421,11 +421,11 @@ class Outbox(Work):
         """Have all that was added written; the future is done when it is in the file, or has failed."""
         done: asyncio.Future[None] = self._loop.create_future()
         with self._lock:
-            self._open.join(self._held)
-            self._held = _Parcel()
-            self._open.obeyed += obeyed
+            self._open.merge(self._held)
+            self._held = _PendingWrites()
+            self._open.applied += obeyed
             self._open.release = release
-            nothing = self._open.empty and self._on_way.empty and not (durable and self._unflushed)
+            nothing = self._open.empty and self._in_flight.empty and not (durable and self._unflushed)
             if nothing:
                 done.set_result(None)
                 return done
@@ -439,7 +439,7 @@ class Outbox(Work):
     def discard(self) -> None:
         """Take back what was held."""
         with self._lock:
-            self._held = _Parcel()
+            self._held = _PendingWrites()
 
     def _queue(self) -> None:
         try:
@@ -453,14 +453,14 @@ class Outbox(Work):
     def take(self) -> bool:
         """Take over what was added."""
         with self._lock:
-            self._on_way.join(self._open)
-            self._open = _Parcel()
+            self._in_flight.merge(self._open)
+            self._open = _PendingWrites()
             self._queued = False
-        return self._on_way.durable
+        return self._in_flight.durable
 
     def write(self, batch: Batch) -> None:
         """Write what was taken."""
-        parcel = self._on_way
+        parcel = self._in_flight
         if self._failure is not None and not parcel.release:
             return
         if self._failure is None:
@@ -470,7 +470,7 @@ class Outbox(Work):
                     "UPDATE runs SET status = ?, standing = ?, unread = 1 WHERE key = ?",
                     (parcel.status, parcel.standing, self._run),
                 )
-            for key in parcel.obeyed:
+            for key in parcel.applied:
                 batch.execute("DELETE FROM orders WHERE key = ?", (key,))
             for number, media_type, content in parcel.blobs:
                 batch.execute(
@@ -481,11 +481,11 @@ class Outbox(Work):
                 "UPDATE runs SET driver = NULL WHERE key = ? AND driver = ?", (self._run, self._driver)
             )
 
-    def settle(self, error: Exception | None, wake: Wake) -> None:
+    def settle(self, error: Exception | None, wake: WakeBatch) -> None:
         """It is in the file, or not: tell who waits, and who follows the run."""
         failure = self._failure or error
         with self._lock:
-            parcel, self._on_way = self._on_way, _Parcel()
+            parcel, self._in_flight = self._in_flight, _PendingWrites()
             self._failure = failure
             self._unflushed = not parcel.durable and (self._unflushed or not parcel.empty)
         if failure is None and not parcel.empty:
@@ -494,7 +494,7 @@ class Outbox(Work):
             self._status = parcel.status or self._status
             self._switchboard.publish(self._run, parcel.events, self._seq, self._status, wake)
         for done in parcel.waiting:
-            wake.call(self._loop, lambda done=done: _finish(done))
+            wake.schedule(self._loop, lambda done=done: _finish(done))
 
 
 def _finish(done: asyncio.Future[None]) -> None:

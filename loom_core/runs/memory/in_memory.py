@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from loom_core.plugin_registry import register
-from loom_core.runs.journal.search import asked_words, counted_words, rarity, weight
+from loom_core.runs.journal.search import count_terms, inverse_document_frequency, query_terms, term_weight
 from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class _Entry:
     @property
     def words(self) -> Mapping[str, int]:
         if self.counted is None:
-            self.counted = counted_words(self.message.text)
+            self.counted = count_terms(self.message.text)
         return self.counted
 
 
@@ -86,11 +86,11 @@ class InMemoryMemory(Memory):
             for position, entry in enumerate(conversation.entries)
         ]
         scores: defaultdict[int, float] = defaultdict(float)
-        for word in asked_words(query):
+        for word in query_terms(query):
             having = [number for number, (_, words) in enumerate(everything) if word in words]
-            rare = rarity(len(having), len(everything))
+            rare = inverse_document_frequency(len(having), len(everything))
             for number in having:
-                scores[number] += weight(rare, everything[number][1][word])
+                scores[number] += term_weight(rare, everything[number][1][word])
         best = sorted(scores, key=lambda number: (-scores[number], -number))
         hits = [everything[number][0] for number in best]
         return [hit for hit in hits if session_id in {"", hit.session_id}][:limit]

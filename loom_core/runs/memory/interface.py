@@ -94,10 +94,10 @@ class Memory(ABC):
         Raises:
             RecordError: it cannot be written; what was there before is still there.
         """
-        from loom_core.runs.memory.lines import write_lines
+        from loom_core.runs.memory.jsonl import write_jsonl
 
         conversations = {each.id: await self.messages(each.id) for each in await self.sessions()}
-        await write_lines(Path(path), conversations)
+        await write_jsonl(Path(path), conversations)
 
     async def load(self, path: Path | str) -> None:
         """Take over the sessions of a file that `save` wrote; others stay as they are.
@@ -106,10 +106,10 @@ class Memory(ABC):
             InvalidInputError: a line of the file is not what it should be; nothing was changed.
             RecordError: it cannot be read.
         """
-        from loom_core.runs.memory.lines import read_lines
+        from loom_core.runs.memory.jsonl import read_jsonl
 
         # Oldest first, so that they are listed as they were.
-        for session_id, messages in reversed((await read_lines(Path(path))).items()):
+        for session_id, messages in reversed((await read_jsonl(Path(path))).items()):
             await self.replace(session_id, messages)
 
     async def aclose(self) -> None:

@@ -10,8 +10,8 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.plugin_registry import register
 from loom_core.runs.journal.rows.json_column import from_column, to_column
-from loom_core.runs.journal.search import MESSAGE_WORDS, read_messages
-from loom_core.runs.journal.store import Store
+from loom_core.runs.journal.search import MESSAGE_INDEX, index_messages
+from loom_core.runs.journal.store import JournalStore
 from loom_core.runs.memory.interface import Memory, MemoryHit, MemorySession
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class SQLiteMemory(Memory):
     def __init__(self, *, journal: Journal) -> None: ...
     def __init__(self, path: Path | str = "", *, journal: Journal | None = None) -> None:
         self._own = journal is None
-        self._store = Store(Path(path)) if journal is None else journal.store
+        self._store = JournalStore(Path(path)) if journal is None else journal.store
 
     async def messages(self, session_id: str, *, limit: int | None = None) -> list[Message]:
         """See `Memory.messages`."""
@@ -48,7 +48,7 @@ class SQLiteMemory(Memory):
             rows = db.execute(
                 "SELECT body FROM messages WHERE conversation = (SELECT key FROM conversations WHERE id = ?)"
                 " ORDER BY position DESC LIMIT ?",
-                (_text(session_id), -1 if limit is None else max(0, limit)),
+                (_check_text(session_id), -1 if limit is None else max(0, limit)),
             )
             return [row["body"] for row in rows]
 
@@ -69,7 +69,7 @@ class SQLiteMemory(Memory):
                     break
                 same += 1
             if same < max(len(rows), len(bodies)):
-                _cut(db, key, same)
+                _delete_from(db, key, same)
                 _write(db, key, same, bodies[same:])
 
         await self._store.write(write)
@@ -90,9 +90,11 @@ class SQLiteMemory(Memory):
         """See `Memory.clear`."""
 
         def write(db: sqlite3.Connection) -> None:
-            row = db.execute("SELECT key FROM conversations WHERE id = ?", (_text(session_id),)).fetchone()
+            row = db.execute(
+                "SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)
+            ).fetchone()
             if row is not None:
-                _cut(db, row["key"], 0)
+                _delete_from(db, row["key"], 0)
                 db.execute("DELETE FROM conversations WHERE key = ?", (row["key"],))
 
         await self._store.write(write)
@@ -111,12 +113,12 @@ class SQLiteMemory(Memory):
 
     async def search(self, query: str, *, limit: int = 10, session_id: str = "") -> list[MemoryHit]:
         """See `Memory.search`."""
-        while await self._store.write(read_messages):
+        while await self._store.write(index_messages):
             pass
 
         def read(db: sqlite3.Connection) -> list[MemoryHit]:
             hits: list[MemoryHit] = []
-            for key in MESSAGE_WORDS.best(db, query):
+            for key in MESSAGE_INDEX.search(db, query):
                 if len(hits) >= limit:
                     break
                 row = db.execute(
@@ -139,18 +141,18 @@ class SQLiteMemory(Memory):
 
 def _conversation(db: sqlite3.Connection, session_id: str) -> int:
     """The key of a session's conversation, made if absent."""
-    row = db.execute("SELECT key FROM conversations WHERE id = ?", (_text(session_id),)).fetchone()
+    row = db.execute("SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)).fetchone()
     if row is not None:
         return row["key"]
     sql = "INSERT INTO conversations (id, updated) VALUES (?, ?)"
     return db.execute(sql, (session_id, time.time())).lastrowid or 0
 
 
-def _cut(db: sqlite3.Connection, key: int, position: int) -> None:
+def _delete_from(db: sqlite3.Connection, key: int, position: int) -> None:
     """Remove the messages of a conversation from a position on."""
     rows = db.execute("SELECT key FROM messages WHERE conversation = ? AND position >= ?", (key, position))
     for row in rows.fetchall():
-        MESSAGE_WORDS.forget(db, row["key"])
+        MESSAGE_INDEX.remove(db, row["key"])
         db.execute("DELETE FROM messages WHERE key = ?", (row["key"],))
 
 
@@ -162,7 +164,7 @@ def _write(db: sqlite3.Connection, key: int, position: int, bodies: Sequence[str
     db.execute("UPDATE conversations SET updated = ? WHERE key = ?", (time.time(), key))
 
 
-def _text(session_id: str) -> str:
+def _check_text(session_id: str) -> str:
     """The id, where SQLite takes it."""
     try:
         session_id.encode()

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import anyio
 
 from loom_core.errors import InvalidInputError
-from loom_core.runs.commands import Abort, Answered, Decided, check_fits
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, check_response
 from loom_core.server.calls.elicitation import ask_form, can_ask, form_of
 from loom_core.server.calls.progress import progress
 from loom_core.server.calls.tasks import become_task
 
 if TYPE_CHECKING:
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Pending, Run
@@ -46,19 +46,19 @@ class RunsOfCallers(Protocol):
         """A run as it stands; `NotFoundError` if the caller has none of this id."""
         ...
 
-    async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
+    async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
         """Wait until a run stands still; see `Journal.changed`."""
         ...
 
-    async def order(self, run_id: str, order: Order, /) -> Run:
+    async def send_commands(self, run_id: str, order: Command, /) -> Run:
         """Tell a run something."""
         ...
 
-    async def decide(self, run: Run, decision: Decided | Answered, /) -> Run:
+    async def decide(self, run: Run, decision: ApprovalDecision | InputResponse, /) -> Run:
         """Tell a run what was decided; `InvalidInputError` if it does not wait for that any more."""
         ...
 
-    def decides(self, run: Run) -> bool:
+    def can_decide(self, run: Run) -> bool:
         """Whether the caller is one whom a run may be decided by."""
         ...
 
@@ -83,7 +83,7 @@ class Attending:
 
     def asks_user(self, ctx: ToolContext, run: Run) -> bool:
         """Whether the user of the client can be asked about a run, and may decide."""
-        return can_ask(ctx) and self.runs.decides(run)
+        return can_ask(ctx) and self.runs.can_decide(run)
 
     async def attended(
         self,
@@ -113,7 +113,7 @@ class Attending:
         run = await self.runs.run(run_id)
         async with self._telling(ctx, run):
             if task and ctx.task is not None and seconds > 0:
-                run = await self.runs.changed(run_id, after=after, seconds=min(seconds, _TASK_AFTER))
+                run = await self.runs.wait_until_idle(run_id, after=after, seconds=min(seconds, _TASK_AFTER))
                 if run.status == "working":
                     call_off = partial(self._abort, run_id, decided_by(ctx))
                     if await become_task(ctx, run.id, on_cancel=call_off if task == "aborts" else None):
@@ -125,7 +125,7 @@ class Attending:
         closed: set[str] = set()
         while True:
             left = max(until - anyio.current_time(), 0.0)
-            run = await self.runs.changed(run_id, after=after, seconds=left)
+            run = await self.runs.wait_until_idle(run_id, after=after, seconds=left)
             if run.status != "input_required" or not self.asks_user(ctx, run):
                 return run
             pending = next((each for each in run.pending if each.id not in closed), None)
@@ -163,13 +163,13 @@ class Attending:
         if answer.outcome not in {"accepted", "declined"}:
             return False
         yes = answer.outcome == "accepted"
-        order: Decided | Answered
+        order: ApprovalDecision | InputResponse
         if pending.kind == "question":
             action = "accept" if yes else "decline"
-            order = Answered(id=pending.id, action=action, content=answer.content, by=by)
+            order = InputResponse(id=pending.id, action=action, content=answer.content, by=by)
         else:
-            order = Decided(id=pending.id, action="approve" if yes else "deny", by=by)
-        check_fits(pending, order)
+            order = ApprovalDecision(id=pending.id, action="approve" if yes else "deny", by=by)
+        check_response(pending, order)
         try:
             await self.runs.decide(run, order)
         except InvalidInputError:  # another decision, or the deadline, came first: the run has it
@@ -178,8 +178,8 @@ class Attending:
 
     async def _abort(self, run_id: str, by: str) -> None:
         """The client has cancelled the task: the run is not wanted any more."""
-        await self.runs.order(run_id, Abort(reason="The task was cancelled.", by=by))
-        await self.runs.changed(run_id, seconds=_CALLED_OFF_SECONDS)
+        await self.runs.send_commands(run_id, Abort(reason="The task was cancelled.", by=by))
+        await self.runs.wait_until_idle(run_id, seconds=_CALLED_OFF_SECONDS)
 
     @asynccontextmanager
     async def _telling(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:

@@ -167,9 +167,9 @@ def _moment(text: str) -> float:
 
 def _line(entry: Mapping[str, Any]) -> str:
     """An entry for people: when, where, what, who, how. What a client has chosen looks like no field."""
-    from loom_core.knowledge.text.control_characters import visible
+    from loom_core.knowledge.text.control_characters import escape_controls
 
-    said = {name: _SPACES.sub(" ", visible(str(value))) for name, value in entry.items()}
+    said = {name: _SPACES.sub(" ", escape_controls(str(value))) for name, value in entry.items()}
     moment = datetime.fromtimestamp(_at(entry)).astimezone()
     how = said.get("decision") or said.get("outcome") or ""
     by = f"by {said['by']}" if said.get("by") else ""

@@ -235,13 +235,13 @@ def serve_as_asked(
     Raises:
         ConfigError: as `http_settings` and `run.serve`; or there is no such level or form of a log.
     """
-    from loom_core.observability.logs import chosen_format, chosen_level
+    from loom_core.observability.logs import resolve_log_format, resolve_log_level
     from loom_core.server.cli.http_options import http_settings, ready_lines
     from loom_core.server.serving.run import serve
 
     program = introduction.name
     http = http_settings(args, tokens=token_path(home, program))
-    log_format, log_level = chosen_format(args.log_format), chosen_level(args.log_level)
+    log_format, log_level = resolve_log_format(args.log_format), resolve_log_level(args.log_level)
     if http is None and sys.stdin.isatty() and sys.stderr.isatty():
         sys.stderr.write(
             f"{program} speaks MCP on standard input, with a program. What people can do: {program} --help\n"

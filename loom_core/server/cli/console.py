@@ -15,7 +15,7 @@ import time
 import unicodedata
 from typing import TYPE_CHECKING, cast
 
-from loom_core.knowledge.text.control_characters import ACTING, visible
+from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS, escape_controls
 
 if TYPE_CHECKING:
     import io
@@ -28,7 +28,7 @@ _REFRESH = 0.1  # seconds between two drawings on a terminal,
 _REFRESH_LOG = 5.0  # and between two lines elsewhere
 _BAR = 24
 _BOLD, _PLAIN = "\033[1m", "\033[0m"
-_LEFT = re.compile(f"([\n\t]|{re.escape(_BOLD)}|{re.escape(_PLAIN)})|{ACTING.pattern}")
+_LEFT = re.compile(f"([\n\t]|{re.escape(_BOLD)}|{re.escape(_PLAIN)})|{CONTROL_CHARACTERS.pattern}")
 
 
 def accept_any_text() -> None:
@@ -57,7 +57,9 @@ def out_json(value: BaseModel | dict[str, object]) -> None:
     # The escapes of JSON, not ours, where the encoding lacks a character.
     escaped = codecs.lookup(sys.stdout.encoding or "ascii").name != "utf-8"
     text = json.dumps(plain, ensure_ascii=escaped, indent=2)
-    harmless = ACTING.sub(lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text)
+    harmless = CONTROL_CHARACTERS.sub(
+        lambda match: match[0] if match[0] == "\n" else _json_escape(match[0]), text
+    )
     sys.stdout.write(f"{harmless}\n")
 
 
@@ -82,7 +84,7 @@ def strong(text: str) -> str:
 
 def _harmless(text: str) -> str:
     """Text with escapes for what a name or document in it could tell a terminal to do."""
-    return _LEFT.sub(lambda match: match[1] or visible(match[0]), text)
+    return _LEFT.sub(lambda match: match[1] or escape_controls(match[0]), text)
 
 
 def _json_escape(char: str) -> str:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 import anyio
 from anyio.abc import TaskStatus
 
-from loom_core.knowledge.text.control_characters import visible
-from loom_core.runs.commands import Answered, Decided
+from loom_core.knowledge.text.control_characters import escape_controls
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.server.cli.console import say
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 async def asked_at_terminal(
     keyboard: Keyboard, question: str, pending: Pending, *, by: str
-) -> Decided | Answered | None:
+) -> ApprovalDecision | InputResponse | None:
     """Ask the person about something that a run waits for; None if they make no choice.
 
     Args:
@@ -57,15 +57,15 @@ async def asked_at_terminal(
             return None
         match said.strip().lower():
             case "y" | "yes" | "是":
-                return Decided(id=pending.id, action="approve", by=by)
+                return ApprovalDecision(id=pending.id, action="approve", by=by)
             case "a" | "all" | "全部" if pending.for_run:
-                return Decided(id=pending.id, action="approve", scope="run", by=by)
+                return ApprovalDecision(id=pending.id, action="approve", scope="run", by=by)
             case "n" | "no" | "否":
                 reason = await keyboard.line("Why? (may be empty) ") or ""
-                return Decided(id=pending.id, action="deny", reason=reason.strip(), by=by)
+                return ApprovalDecision(id=pending.id, action="deny", reason=reason.strip(), by=by)
             case "e" | "edit" if pending.kind == "approval":
                 if (arguments := await _edited(keyboard, pending.arguments)) is not None:
-                    return Decided(id=pending.id, action="edit", arguments=arguments, by=by)
+                    return ApprovalDecision(id=pending.id, action="edit", arguments=arguments, by=by)
             case _:
                 pass
 
@@ -76,7 +76,7 @@ async def _edited(keyboard: Keyboard, arguments: Mapping[str, Any]) -> Mapping[s
     return _object(line or "")
 
 
-async def _answered(keyboard: Keyboard, pending: Pending, by: str) -> Answered | None:
+async def _answered(keyboard: Keyboard, pending: Pending, by: str) -> InputResponse | None:
     properties = cast("Mapping[str, Mapping[str, Any]]", pending.schema.get("properties", {}))
     content: dict[str, Any] = {}
     if not properties:
@@ -84,16 +84,16 @@ async def _answered(keyboard: Keyboard, pending: Pending, by: str) -> Answered |
         if said is None:
             return None
         agreed = said.strip().lower() in {"y", "yes", "是"}
-        return Answered(id=pending.id, action="accept" if agreed else "decline", by=by)
+        return InputResponse(id=pending.id, action="accept" if agreed else "decline", by=by)
     for name, part in properties.items():
         label = part.get("title") or part.get("description") or name
         choices = f" ({', '.join(map(str, part['enum']))})" if "enum" in part else ""
-        said = await keyboard.line(f"{visible(str(label))}{visible(choices)}: ")
+        said = await keyboard.line(f"{escape_controls(str(label))}{escape_controls(choices)}: ")
         if said is None:
             return None
         if said or name in pending.schema.get("required", ()):
             content[name] = _value(said, str(part.get("type", "string")))
-    return Answered(id=pending.id, action="accept", content=content, by=by)
+    return InputResponse(id=pending.id, action="accept", content=content, by=by)
 
 
 def _value(said: str, kind: str) -> object:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import InvalidInputError, NotFoundError, SourceError
 from loom_core.jsonc import object_of
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.mcp_client.configuration.command_names import verb
 from loom_core.mcp_client.configuration.config_file import ServerFile, project_file
 from loom_core.mcp_client.configuration.expansion import variables_of
@@ -102,7 +102,7 @@ def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
     """Describe what trusting a file allows: all it says of its servers but secrets, and what it reads."""
     yield f"{path} would start or ask these servers whenever they are wanted:"
     for name, written in entries.items():
-        yield f"{visible(name)}: {json.dumps(_disclosed(object_of(written)), ensure_ascii=False)}"
+        yield f"{escape_controls(name)}: {json.dumps(_disclosed(object_of(written)), ensure_ascii=False)}"
     texts = texts_of(dict(entries))
     variables = dict.fromkeys(name for text in texts for name in variables_of(text, needed=False))
     keys = dict.fromkeys(
@@ -157,15 +157,15 @@ class _Shown:
     def lines(self) -> Iterator[str]:
         """Lines for people."""
         states = {"new": "not approved yet", "changed": "has changed since it was approved"}
-        yield f"{visible(self.tool.name)}  [{states.get(self.state, 'approved already')}]"
+        yield f"{escape_controls(self.tool.name)}  [{states.get(self.state, 'approved already')}]"
         if self.state == "approved":
             return
-        yield from (f"  {visible(line)}" for line in self.tool.description.splitlines())
-        yield f"  takes: {visible(_arguments(self.tool.args_schema))}"
+        yield from (f"  {escape_controls(line)}" for line in self.tool.description.splitlines())
+        yield f"  takes: {escape_controls(_arguments(self.tool.args_schema))}"
         yield f"  says of itself that it {_claim(self.tool)}"
         if self.changes:
             yield "  what has changed:"
-            yield from (f"    {visible(line)}" for line in self.changes)
+            yield from (f"    {escape_controls(line)}" for line in self.changes)
         elif self.state == "changed":
             yield "  What it said when it was approved was not kept."
 
@@ -211,7 +211,9 @@ def _revoked(names: Sequence[str], home: Path) -> McpReport:
         known = [each for each in pins.of(server) if not colon or each == tool]
         pins.forget(server, known)
         gone += (f"{server}:{each}" for each in known)
-    lines = [f"{visible(name)} is not approved any more." for name in gone] or ["None of it was approved."]
+    lines = [f"{escape_controls(name)} is not approved any more." for name in gone] or [
+        "None of it was approved."
+    ]
     return McpReport(lines, data={"revoked": gone})
 
 
@@ -238,7 +240,9 @@ async def _approved(args: argparse.Namespace, home: Path, project: Path | None, 
             notes = ["Nothing was changed. With --yes it is not asked."]
             return McpReport([], notes, {**data, "approved": before}, code=1)
         await registry.approve(wanted)
-    return McpReport([f"{visible(tool.name)} is approved as it is now." for tool in wanted], data=data)
+    return McpReport(
+        [f"{escape_controls(tool.name)} is approved as it is now." for tool in wanted], data=data
+    )
 
 
 def _tools(registry: MCPToolRegistry, names: Sequence[str]) -> list[MCPTool]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from mcp_types.methods import SPEC_CLIENT_METHODS, SPEC_CLIENT_NOTIFICATION_METHODS
 from opentelemetry.trace import get_current_span
 
-from loom_core.observability.content import hidden
-from loom_core.observability.propagation import TRACE_KEYS, continued, parent_of, trace_of
+from loom_core.observability.content import redact_content
+from loom_core.observability.propagation import TRACE_KEYS, attach_context, extract_context, trace_id_of
 from loom_core.server.middleware.log_context import session_of
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class HttpTrace:
             for name, value in scope["headers"]:
                 if (key := name.decode("latin-1").lower()) in TRACE_KEYS:
                     carrier[key] = value.decode("latin-1")
-        with continued(parent_of(carrier)):
+        with attach_context(extract_context(carrier)):
             await self._app(scope, receive, send)
 
 
@@ -74,8 +74,8 @@ class RequestTrace:
                 current.set_attribute("network.protocol.name", "http")
                 if session := session_of(ctx):
                     current.set_attribute("mcp.session.id", session)
-                other = parent_of({key: headers[key] for key in TRACE_KEYS if key in headers})
-                if other is not None and trace_of(other) != trace_of():
+                other = extract_context({key: headers[key] for key in TRACE_KEYS if key in headers})
+                if other is not None and trace_id_of(other) != trace_id_of():
                     current.add_link(get_current_span(other).get_span_context())
             uri = (ctx.params or {}).get("uri")
             if ctx.method in _RESOURCES and isinstance(uri, str):
@@ -97,4 +97,4 @@ class RequestTrace:
 
 
 def _shown(text: str) -> str:
-    return hidden(text)[:_LONGEST]
+    return redact_content(text)[:_LONGEST]

@@ -595,7 +595,7 @@ class _Reading:
         children: list[RunRecord] = []
         left_out = 0
         for call in _calls(events):
-            child = await self._journal.with_key(f"{run.id}/{call}", caller=run.request.caller)
+            child = await self._journal.find_by_key(f"{run.id}/{call}", caller=run.request.caller)
             if child is None:
                 continue
             if depth >= self._bounds.depth or len(children) >= self._bounds.children:

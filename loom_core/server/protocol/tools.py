@@ -25,7 +25,7 @@ from loom_core.server.protocol.arguments import arguments_of, values_for
 from loom_core.server.protocol.content import block
 from loom_core.server.protocol.errors import told
 from loom_core.server.protocol.results import ToolReply
-from loom_core.tools.depth import called_with
+from loom_core.tools.depth import inherit_depth
 from loom_core.tools.function_arguments import FunctionArguments, closest
 from loom_core.tools.schemas.model_schema import outline, terse, without_titles
 
@@ -318,7 +318,7 @@ class Tools:
         self, ctx: ServerRequestContext[Any, Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            with called_with(ctx.meta):
+            with inherit_depth(ctx.meta):
                 return await self.get(params.name).call(params.arguments or {}, ToolContext.of(ctx))
         except MCPError:
             raise

@@ -100,7 +100,7 @@ class _Document(Protocol):
 
 
 class _Service(Protocol):
-    async def described(self) -> Sequence[SourceInfo]: ...
+    async def describe_sources(self) -> Sequence[SourceInfo]: ...
     async def query(self, question: str, *, limit: int) -> _Found: ...
     async def fetch(self, id_: str, *, start: int | None, tokens: int) -> _Document: ...
 
@@ -122,7 +122,7 @@ def register_chatgpt_tools(
         title=wording.search_title,
         head=wording.search_head,
         tail="Returns ids for `fetch`.",
-        sources=service.described,
+        sources=service.describe_sources,
         open_world=open_world,
     )
     async def search(

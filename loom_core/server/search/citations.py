@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from pydantic import BaseModel, Field
 
-from loom_core.knowledge.retrieval.confidence import Match, Verdict
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.retrieval.confidence import Match, MatchVerdict
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.knowledge.uris import readable
 from loom_core.llm.text import as_data
 from loom_core.server.protocol.results import TextBudget
@@ -26,7 +26,9 @@ _NOTHING = "Nothing was found. Try other words, fewer filters, or another source
 class MatchInfo(BaseModel):
     """How well the passages of an answer fit the question."""
 
-    verdict: Verdict = Field(description="weak: they may not answer it; none: nothing fits, none are given.")
+    verdict: MatchVerdict = Field(
+        description="weak: they may not answer it; none: nothing fits, none are given."
+    )
     confidence: float = Field(description="Probability that they answer it, 0 to 1.")
     missing: list[str] = Field(
         default=[], description="Words of the question that none of the best passages holds."
@@ -40,7 +42,7 @@ class MatchInfo(BaseModel):
 
     def note(self) -> str:
         """See `Match.note`."""
-        return visible(Match(self.confidence, tuple(self.missing)).note)
+        return escape_controls(Match(self.confidence, tuple(self.missing)).note)
 
 
 class _Citable(Protocol):
@@ -112,7 +114,7 @@ CitableT = TypeVar("CitableT", bound=_Citable)
 
 def citation(passage: _Citable) -> str:
     """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
-    place = visible(" › ".join([passage.title or "untitled", *passage.heading_path]))
+    place = escape_controls(" › ".join([passage.title or "untitled", *passage.heading_path]))
     stretch = "" if passage.start is None else f"#{passage.start}-{passage.end}"
     page = f"page {passage.page}" if passage.page else ""
     address = ", ".join(filter(None, [f"{readable(passage.uri)}{stretch}" if passage.uri else "", page]))
@@ -146,7 +148,7 @@ def passages_text(
         return "\n".join([fit or _NOTHING, *notes]), 0
     budget = TextBudget(tokens, narrow=_NARROW)
     for passage in passages:
-        head = [f"{citation(passage)} id={visible(passage.id)}", *told(passage)]
+        head = [f"{citation(passage)} id={escape_controls(passage.id)}", *told(passage)]
         quoted = "\n".join([*head, as_data(_QUOTE, passage.text)])
         budget.add(quoted.removesuffix(_QUOTE_END), end=_QUOTE_END)
     return "\n\n".join(filter(None, [fit, budget.text(), *notes])), budget.shown
@@ -155,7 +157,9 @@ def passages_text(
 def reading_text(stretch: _Readable) -> str:
     """A stretch of a document, with what it is from, and where to go on if that is not its end."""
     shown = f"{stretch.start:,} to {stretch.end:,} of {stretch.length:,}"
-    place = f"{visible(stretch.title or 'untitled')} ({visible(stretch.uri or stretch.source)})"
+    place = (
+        f"{escape_controls(stretch.title or 'untitled')} ({escape_controls(stretch.uri or stretch.source)})"
+    )
     more = f"\n[truncated: {shown} characters shown; go on with start={stretch.end}]"
     quoted = as_data(_QUOTE, stretch.text)
     return f"{place}, characters {shown}\n\n{quoted}{more if stretch.end < stretch.length else ''}"

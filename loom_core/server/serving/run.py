@@ -94,10 +94,10 @@ def serve(
             serving = partial(serve_http, server, http, on_ready=on_ready, on_stop=on_stop)
         import anyio
 
-        from loom_core.observability.export import exported_traces
+        from loom_core.observability.export import export_traces
 
         with (
-            exported_traces(server.protocol.name, version=server.protocol.version or ""),
+            export_traces(server.protocol.name, version=server.protocol.version or ""),
             nullcontext() if metrics_file is None else kept_metrics(metrics_file, server),
         ):
             anyio.run(serving)

@@ -19,7 +19,7 @@ from loom_core.redaction import Redaction
 from loom_core.tools.auditing.file import AuditFile
 from loom_core.tools.auditing.report import AuditReport, verify
 from loom_core.tools.calls import Verdict
-from loom_core.tools.redaction import arguments_digest, redacted_arguments
+from loom_core.tools.redaction import arguments_digest, redact_arguments
 
 __all__ = ["AUDIT_FIELDS", "AuditEntry", "AuditKind", "AuditLog"]
 
@@ -129,7 +129,7 @@ class AuditEntry:
         if self.kind == "end":
             written["seconds"] = round(self.seconds, 6)
         elif self.kind != "refused":
-            written["arguments"] = redacted_arguments(self.arguments, secrets)
+            written["arguments"] = redact_arguments(self.arguments, secrets)
             written["digest"] = arguments_digest(self.arguments, secrets)
         return written
 

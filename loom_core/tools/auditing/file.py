@@ -25,9 +25,17 @@ from loom_core.storage.lock import ProcessLock
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["START", "AuditFile", "audit_files", "entry_of", "kept_head", "lines_of", "read_entries"]
+__all__ = [
+    "GENESIS_HASH",
+    "AuditFile",
+    "audit_files",
+    "parse_line",
+    "read_entries",
+    "read_head",
+    "read_lines",
+]
 
-START = "0" * 64
+GENESIS_HASH = "0" * 64
 """Stands for the hash of the line before the first one."""
 
 _BLOCK = 65_536
@@ -60,7 +68,7 @@ class AuditFile:
         if not entries:
             return
         try:
-            with self._locked():
+            with self._hold_lock():
                 self._append(entries)
         except OSError as error:
             self._known = None
@@ -80,7 +88,7 @@ class AuditFile:
                 last, torn = self._last_hash(file, size)
                 missed = ""
                 with suppress(RecordError):  # the audit matters more than what stands beside it
-                    head = kept_head(self.path)
+                    head = read_head(self.path)
                     missed = "" if head == last else head
             if size > self._most_bytes and not torn:
                 os.close(file)
@@ -130,14 +138,14 @@ class AuditFile:
                 os.close(file)
 
     def _next_file(self) -> int:
-        self.path.rename(_numbered(self.path, max(_newest(self.path) + 1, _number_in(self.path))))
+        self.path.rename(_path_with_number(self.path, max(_newest(self.path) + 1, _number_in(self.path))))
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
 
     def _last_hash(self, file: int, size: int) -> tuple[str, bool]:
         """Hash of the last line, and whether that line is cut off."""
         if not size:
             older = _older(self.path)
-            return _end_of(older[-1][1].read_bytes()) if older else (START, False)
+            return _end_of(older[-1][1].read_bytes()) if older else (GENESIS_HASH, False)
         tail, start = b"", size
         while start and b"\n" not in tail[:-1]:
             step = min(_BLOCK, start)
@@ -147,7 +155,7 @@ class AuditFile:
         return _end_of(tail)
 
     @contextmanager
-    def _locked(self) -> Generator[None]:
+    def _hold_lock(self) -> Generator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = ProcessLock(self.path.with_suffix(".lock"))
         deadline = time.monotonic() + self._patience
@@ -175,12 +183,12 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
         RecordError: it cannot be read.
     """
     for file in audit_files(path):
-        for line in lines_of(file)[0]:
-            if (entry := entry_of(line)) is not None:
+        for line in read_lines(file)[0]:
+            if (entry := parse_line(line)) is not None:
                 yield entry
 
 
-def lines_of(file: Path) -> tuple[list[bytes], bool]:
+def read_lines(file: Path) -> tuple[list[bytes], bool]:
     """The lines of one file, and whether the last one is cut off; none where it is not there. Blocks.
 
     Raises:
@@ -198,7 +206,7 @@ def lines_of(file: Path) -> tuple[list[bytes], bool]:
     return lines, bool(content) and not content.endswith(b"\n")
 
 
-def entry_of(line: bytes) -> dict[str, Any] | None:
+def parse_line(line: bytes) -> dict[str, Any] | None:
     """What a line says; None where it is none, as one that was cut off."""
     try:
         entry: object = json.loads(line)
@@ -207,7 +215,7 @@ def entry_of(line: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", entry) if isinstance(entry, dict) else None
 
 
-def kept_head(path: Path) -> str:
+def read_head(path: Path) -> str:
     """What was written beside an audit about its end; `START` where nothing was. Blocks.
 
     Raises:
@@ -216,7 +224,7 @@ def kept_head(path: Path) -> str:
     try:
         return _head_path(path).read_bytes().decode("ascii", "replace").strip()
     except FileNotFoundError:
-        return START
+        return GENESIS_HASH
     except OSError as error:
         raise RecordError(
             f"{_head_path(path)} cannot be read: {error}.", advice="Check its rights."
@@ -236,12 +244,12 @@ def _end_of(content: bytes) -> tuple[str, bool]:
 def _number_in(path: Path) -> int:
     """The number that the first readable line of a file says the file has; 0 where none does."""
     with path.open("rb") as lines:
-        first = next(filter(None, map(entry_of, lines)), None)
+        first = next(filter(None, map(parse_line, lines)), None)
     number = first.get("file") if first else 0
     return number if isinstance(number, int) else 0
 
 
-def _numbered(path: Path, number: int) -> Path:
+def _path_with_number(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}.{number:06}{path.suffix}")
 
 

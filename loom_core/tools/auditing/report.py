@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from loom_core.tools.auditing.file import START, audit_files, entry_of, kept_head, lines_of
+from loom_core.tools.auditing.file import GENESIS_HASH, audit_files, parse_line, read_head, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,11 +48,11 @@ def verify(path: Path, *, heads: Iterable[str] = ()) -> AuditReport:
         RecordError: it cannot be read.
     """
     while True:
-        wanted = {*heads, kept_head(path)}  # before the lines: there are more by then, and never fewer
+        wanted = {*heads, read_head(path)}  # before the lines: there are more by then, and never fewer
         files = audit_files(path)
         chain = _Chain()
         chain.follow(files)
-        report = chain.report(wanted, kept_head(path))
+        report = chain.report(wanted, read_head(path))
         if not report.problem or files == audit_files(path):
             return report  # else a file was put away meanwhile, and lines were passed over that are there
 
@@ -68,7 +68,9 @@ class _Chain:
         self._problem = ""
         self._last = ""  # hash of the line before
         self._read = 0  # lines that could be read
-        self._known: dict[str, int] = {START: 0}  # by hash: how many lines could be read up to this one
+        self._known: dict[str, int] = {
+            GENESIS_HASH: 0
+        }  # by hash: how many lines could be read up to this one
         self._looked = 0  # how many of them are either counted as unkept, or known to have been kept
         self._cut_off: list[str] = []  # where the lines are that cannot be read and that nothing follows yet
 
@@ -76,7 +78,7 @@ class _Chain:
         """Go through the lines of all files, oldest first."""
         ends_torn = False
         for file in files:
-            lines, is_torn = lines_of(file)
+            lines, is_torn = read_lines(file)
             ends_torn = is_torn if lines else ends_torn
             for number, line in enumerate(lines, 1):
                 self._problem = self._next(line, f"{file.name}:{number}")
@@ -104,7 +106,7 @@ class _Chain:
     def _next(self, line: bytes, place: str) -> str:
         """Go on with a line; gives what is wrong with it, or before it."""
         self._lines += 1
-        entry = entry_of(line)
+        entry = parse_line(line)
         if entry is None:
             self._cut_off.append(place)
         elif problem := self._wrong(entry, place):
@@ -128,7 +130,7 @@ class _Chain:
             self._complete = file == 1
             if not self._complete:  # what these two stand for may be in the files that were put away
                 self._known |= {before: 0, seen: 0}
-        if before != (self._last or (START if self._complete else before)):
+        if before != (self._last or (GENESIS_HASH if self._complete else before)):
             return f"{place} does not follow from the line before it."
         if seen and seen not in self._known:
             return f"Lines are missing before {place} that were there when it was written."

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.files.opening import OutsideError, open_regular, place_of
-from loom_core.tools.builtin.walk import shown_path
+from loom_core.files.safe_open import OutsideError, open_regular, real_path_of
+from loom_core.tools.builtin.walk import display_path
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,7 +28,7 @@ _LONGEST = 4096  # characters of a path
 _SHOWN = 200
 _MANY = 10_000  # names of a folder that are looked through for one that was meant
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW | getattr(os, "O_BINARY", 0)
@@ -111,7 +111,7 @@ class FileRoot:
         if os.name != "nt" and _DRIVE.match(path):
             raise self._outside(path)
         try:
-            real = _as_composed(self.folder / path).resolve()
+            real = _match_disk_names(self.folder / path).resolve()
         except (
             OSError,
             RuntimeError,
@@ -134,7 +134,7 @@ class FileRoot:
             InvalidInputError: it is outside, no regular file, too large, or may not be read.
         """
         real = self.locate(path)
-        with self._told(path, real), open_regular(real, roots=[self.folder]) as file:
+        with self._translate_errors(path, real), open_regular(real, roots=[self.folder]) as file:
             status = os.fstat(file.fileno())
             data = b"" if status.st_size > most else file.read(most + 1)
             if (size := max(status.st_size, len(data))) > most:
@@ -145,7 +145,7 @@ class FileRoot:
             return data, FileState.of(status)
 
     def write(
-        self, path: str, data: bytes, *, replacing: FileState | None = None, anew: bool = False
+        self, path: str, data: bytes, *, replacing: FileState | None = None, exclusive: bool = False
     ) -> bool:
         """Write a whole file at once: whoever reads it meanwhile finds the old one or the new one.
 
@@ -155,7 +155,7 @@ class FileRoot:
             path: the file.
             data: its content.
             replacing: what the file must still be; None for whatever it is.
-            anew: it must not be there yet.
+            exclusive: it must not be there yet.
 
         Returns:
             Whether there was none before.
@@ -165,24 +165,26 @@ class FileRoot:
                 changed (`replacing`), or may not be written.
         """
         real = self.locate(path)
-        if real == self.folder or _UNSEEN.search(self.name(real)):
+        if real == self.folder or _INVISIBLE.search(self.name(real)):
             raise self._no_path(path)
-        with self._told(path, real), self._writing, self._opened(real.parent) as folder:
+        with self._translate_errors(path, real), self._writing, self._open_folder(real.parent) as folder:
             before = folder.status(real.name)
             if before is not None and not stat.S_ISREG(before.st_mode):
                 raise OSError(errno.EINVAL, "it is not a regular file")
-            if before is not None and anew:
+            if before is not None and exclusive:
                 raise FileExistsError(errno.EEXIST, "it is there already")
             if replacing is not None and (before is None or FileState.of(before) != replacing):
                 raise InvalidInputError(
                     f"{self.name(real)} has changed since it was read.",
                     advice="Read it again, then change it.",
                 )
-            _exchange(folder, real.name, data, None if before is None else stat.S_IMODE(before.st_mode), anew)
+            _replace_atomically(
+                folder, real.name, data, None if before is None else stat.S_IMODE(before.st_mode), exclusive
+            )
             return before is None
 
     @contextmanager
-    def _opened(self, path: Path) -> Generator[_Folder]:
+    def _open_folder(self, path: Path) -> Generator[_Folder]:
         """A folder below this one, made where it is missing, held open."""
         if not _BY_DESCRIPTOR:
             path.mkdir(parents=True, exist_ok=True)
@@ -197,14 +199,14 @@ class FileRoot:
                 inner = os.open(part, _FOLDER | _NOFOLLOW, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
-            if not place_of(descriptor, path).is_relative_to(self.folder):
+            if not real_path_of(descriptor, path).is_relative_to(self.folder):
                 raise OutsideError(errno.EPERM, "it is outside the folder")
             yield _Folder(path, descriptor)
         finally:
             os.close(descriptor)
 
     @contextmanager
-    def _told(self, path: str, real: Path) -> Generator[None]:
+    def _translate_errors(self, path: str, real: Path) -> Generator[None]:
         """Say what goes wrong in words that a model can act on."""
         try:
             yield
@@ -238,7 +240,7 @@ class FileRoot:
         folded = {name.casefold(): name for name in names}
         close = get_close_matches(real.name.casefold(), folded, n=3, cutoff=0.7)
         if close:
-            found = ", ".join(f"`{shown_path(self.name(real.parent / folded[each]))}`" for each in close)
+            found = ", ".join(f"`{display_path(self.name(real.parent / folded[each]))}`" for each in close)
             return f"Did you mean {found}?"
         return "List the folder to see what is there."
 
@@ -255,7 +257,7 @@ class FileRoot:
         )
 
 
-def _as_composed(path: Path) -> Path:
+def _match_disk_names(path: Path) -> Path:
     """A path with its names as they are on the disk: some systems write accents and kana apart."""
     if str(path).isascii() or os.path.lexists(path):
         return path
@@ -266,7 +268,7 @@ def _as_composed(path: Path) -> Path:
     return found
 
 
-def _exchange(folder: _Folder, name: str, data: bytes, mode: int | None, anew: bool) -> None:
+def _replace_atomically(folder: _Folder, name: str, data: bytes, mode: int | None, exclusive: bool) -> None:
     """Put a file with this content in the place of a name, at one stroke."""
     draft = f".{secrets.token_hex(8)}.part"
     descriptor = os.open(folder.at(draft), _NEW_FILE, 0o666, dir_fd=folder.descriptor)
@@ -277,7 +279,7 @@ def _exchange(folder: _Folder, name: str, data: bytes, mode: int | None, anew: b
                 os.fchmod(file.fileno(), mode)
             file.flush()
             os.fsync(file.fileno())
-        if anew and _linked(folder, draft, name):
+        if exclusive and _link_draft(folder, draft, name):
             return
         os.replace(
             folder.at(draft), folder.at(name), src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor
@@ -288,7 +290,7 @@ def _exchange(folder: _Folder, name: str, data: bytes, mode: int | None, anew: b
         raise
 
 
-def _linked(folder: _Folder, draft: str, name: str) -> bool:
+def _link_draft(folder: _Folder, draft: str, name: str) -> bool:
     """Give the draft its name, if nobody else has it meanwhile; False where a file system has no hard links.
 
     Raises:

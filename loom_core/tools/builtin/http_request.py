@@ -19,7 +19,7 @@ from loom_core.net import HttpClient, NetPolicy
 from loom_core.net.url import host_of
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.html_text import html_text
-from loom_core.tools.builtin.text_file import TextFile, kind_of_binary
+from loom_core.tools.builtin.text_file import TextFile, binary_kind
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, ToolOutput
 
@@ -32,7 +32,7 @@ __all__ = ["HttpAccess", "http_get_tool", "http_request_tool"]
 _SECONDS = 30.0
 _MOST_BYTES = 8 << 20
 _SHOWN = 40_000  # characters of an answer
-_TOLD = (
+_SHOWN_HEADERS = (
     "location",
     "etag",
     "last-modified",
@@ -43,7 +43,7 @@ _TOLD = (
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _VALUE = re.compile(r"[\t\x20-\x7e]{0,2000}")
 # Secrets are configured, never written by a model; the rest is for the client to say.
-_OURS = re.compile(
+_RESERVED_HEADERS = re.compile(
     r"auth|cookie|key|token|secret|session|^(host|connection|content-length|te|upgrade|trailer)$"
     r"|^(proxy|transfer|sec|x-forwarded|forwarded|accept-encoding)",
     re.IGNORECASE,
@@ -90,7 +90,7 @@ class HttpAccess:
 @register("tool", "http_get")
 def http_get_tool(access: HttpAccess | None = None) -> Tool:
     """The tool that reads a web address."""
-    asking = _Asking(access or HttpAccess())
+    asking = _Requester(access or HttpAccess())
 
     async def http_get(
         context: CallContext,
@@ -106,7 +106,7 @@ def http_get_tool(access: HttpAccess | None = None) -> Tool:
             start: From which character of a long text on, as a note at its end says.
             raw: Show the HTML itself.
         """
-        return await asking.ask("GET", url, {}, b"", context, start=start, raw=raw)
+        return await asking.request("GET", url, {}, b"", context, start=start, raw=raw)
 
     return tool(http_get, read_only=True)
 
@@ -114,7 +114,7 @@ def http_get_tool(access: HttpAccess | None = None) -> Tool:
 @register("tool", "http_request")
 def http_request_tool(access: HttpAccess | None = None) -> Tool:
     """The tool that sends something to a web address."""
-    asking = _Asking(access or HttpAccess())
+    asking = _Requester(access or HttpAccess())
 
     async def http_request(
         context: CallContext,
@@ -132,18 +132,18 @@ def http_request_tool(access: HttpAccess | None = None) -> Tool:
             body: What is sent: an object or a list as JSON, a text as it is.
             headers: Further headers. Credentials are sent by themselves where they are configured.
         """
-        given = _checked(headers or {})
+        given = _check_headers(headers or {})
         content = b""
         if body is not None:
             plain = isinstance(body, str)
             content = (body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)).encode()
             given.setdefault("content-type", "text/plain; charset=utf-8" if plain else "application/json")
-        return await asking.ask(method, url, given, content, context)
+        return await asking.request(method, url, given, content, context)
 
     return tool(http_request)
 
 
-class _Asking:
+class _Requester:
     """Asks by one access, with the headers that are configured."""
 
     def __init__(self, access: HttpAccess) -> None:
@@ -151,7 +151,7 @@ class _Asking:
         self._named = {host_of(each.strip()) for each in access.allow}
         self._headers = {_host(host): headers for host, headers in (access.headers or {}).items()}
 
-    async def ask(
+    async def request(
         self,
         method: Method,
         url: str,
@@ -169,16 +169,16 @@ class _Asking:
             InvalidInputError: what it gives is no text, or has no such place.
         """
         address = self._client.check(url)
-        configured = await to_thread.run_sync(self._configured, address)
+        configured = await to_thread.run_sync(self._headers_for, address)
         sent = {"accept": "text/html, application/json, text/*;q=0.9, */*;q=0.1", **headers}
         sent |= {name: value.get_secret_value() for name, value in configured.items()}
         secrets = tuple(part for value in configured.values() for part in _parts(value))
         with anyio.move_on_after(context.seconds):
             answer = await self._client.request(method, address, headers=sent, content=content)
-            return await to_thread.run_sync(_shown, answer, start, raw, secrets)
+            return await to_thread.run_sync(_format_response, answer, start, raw, secrets)
         raise NetError(f"There was no answer within {context.seconds} seconds.", advice="Try again later.")
 
-    def _configured(self, address: str) -> dict[str, SecretStr]:
+    def _headers_for(self, address: str) -> dict[str, SecretStr]:
         """The headers for where an address is. Blocks: the keyring may be asked."""
         parts = urlsplit(address)
         host = parts.hostname or ""
@@ -208,9 +208,9 @@ def _parts(value: SecretStr) -> tuple[SecretStr, ...]:
     return (value, SecretStr(behind))
 
 
-def _checked(headers: Mapping[str, str]) -> dict[str, str]:
+def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
-        if _OURS.search(name):
+        if _RESERVED_HEADERS.search(name):
             raise InvalidInputError(
                 f"The header {name[:64]!r} cannot be given.",
                 advice="Leave it out: credentials are sent by themselves where they are configured.",
@@ -222,12 +222,18 @@ def _checked(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _shown(answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]) -> ToolOutput:
+def _format_response(
+    answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]
+) -> ToolOutput:
     url = redacted(answer.url, secrets)
     about = [f"HTTP {answer.status}", *([answer.media_type] if answer.media_type else []), url]
     lines = [
         " · ".join(about),
-        *(f"{name}: {redacted(answer.headers[name], secrets)}" for name in _TOLD if name in answer.headers),
+        *(
+            f"{name}: {redacted(answer.headers[name], secrets)}"
+            for name in _SHOWN_HEADERS
+            if name in answer.headers
+        ),
     ]
     # Before it is cut: of a secret that is cut in two, neither half would be known.
     text = redacted(_text(answer, raw), secrets) if answer.body else ""
@@ -250,7 +256,7 @@ def _shown(answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr
 def _text(answer: HttpResponse, raw: bool) -> str:
     read = TextFile.of(answer.body, hint=answer.charset)
     if read is None or answer.media_type.startswith(("image/", "audio/", "video/", "font/")):
-        what = kind_of_binary(answer.body) or answer.media_type or "binary"
+        what = binary_kind(answer.body) or answer.media_type or "binary"
         raise InvalidInputError(
             f"The answer is no text: it is {what}, {len(answer.body):,} bytes.",
             advice="Look for a page that has it as text.",

@@ -9,7 +9,7 @@ from pydantic import Field
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.walk import Walk, name_matcher, shown_path
+from loom_core.tools.builtin.walk import Walk, display_path, name_matcher
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 
@@ -62,7 +62,7 @@ def list_files_tool(root: FileRoot | Path) -> Tool:
         shown: list[str] = []
         more = False
         for entry in walk:
-            if matches and (entry.kind == "folder" or not matches(shown_path(entry.path[below:]))):
+            if matches and (entry.kind == "folder" or not matches(display_path(entry.path[below:]))):
                 continue
             if more := len(shown) == limit:
                 break
@@ -92,5 +92,5 @@ def folder_in(root: FileRoot, path: str) -> Path:
 
 
 def _line(entry: WalkedFile) -> str:
-    name = shown_path(entry.path)
+    name = display_path(entry.path)
     return f"{name} ({entry.size:,})" if entry.kind == "file" else f"{name}{_MARKS[entry.kind]}"

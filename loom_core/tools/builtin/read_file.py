@@ -10,7 +10,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.messages import ImagePart
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.text_file import TextFile, image_type, kind_of_binary
+from loom_core.tools.builtin.text_file import TextFile, binary_kind, image_type
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import ToolOutput
 
@@ -51,12 +51,12 @@ def read_file_tool(root: FileRoot | Path) -> Tool:
             return _image(path, data, media_type)
         read = TextFile.of(data)
         if read is None:
-            what = kind_of_binary(data) or "binary"
+            what = binary_kind(data) or "binary"
             raise InvalidInputError(
                 f"{path} is no text: it is {what}, {len(data):,} bytes.",
                 advice="A knowledge base reads PDF and Office documents.",
             )
-        return ToolOutput(_shown(read, start_line, lines))
+        return ToolOutput(_format_lines(read, start_line, lines))
 
     return tool(read_file, read_only=True, open_world=False)
 
@@ -70,7 +70,7 @@ def _image(path: str, data: bytes, media_type: str) -> ToolOutput:
     return ToolOutput(f"{path}: {media_type}, {len(data):,} bytes.", parts=(ImagePart(data, media_type),))
 
 
-def _shown(read: TextFile, start: int, most: int) -> str:
+def _format_lines(read: TextFile, start: int, most: int) -> str:
     every = read.text.split("\n")
     if every[-1] == "":
         every.pop()

@@ -12,7 +12,7 @@ from loom_core.plugin_registry import register
 from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.builtin.list_files import folder_in
 from loom_core.tools.builtin.text_file import TextFile
-from loom_core.tools.builtin.walk import Walk, WalkedFile, name_matcher, shown_path
+from loom_core.tools.builtin.walk import Walk, WalkedFile, display_path, name_matcher
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
 from loom_core.tools.patterns import Matcher, text_search
@@ -72,7 +72,7 @@ def search_files_tool(root: FileRoot | Path) -> Tool:
         wanted = name_matcher(files) if files else None
         search = _Search(root, walk, _matcher(query, regex=regex, ignore_case=ignore_case), around, limit)
         for entry in entries:
-            named = wanted is None or wanted(shown_path(entry.path.removeprefix(below)))
+            named = wanted is None or wanted(display_path(entry.path.removeprefix(below)))
             if entry.kind == "file" and named:
                 search.look_into(entry.path)
             if search.full or walk.out_of_time():
@@ -116,7 +116,7 @@ class _Search:
             self._passed_over += 1
             return
         self._files += 1
-        self._shown += self._lines(shown_path(path), read.text.split("\n"))
+        self._shown += self._lines(display_path(path), read.text.split("\n"))
 
     def report(self) -> str:
         """What a model reads."""
@@ -145,14 +145,14 @@ class _Search:
                 yield from before
                 before.clear()
                 follow = self._around
-                yield f"{path}:{number}: {_cut(line)}"
+                yield f"{path}:{number}: {_truncate(line)}"
             elif follow:
                 follow -= 1
-                yield f"{path}-{number}- {_cut(line)}".rstrip()
+                yield f"{path}-{number}- {_truncate(line)}".rstrip()
             elif self._around:
-                before.append(f"{path}-{number}- {_cut(line)}".rstrip())
+                before.append(f"{path}-{number}- {_truncate(line)}".rstrip())
 
 
-def _cut(line: str) -> str:
+def _truncate(line: str) -> str:
     text = line.strip("\r") if len(line) <= _LINE else f"{line[:_LINE]} … ({len(line):,} characters)"
     return text.rstrip()

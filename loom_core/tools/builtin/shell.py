@@ -28,14 +28,14 @@ from loom_core.tools.builtin.file_root import FileRoot
 from loom_core.tools.environment import child_environment
 from loom_core.tools.function_tool import tool, tool_threads
 from loom_core.tools.interface import CallContext, ToolOutput
-from loom_core.tools.plain_text import without_control
+from loom_core.tools.plain_text import strip_control
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from loom_core.tools.interface import Tool
 
-__all__ = ["Command", "CommandResult", "shell_tool", "terminal_text"]
+__all__ = ["CommandResult", "ShellCommand", "shell_tool", "terminal_text"]
 
 _STOP_SECONDS = 5.0
 # Nobody is there to answer, to page or to edit; colours are for people.
@@ -97,7 +97,7 @@ def shell_tool(
             timeout: Seconds after which it is ended.
         """
         limit = min(timeout or seconds, context.seconds or most_seconds)
-        running = Command(
+        running = ShellCommand(
             [program, "-c", command],
             folder=folder,
             environment=variables,
@@ -156,7 +156,7 @@ def terminal_text(text: str) -> str:
     plain = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\r" in plain:
         plain = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n"))
-    return without_control(plain)
+    return strip_control(plain)
 
 
 _MARK = "LOOM_COMMAND"
@@ -191,7 +191,7 @@ class CommandResult:
     ended: str = ""
 
 
-class Command:
+class ShellCommand:
     """One command, run once. Needs a POSIX system.
 
     Args:
@@ -225,7 +225,7 @@ class Command:
         self._mark = secrets.token_hex(16)
         self._environment = {**environment, _MARK: self._mark}
         self._seconds = seconds
-        self._kept = _Kept(most_bytes // 2)
+        self._kept = _HeadAndTail(most_bytes // 2)
         self._stop = threading.Event()
         self.done = threading.Event()
         self.has_begun = False
@@ -246,20 +246,20 @@ class Command:
             self.done.set()
             return CommandResult(b"", b"", 0, 0, 0.0, "stopped")
         try:
-            process = self._started()
+            process = self._start()
             ended = ""
             try:
                 ended = self._watch(process, begun + self._seconds)
             finally:
                 self._end(process, gently=bool(ended))
-            code = _reaped(process)
+            code = _reap(process)
         finally:
             self.done.set()
         kept = self._kept
         seconds = time.monotonic() - begun
         return CommandResult(bytes(kept.head), bytes(kept.tail), kept.left_out, code, seconds, ended)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 self._arguments,
@@ -291,13 +291,13 @@ class Command:
                 if selector.select(min(_LOOK_SECONDS, until - now)):
                     data = output.read(_PIECE)
                     if data == b"":  # all have closed it
-                        return self._outlived(process, until)
+                        return self._wait_for_exit(process, until)
                     self._kept.add(data or b"")
                 elif process.poll() is not None:  # what it has started holds its output open
                     self._drain(selector, output.fileno())
                     return ""
 
-    def _outlived(self, process: subprocess.Popen[bytes], until: float) -> str:
+    def _wait_for_exit(self, process: subprocess.Popen[bytes], until: float) -> str:
         """Wait for a program that has closed its output."""
         while process.poll() is None:
             if self._stop.wait(0.01):
@@ -325,7 +325,7 @@ class Command:
                 return
 
 
-class _Kept:
+class _HeadAndTail:
     """The beginning and the end of an output."""
 
     def __init__(self, each: int) -> None:
@@ -343,7 +343,7 @@ class _Kept:
             self.left_out += over
 
 
-def _reaped(process: subprocess.Popen[bytes]) -> int:
+def _reap(process: subprocess.Popen[bytes]) -> int:
     try:
         return process.wait(_REAP_SECONDS)
     except subprocess.TimeoutExpired:  # it hangs in the kernel, and goes as soon as that lets it

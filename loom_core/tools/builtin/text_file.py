@@ -10,7 +10,7 @@ from typing import Self
 from loom_core.errors import InvalidInputError
 from loom_core.files.encoding import decode
 
-__all__ = ["TextFile", "image_type", "kind_of_binary"]
+__all__ = ["TextFile", "binary_kind", "image_type"]
 
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _IMAGES = (
@@ -55,7 +55,7 @@ class TextFile:
             data: the whole file.
             hint: an encoding that somebody names, see `decode`.
         """
-        if kind_of_binary(data) or image_type(data):
+        if binary_kind(data) or image_type(data):
             return None
         text, encoding = decode(data, hint=hint)
         sample = text[:_SAMPLE]
@@ -63,7 +63,7 @@ class TextFile:
             return None
         return cls(text, encoding, next((mark for mark in _MARKS if data.startswith(mark)), b""))
 
-    def encoded(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Another text in the same encoding.
 
         Raises:
@@ -85,6 +85,6 @@ def image_type(data: bytes) -> str:
     return next((kind for beginning, kind in _IMAGES if data.startswith(beginning)), "")
 
 
-def kind_of_binary(data: bytes) -> str:
+def binary_kind(data: bytes) -> str:
     """What a file is that surely is no text, such as `a PDF`; empty where its beginning does not tell."""
     return next((kind for beginning, kind in _BINARY if data.startswith(beginning)), "")

@@ -12,18 +12,18 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from loom_core.errors import InvalidInputError
-from loom_core.files.opening import place_of
+from loom_core.files.safe_open import real_path_of
 from loom_core.tools.patterns import Matcher, text_search
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["Walk", "WalkedFile", "name_matcher", "shown_path"]
+__all__ = ["Walk", "WalkedFile", "display_path", "name_matcher"]
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
 _BY_DESCRIPTOR = os.scandir in os.supports_fd
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NOT_SOURCES = frozenset({"__pycache__", "node_modules"})
 
 
@@ -94,28 +94,28 @@ class Walk:
         with suppress(OSError):
             if not _BY_DESCRIPTOR:
                 with os.scandir(folder) as entries:
-                    found += self._seen(folder, entries)
+                    found += self._visible_entries(folder, entries)
             else:
                 descriptor = os.open(folder, _FOLDER)
                 try:
-                    if place_of(descriptor, folder).is_relative_to(self._root):
+                    if real_path_of(descriptor, folder).is_relative_to(self._root):
                         with os.scandir(descriptor) as entries:
-                            found += self._seen(folder, entries)
+                            found += self._visible_entries(folder, entries)
                 finally:
                     os.close(descriptor)
         return sorted(found, key=lambda walked: walked.path)
 
-    def _seen(self, folder: Path, entries: Iterable[os.DirEntry[str]]) -> Iterator[WalkedFile]:
+    def _visible_entries(self, folder: Path, entries: Iterable[os.DirEntry[str]]) -> Iterator[WalkedFile]:
         for entry in entries:
             if self.out_of_time():
                 return
-            if self._wanted(entry.name):
-                yield self._walked(folder, entry)
+            if self._is_wanted(entry.name):
+                yield self._to_walked_file(folder, entry)
 
-    def _wanted(self, name: str) -> bool:
+    def _is_wanted(self, name: str) -> bool:
         return self._hidden or not (name.startswith(".") or name in _NOT_SOURCES)
 
-    def _walked(self, folder: Path, entry: os.DirEntry[str]) -> WalkedFile:
+    def _to_walked_file(self, folder: Path, entry: os.DirEntry[str]) -> WalkedFile:
         path = (folder / entry.name).relative_to(self._root).as_posix()
         try:
             status = entry.stat(follow_symlinks=False)
@@ -128,10 +128,10 @@ class Walk:
         return WalkedFile(path, "folder" if stat.S_ISDIR(status.st_mode) else "other")
 
 
-def shown_path(path: str) -> str:
+def display_path(path: str) -> str:
     """A path on one line, and without bytes that are no UTF-8: names may have anything in them."""
     text = path.encode("utf-8", "replace").decode()
-    return _UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @lru_cache(maxsize=200)
@@ -146,10 +146,10 @@ def name_matcher(pattern: str) -> Matcher:
     """
     given = pattern.strip().removeprefix("./")
     whole = given if "/" in given else f"**/{given}"
-    return text_search(rf"\A{_translated(whole.lstrip('/'), pattern)}\z")
+    return text_search(rf"\A{_translate_glob(whole.lstrip('/'), pattern)}\z")
 
 
-def _translated(glob: str, pattern: str) -> str:
+def _translate_glob(glob: str, pattern: str) -> str:
     parts: list[str] = []
     at, depth = 0, 0
     while at < len(glob):
@@ -167,7 +167,7 @@ def _translated(glob: str, pattern: str) -> str:
         elif char == "[":
             end = glob.find("]", at + 2)
             if end < 0:
-                raise _unclosed(pattern)
+                raise _bracket_error(pattern)
             parts.append(_one_of(glob[at + 1 : end]))
             at = end
         elif char == "{":
@@ -180,7 +180,7 @@ def _translated(glob: str, pattern: str) -> str:
             parts.append(re.escape(char))
         at += 1
     if depth:
-        raise _unclosed(pattern)
+        raise _bracket_error(pattern)
     return "".join(parts)
 
 
@@ -191,7 +191,7 @@ def _one_of(characters: str) -> str:
     return f"[^/{escaped}]" if negated else f"[{escaped}]"
 
 
-def _unclosed(pattern: str) -> InvalidInputError:
+def _bracket_error(pattern: str) -> InvalidInputError:
     return InvalidInputError(
         f"{pattern[:100]!r} has a bracket that is not closed.", advice="Close it, or write `?` in its place."
     )

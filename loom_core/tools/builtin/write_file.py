@@ -50,7 +50,7 @@ def write_file_tool(root: FileRoot | Path) -> Tool:
             _check_no_mark(root, path, text)
         if not overwrite and _holds(root, path, data):
             return f"{path} holds exactly this already."
-        new = root.write(path, data, anew=not overwrite)
+        new = root.write(path, data, exclusive=not overwrite)
         return f"{'Created' if new else 'Replaced'} {path}: {len(data):,} bytes."
 
     return tool(write_file, idempotent=True, open_world=False)
@@ -77,7 +77,7 @@ def edit_file_tool(root: FileRoot | Path) -> Tool:
         """
         data, state = root.read(path, most=_MOST_BYTES)
         read = TextFile.of(data)
-        if read is None or read.encoded(read.text) != data:
+        if read is None or read.encode(read.text) != data:
             raise InvalidInputError(
                 f"{path} is no text that could be written back as it was.", advice="Change another file."
             )
@@ -93,7 +93,7 @@ def edit_file_tool(root: FileRoot | Path) -> Tool:
         if old == new:
             raise InvalidInputError("The new text is the old one.", advice="Give what it is to become.")
         _check_size(path, len(data) + places * (len(new) - len(old)))  # before there is so much of it
-        data = read.encoded(read.text.replace(old, new))
+        data = read.encode(read.text.replace(old, new))
         _check_size(path, len(data))
         root.write(path, data, replacing=state)
         return (

@@ -16,21 +16,21 @@ from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 
 from loom_core.errors import LoomError, unwrapped
 from loom_core.llm.messages import ImagePart
-from loom_core.observability.content import content_json, hidden, records_content
+from loom_core.observability.content import content_json, records_content, redact_content
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.spans import EXECUTE_TOOL
-from loom_core.observability.tracing import failed, span
+from loom_core.observability.tracing import record_failure, span
 from loom_core.redaction import Redaction
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.scheduler import Scheduler, Slot
-from loom_core.tools.interface import Answer, CallContext, Question, Tool, ToolOutput
+from loom_core.tools.interface import CallContext, Question, QuestionAnswer, Tool, ToolOutput
 from loom_core.tools.permission.permissions import Decision, Permissions, identity
-from loom_core.tools.plain_text import without_control
-from loom_core.tools.redaction import redacted_arguments
+from loom_core.tools.plain_text import strip_control
+from loom_core.tools.redaction import redact_arguments
 from loom_core.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
 __all__ = [
-    "LAST_WORDS_SECONDS",
+    "CLEANUP_SECONDS",
     "CallEnvironment",
     "CallRun",
     "decision_entry",
-    "shown",
+    "format_output",
 ]
 
 _log = logging.getLogger(__name__)
 
-LAST_WORDS_SECONDS = 10.0
+CLEANUP_SECONDS = 10.0
 """So long may it take to record a result when everything else is stopped."""
 
 
@@ -80,14 +80,14 @@ def decision_entry(
         arguments=planned.arguments,
         decision="allow" if by_person else decision.action,
         by=(planned.by or "a person") if by_person else "rules",
-        rule="" if decision.rule is None or by_person else decision.rule.told,
+        rule="" if decision.rule is None or by_person else decision.rule.summary,
         reason="" if by_person else decision.reason,
         caller=environment.caller,
         caller_id=environment.source,
     )
 
 
-def refused_entry(planned: PlannedCall, environment: CallEnvironment) -> AuditEntry:
+def refusal_entry(planned: PlannedCall, environment: CallEnvironment) -> AuditEntry:
     """What the audit says of a call that somebody has refused."""
     return AuditEntry(
         kind="decision",
@@ -141,7 +141,7 @@ class CallRun:
         return self._planned.result is not None
 
     @property
-    def is_safe(self) -> bool:
+    def is_concurrency_safe(self) -> bool:
         """Whether it may run beside others."""
         return self._planned.tool is not None and self._planned.tool.is_concurrency_safe
 
@@ -157,7 +157,7 @@ class CallRun:
             return
         with call_span(planned, run_id=self._in.run_id) as told:
             status, output = await self._run_in_slot(tool)
-            told.ended(status, output, waited=self._stages.get("check_cancel", 0.0))
+            told.record_end(status, output, waited=self._stages.get("check_cancel", 0.0))
         await self._end(status, output)
 
     async def end_as_planned(self) -> None:
@@ -166,13 +166,13 @@ class CallRun:
             self.result = self._planned.result
             self._count(self.result.status)
             if self._planned.by and self._in.audit is not None:  # what the rules say was noted with the plan
-                self._in.audit.note(refused_entry(self._planned, self._in))
-            await self._host.finished(self._planned, self.result)
+                self._in.audit.note(refusal_entry(self._planned, self._in))
+            await self._host.record_result(self._planned, self.result)
 
     async def abort(self) -> None:
         """Tell that it was stopped, if it has no result; its place in time must be shielded."""
         if self.result is None:
-            await self._end("aborted", outcomes.aborted(self._planned, begun=self._has_begun))
+            await self._end("aborted", outcomes.explain_abort(self._planned, begun=self._has_begun))
 
     async def _run_in_slot(self, tool: Tool) -> tuple[CallStatus, ToolOutput]:
         begun = perf_counter()
@@ -188,16 +188,16 @@ class CallRun:
             if refusal is not None:
                 status, output = refusal
             else:
-                await self._host.starting(self._planned)
+                await self._host.record_start(self._planned)
                 self._has_begun = True
                 begun = perf_counter()
                 try:
-                    status, output = await self._called(slot)
+                    status, output = await self._call_tool(slot)
                 finally:
                     self._stages["execute"] = perf_counter() - begun
         if self._problem is not None:
             raise self._problem
-        return status, output or outcomes.timed_out(self._planned.name, slot.seconds)
+        return status, output or outcomes.explain_timeout(self._planned.name, slot.seconds)
 
     async def _refusal(self, planned_tool: Tool) -> tuple[CallStatus, ToolOutput] | None:
         """Why it does not run after all: things may have changed since it was planned."""
@@ -208,7 +208,7 @@ class CallRun:
             return "error", ToolOutput(str(error), is_error=True)
         if tool is not planned_tool:
             if identity(tool) != identity(planned_tool):
-                return "error", outcomes.changed(tool.name)
+                return "error", outcomes.explain_change(tool.name)
             planned = self._planned = replace(planned, tool=tool)
         decision = self._in.permissions.decide(tool, planned.arguments, source=self._in.source)
         entries: list[AuditEntry] = []
@@ -216,9 +216,9 @@ class CallRun:
             entries.append(decision_entry(planned, decision, self._in, approved=self._approved))
         refusal: tuple[CallStatus, ToolOutput] | None = None
         if decision.action == "deny":
-            refusal = "denied", outcomes.denied(tool.name, decision.reason)
+            refusal = "denied", outcomes.explain_denial(tool.name, decision.reason)
         elif decision.action == "ask" and not self._approved:
-            refusal = "denied", outcomes.not_approved(tool.name, decision.reason)
+            refusal = "denied", outcomes.explain_missing_approval(tool.name, decision.reason)
         if self._in.audit is None:
             return refusal
         if refusal is not None or tool.annotations.read_only:
@@ -227,7 +227,7 @@ class CallRun:
         try:
             await self._in.audit.write(*entries, self._entry("start"))
         except LoomError as error:
-            return "error", outcomes.unrecorded(tool.name, str(error))
+            return "error", outcomes.explain_unrecordable(tool.name, str(error))
         return None
 
     def _entry(self, kind: Literal["start", "end"], *, outcome: CallStatus | None = None) -> AuditEntry:
@@ -244,17 +244,17 @@ class CallRun:
             caller_id=self._in.source,
         )
 
-    async def _called(self, slot: Slot) -> tuple[CallStatus, ToolOutput]:
+    async def _call_tool(self, slot: Slot) -> tuple[CallStatus, ToolOutput]:
         planned, tool = self._planned, self._planned.tool
         assert tool is not None
 
         async def progress(done: float, total: float | None, message: str) -> None:
-            with self._host_errors():
+            with self._capture_host_errors():
                 await self._host.progress(planned, done, total, message)
 
-        async def ask(question: Question) -> Answer:
-            async with slot.away():
-                with self._host_errors():
+        async def ask(question: Question) -> QuestionAnswer:
+            async with slot.suspend():
+                with self._capture_host_errors():
                     return await self._host.ask(planned, question)
 
         context = CallContext(
@@ -265,22 +265,22 @@ class CallRun:
             call_id=planned.call.id,
         )
         try:
-            output = _checked(await tool.call(planned.arguments, context=context))
+            output = _check_output(await tool.call(planned.arguments, context=context))
         except anyio.get_cancelled_exc_class():
             if _is_cancelled():
                 raise
-            return "error", outcomes.cancelled_inside(tool.name)
+            return "error", outcomes.explain_self_cancellation(tool.name)
         except BaseException as error:  # of a tool that calls `sys.exit`, too: it ends its own call only
             if _ends_the_program(error):
                 raise
             known = isinstance(error, Exception) and isinstance(unwrapped(error), LoomError | TimeoutError)
             if self._problem is None and not known:
                 _log.exception("%s failed in the run %s", tool.name, self._in.run_id or "without a name")
-            return outcomes.failed(tool.name, error)
+            return outcomes.explain_failure(tool.name, error)
         return ("error" if output.is_error else "success"), output
 
     @contextmanager
-    def _host_errors(self) -> Generator[None]:
+    def _capture_host_errors(self) -> Generator[None]:
         """Keep what the host raises: the tool may make something else of it."""
         try:
             yield
@@ -290,9 +290,9 @@ class CallRun:
 
     async def _end(self, status: CallStatus, output: ToolOutput) -> None:
         begun = perf_counter()
-        formed = Shown(output)
+        formed = FormattedOutput(output)
         if status != "aborted":
-            formed = await shown(output, most_tokens=self._in.output_tokens, keep=self._keep)
+            formed = await format_output(output, most_tokens=self._in.output_tokens, keep=self._keep)
         self._stages["format"] = perf_counter() - begun
         planned = self._planned
         self.result = CallResult(
@@ -308,7 +308,7 @@ class CallRun:
         changes = planned.tool is not None and not planned.tool.annotations.read_only
         if self._has_begun and changes and self._in.audit is not None:
             self._in.audit.note(self._entry("end", outcome=status))
-        await self._host.finished(planned, self.result)
+        await self._host.record_result(planned, self.result)
 
     def _count(self, status: CallStatus) -> None:
         name = self._planned.tool_name
@@ -317,12 +317,12 @@ class CallRun:
             process_metrics.observe(TOOL_SECONDS, self._stages.get("execute", 0.0), name)
 
     async def _keep(self, text: str) -> str:
-        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+        with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
             return await self._host.spill(self._planned, text)
         return ""
 
 
-def _checked(output: object) -> ToolOutput:
+def _check_output(output: object) -> ToolOutput:
     """What a tool gave, if it is an output: tools are made by anybody.
 
     Raises:
@@ -359,7 +359,7 @@ class CallSpan:
     def __init__(self, started: Span) -> None:
         self._span = started
 
-    def ended(self, status: CallStatus, output: ToolOutput, *, waited: float) -> None:
+    def record_end(self, status: CallStatus, output: ToolOutput, *, waited: float) -> None:
         """What came of it.
 
         Args:
@@ -372,9 +372,9 @@ class CallSpan:
         self._span.set_attribute("loom.tool.status", status)
         self._span.set_attribute("loom.tool.waited_ms", 1000 * waited)
         if status in {"error", "timeout"}:
-            failed(self._span, "timeout" if status == "timeout" else "tool_error")
+            record_failure(self._span, "timeout" if status == "timeout" else "tool_error")
         if records_content():
-            self._span.set_attribute("gen_ai.tool.call.result", hidden(output.text))
+            self._span.set_attribute("gen_ai.tool.call.result", redact_content(output.text))
 
 
 @contextmanager
@@ -393,7 +393,7 @@ def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
     }
     with span(EXECUTE_TOOL, attributes) as started:
         if started.is_recording() and records_content():
-            told = content_json(redacted_arguments(planned.arguments))
+            told = content_json(redact_arguments(planned.arguments))
             started.set_attribute("gen_ai.tool.call.arguments", told)
         yield CallSpan(started)
 
@@ -408,7 +408,7 @@ Keep: TypeAlias = Callable[[str], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class FormattedOutput:
     """An output as a model reads it.
 
     Attributes:
@@ -420,7 +420,7 @@ class Shown:
     blob: str = ""
 
 
-async def shown(output: ToolOutput, *, most_tokens: int, keep: Keep) -> Shown:
+async def format_output(output: ToolOutput, *, most_tokens: int, keep: Keep) -> FormattedOutput:
     """An output without characters that act or hide, with its middle left out where it is too long.
 
     Secrets are taken out of it, too (`loom_core.redaction`): what a model reads is sent to its vendor, and is
@@ -436,9 +436,9 @@ async def shown(output: ToolOutput, *, most_tokens: int, keep: Keep) -> Shown:
     if output.structured is not None:
         output = replace(output, structured=cast("JsonValue", hidden.value(output.structured)))
     if not text.strip() and not output.parts:
-        return Shown(replace(output, text=NO_OUTPUT))
+        return FormattedOutput(replace(output, text=NO_OUTPUT))
     if len(text) <= most_tokens or (len(text) <= most_tokens * _TOKEN and _tokens(text) <= most_tokens):
-        return Shown(output if text == output.text else replace(output, text=text))
+        return FormattedOutput(output if text == output.text else replace(output, text=text))
     head = _beginning(text, int(most_tokens * _HEAD))
     tail = _ending(text, most_tokens - int(most_tokens * _HEAD))
     blob = await keep(text)
@@ -446,18 +446,18 @@ async def shown(output: ToolOutput, *, most_tokens: int, keep: Keep) -> Shown:
     where = f"the whole is at {blob}" if blob else "it was not kept: ask the tool for less at once"
     size = f"{len(missing):,} characters (about {_tokens(missing):,} tokens)"
     note = f"[{size} are left out here; {where}]"
-    return Shown(replace(output, text=f"{head.rstrip()}\n\n{note}\n\n{tail.lstrip()}"), blob)
+    return FormattedOutput(replace(output, text=f"{head.rstrip()}\n\n{note}\n\n{tail.lstrip()}"), blob)
 
 
 async def _plain(text: str, hidden: Redaction) -> str:
     """A text without what must not be in it; a very long one in pieces, between which others run."""
     if len(text) <= _PIECE:
-        return hidden.text(without_control(text))
+        return hidden.text(strip_control(text))
     pieces: list[str] = []
     at = 0
     while at < len(text):
         end = text.rfind("\n", at, at + _PIECE) + 1 or at + _PIECE
-        pieces.append(hidden.text(without_control(text[at:end])))
+        pieces.append(hidden.text(strip_control(text[at:end])))
         at = end
         await cancel_shielded_checkpoint()
     return "".join(pieces)
@@ -471,19 +471,19 @@ def _tokens(text: str) -> int:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    kept = text[: _fitting(text[: tokens * _TOKEN], tokens)]
+    kept = text[: _prefix_length(text[: tokens * _TOKEN], tokens)]
     end = kept.rfind("\n", max(0, len(kept) - _LINE))
     return kept[: end + 1] if end > 0 else kept
 
 
 def _ending(text: str, tokens: int) -> str:
-    size = _fitting(text[-tokens * _TOKEN :][::-1], tokens)
+    size = _prefix_length(text[-tokens * _TOKEN :][::-1], tokens)
     kept = text[len(text) - size :]
     start = kept.find("\n", 0, _LINE)
     return kept[start + 1 :] if 0 <= start < len(kept) - 1 else kept
 
 
-def _fitting(text: str, tokens: int) -> int:
+def _prefix_length(text: str, tokens: int) -> int:
     """How many characters of a text's beginning make so many tokens."""
     low, high = 0, len(text)
     while low < high:

@@ -17,7 +17,7 @@ from loom_core.llm.text import json_values
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.calls import CallHost, CallResult, PlannedCall, Stage
 from loom_core.tools.execution import outcomes
-from loom_core.tools.execution.call_run import LAST_WORDS_SECONDS, CallEnvironment, CallRun, decision_entry
+from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, decision_entry
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import Tool
 from loom_core.tools.permission.permissions import Decision, Permissions, ToolIdentity
@@ -91,7 +91,7 @@ class ToolPipeline:
         if tool is None or planned.result is not None:
             return planned
         if seen and tool.fingerprint != seen:
-            return planned.refuse(outcomes.changed(tool.name))
+            return planned.refuse(outcomes.explain_change(tool.name))
         if for_run:
             self.remember(tool)
         if keep and tool.keeps_approval and tool.approval_reason:
@@ -125,7 +125,7 @@ class ToolPipeline:
         for call in calls:
             if call.id in seen:
                 copy = PlannedCall(call=call, tool=None, arguments={}, verdict="deny")
-                planned.append(copy.refuse(outcomes.duplicate(call.id)))
+                planned.append(copy.refuse(outcomes.explain_duplicate(call.id)))
                 continue
             seen.add(call.id)
             plan, decision = self._plan(call, allowed)
@@ -148,12 +148,14 @@ class ToolPipeline:
             tool = self._in.toolbox.find(call.name, allowed=allowed)
             now = perf_counter()
             stages["discover"], begun, stage = now - begun, now, "validate"
-            arguments = self._in.toolbox.prepared(tool, _shallow(_readable(call), call.name))
+            arguments = self._in.toolbox.prepare_arguments(
+                tool, _check_depth(_parse_arguments(call), call.name)
+            )
         except Exception as error:  # noqa: BLE001 - a tool of anybody's may fail while it looks at arguments
             stages[stage] = perf_counter() - begun
             if not isinstance(error, LoomError):
                 _log.exception("%s failed while it looked at its arguments", call.name)
-            _, output = outcomes.failed(call.name if tool is None else tool.name, error)
+            _, output = outcomes.explain_failure(call.name if tool is None else tool.name, error)
             unread = PlannedCall(call=call, tool=tool, arguments={}, verdict="deny", stages=stages)
             return unread.refuse(output), None
         now = perf_counter()
@@ -170,7 +172,7 @@ class ToolPipeline:
             of_tool=decision.of_tool,
         )
         if decision.action == "deny":
-            planned = planned.refuse(outcomes.denied(tool.name, decision.reason), status="denied")
+            planned = planned.refuse(outcomes.explain_denial(tool.name, decision.reason), status="denied")
         return planned, decision
 
     async def execute(
@@ -216,7 +218,7 @@ class ToolPipeline:
                     for call in wave:
                         group.start_soon(call.run)
         except BaseException as error:
-            await _stopped(calls)
+            await _abort_all(calls)
             if isinstance(error, ExceptionGroup):
                 raise _first(cast("ExceptionGroup[Exception]", error)) from None
             raise
@@ -227,7 +229,7 @@ class ToolPipeline:
     async def _write_audit(self) -> None:
         """Write what the calls have left to be written, also where they were stopped."""
         if self._in.audit is not None and self._in.audit.has_waiting:
-            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
                 await self._in.audit.try_write()
 
 
@@ -239,16 +241,16 @@ def _first(error: ExceptionGroup[Exception]) -> Exception:
 
 def _waves(calls: Sequence[CallRun]) -> Iterator[list[CallRun]]:
     """The calls in order, those together that may run side by side."""
-    for is_safe, together in groupby(calls, key=lambda call: call.is_safe):
+    for is_safe, together in groupby(calls, key=lambda call: call.is_concurrency_safe):
         if is_safe:
             yield list(together)
         else:
             yield from ([call] for call in together)
 
 
-async def _stopped(calls: Sequence[CallRun]) -> None:
+async def _abort_all(calls: Sequence[CallRun]) -> None:
     """Give a result to every call that has none."""
-    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+    with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
         try:
             for call in calls:
                 await call.abort()
@@ -260,7 +262,7 @@ _SHOWN = 300  # characters of unreadable arguments
 _DEEPEST = 100  # lists and objects within each other
 
 
-def _readable(call: ToolCallPart) -> Mapping[str, Any]:
+def _parse_arguments(call: ToolCallPart) -> Mapping[str, Any]:
     """The arguments of a call; those that are no JSON are read once more, forgiving what can be.
 
     Raises:
@@ -280,7 +282,7 @@ def _readable(call: ToolCallPart) -> Mapping[str, Any]:
     )
 
 
-def _shallow(arguments: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
+def _check_depth(arguments: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
     """The same, if nothing that goes through them, such as a writer of JSON, can come to its end.
 
     Raises:

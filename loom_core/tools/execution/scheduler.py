@@ -17,7 +17,7 @@ import anyio
 from loom_core.errors import InvalidInputError
 from loom_core.observability.families import CALLS_PEAK, CALLS_RUNNING, CALLS_WAITING
 from loom_core.observability.metrics import process_metrics
-from loom_core.observability.weak_registry import Living
+from loom_core.observability.weak_registry import WeakRegistry
 
 __all__ = ["FairSemaphore", "Scheduler", "SchedulerSnapshot", "Slot"]
 
@@ -114,12 +114,12 @@ class Slot:
             _nesting.reset(self._token)
         if self._held:
             self._held = False
-            self._pool.give_back(self._run)
+            self._pool.release(self._run)
         self._counts.end(busy=perf_counter() - self._begun, timed_out=self.timed_out)
         return swallowed
 
     @asynccontextmanager
-    async def away(self) -> AsyncGenerator[None]:
+    async def suspend(self) -> AsyncGenerator[None]:
         """While it waits for a person: its time stands still, and its slot is lent to others."""
         self._away += 1
         if self._away == 1:
@@ -127,7 +127,7 @@ class Slot:
             self._scope.deadline = math.inf
             if self._held:
                 self._held = False
-                self._pool.give_back(self._run)
+                self._pool.release(self._run)
         returned = False
         try:
             try:
@@ -141,11 +141,11 @@ class Slot:
             if not self._away:
                 self._scope.deadline = anyio.current_time() + self._left
                 if not returned:  # cancelled or failed: it does not wait, but has a slot if there is one
-                    self._held = self._held or self._pool.take(self._run)
+                    self._held = self._held or self._pool.try_acquire(self._run)
 
     async def _take(self) -> None:
-        if not self._pool.take(self._run):
-            await self._pool.wait(self._run, self._priority)
+        if not self._pool.try_acquire(self._run):
+            await self._pool.acquire(self._run, self._priority)
         self._held = True
 
 
@@ -206,7 +206,7 @@ class Scheduler:
         )
 
 
-_schedulers = Living[Scheduler]()
+_schedulers = WeakRegistry[Scheduler]()
 
 
 def _snapshots() -> list[SchedulerSnapshot]:
@@ -250,7 +250,7 @@ class FairSemaphore:
         """How many calls wait."""
         return sum(len(waiters) for by_priority in self._waiting.values() for waiters in by_priority.values())
 
-    def take(self, run: str) -> bool:
+    def try_acquire(self, run: str) -> bool:
         """Take a slot if there is one. If there is, nobody waits who could have it."""
         if self.busy >= self._total or self._of_run.get(run, 0) >= self._each:
             return False
@@ -258,7 +258,7 @@ class FairSemaphore:
         self._of_run[run] = self._of_run.get(run, 0) + 1
         return True
 
-    def give_back(self, run: str) -> None:
+    def release(self, run: str) -> None:
         """Let the next one have a slot that a run had."""
         self.busy -= 1
         left = self._of_run[run] - 1
@@ -267,42 +267,42 @@ class FairSemaphore:
         else:
             del self._of_run[run]
         for priority in self._waiting.get(run, ()):
-            self._line_up((run, priority))
+            self._enqueue((run, priority))
         self._grant()
 
-    async def wait(self, run: str, priority: int) -> None:
+    async def acquire(self, run: str, priority: int) -> None:
         """Wait for a slot, and have it. Who is cancelled meanwhile has none, and keeps none from others."""
         key = (run, priority)
         waiter = _Waiter()
         self._waiting.setdefault(run, {}).setdefault(priority, deque()).append(waiter)
-        self._line_up(key)
+        self._enqueue(key)
         try:
             await waiter.granted.wait()
         except BaseException:
             if waiter.granted.is_set():
-                self.give_back(run)
+                self.release(run)
             else:
                 self._forget(key, waiter)
             raise
 
     def _forget(self, key: _Key, waiter: _Waiter) -> None:
         self._waiting[key[0]][key[1]].remove(waiter)
-        self._tidy(key)
+        self._discard_empty(key)
 
-    def _tidy(self, key: _Key) -> None:
+    def _discard_empty(self, key: _Key) -> None:
         """Keep nothing of those of whom nobody waits any more."""
         run, priority = key
         if not self._waiting[run][priority]:
             del self._waiting[run][priority]
-            self._step_out(key)
+            self._dequeue(key)
         if not self._waiting[run]:
             del self._waiting[run]
 
-    def _line_up(self, key: _Key) -> None:
+    def _enqueue(self, key: _Key) -> None:
         if self._of_run.get(key[0], 0) < self._each:
             self._turns.setdefault(key[1], {}).setdefault(key)
 
-    def _step_out(self, key: _Key) -> None:
+    def _dequeue(self, key: _Key) -> None:
         turns = self._turns.get(key[1], {})
         turns.pop(key, None)
         if not turns:
@@ -313,11 +313,11 @@ class FairSemaphore:
             self._grants += 1
             priority = max(self._turns) if self._grants % _EVERY else min(self._turns)
             key = next(iter(self._turns[priority]))
-            self._step_out(key)
-            if not self.take(key[0]):  # its other priority took the last one
+            self._dequeue(key)
+            if not self.try_acquire(key[0]):  # its other priority took the last one
                 continue
             waiters = self._waiting[key[0]][key[1]]
             waiters.popleft().granted.set()
             if waiters:
-                self._line_up(key)
-            self._tidy(key)
+                self._enqueue(key)
+            self._discard_empty(key)

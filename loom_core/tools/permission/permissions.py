@@ -162,7 +162,9 @@ class Permissions:
         decision = self._by_rules(tool, arguments, source)
         if decision.action == "deny":
             return decision
-        if (reason := tool.approval_reason) and not (tool.keeps_approval and self._vouches(tool, decision)):
+        if (reason := tool.approval_reason) and not (
+            tool.keeps_approval and self._is_preapproved(tool, decision)
+        ):
             of_tool = tool.keeps_approval and decision.action == "allow"
             rule = decision.rule if decision.action == "ask" else None
             return Decision("ask", reason, rule, of_tool=of_tool)
@@ -170,7 +172,7 @@ class Permissions:
             return Decision("allow", "It was approved before.")
         return decision
 
-    def _vouches(self, tool: Tool, decision: Decision) -> bool:
+    def _is_preapproved(self, tool: Tool, decision: Decision) -> bool:
         """Whether a tool was approved for this run, or by an operator who trusts its origin and allows it."""
         by_operator = decision.rule is not None or self._shared.otherwise == "allow"
         return self._is_approved(tool) or (tool.is_trusted and decision.action == "allow" and by_operator)
@@ -181,7 +183,9 @@ class Permissions:
             if (best is None or _before(each, best)) and each.fits(arguments):
                 best = each
         if best is not None:
-            return Decision(best.action, best.rule.reason or f"A rule says so: {best.rule.told}.", best.rule)
+            return Decision(
+                best.action, best.rule.reason or f"A rule says so: {best.rule.summary}.", best.rule
+            )
         does = tool.annotations
         if does.read_only and not does.open_world:
             return Decision("allow", "It only reads what is here.")

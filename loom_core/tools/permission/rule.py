@@ -30,11 +30,11 @@ __all__ = [
     "is_path_pattern",
     "leaves",
     "members",
+    "normalise_path",
     "read_rules",
-    "tidied",
 ]
 
-_MOST_TOLD = 3
+_MAX_LISTED = 3
 _ADVICE = 'Write a rule as {"action": "deny", "tool": "fs:*", "args": {"path": "/etc/**"}}.'
 _BELOW = ("/**", "/*")
 
@@ -70,18 +70,18 @@ class PermissionRule(BaseModel):
     @field_validator("tool", "source")
     @classmethod
     def _is_pattern(cls, pattern: str) -> str:
-        return _checked(pattern)
+        return _check_pattern(pattern)
 
     @field_validator("args")
     @classmethod
     def _are_patterns(cls, args: dict[str, str]) -> dict[str, str]:
         for name, pattern in args.items():
-            _checked(name)
-            _checked(pattern)
+            _check_pattern(name)
+            _check_pattern(pattern)
         return args
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The rule in a line, for people and the audit."""
         conditions = [f"{name}={pattern}" for name, pattern in self.args.items()]
         source = [f"source={self.source}"] if self.source != "*" else []
@@ -94,7 +94,7 @@ class PermissionRule(BaseModel):
         return len(self.args), sum(len(each) - each.count("*") - each.count("?") for each in patterns)
 
 
-def _checked(pattern: str) -> str:
+def _check_pattern(pattern: str) -> str:
     if not pattern:
         raise ValueError("a pattern must not be empty; * fits everything")
     try:
@@ -121,7 +121,7 @@ def read_rules(written: object) -> tuple[PermissionRule, ...]:
             told = [
                 f"{readable_path(('permissions', number, *detail['loc']))}: "
                 f"{detail['msg'].removeprefix('Value error, ').rstrip('.')}."
-                for detail in found[:_MOST_TOLD]
+                for detail in found[:_MAX_LISTED]
             ]
             raise ConfigError(f"A permission is wrong: {' '.join(told)}", advice=_ADVICE) from None
     return tuple(rules)
@@ -189,7 +189,7 @@ class _Condition:
         return self._fits_somehow(text) or (bare != text and self._fits_somehow(bare))
 
     def _fits_somehow(self, text: str) -> bool:
-        if self.raw(text) or self.raw(tidied(text)):
+        if self.raw(text) or self.raw(normalise_path(text)):
             return True
         if (address := WebAddress.of(text)) is not None and (
             self.raw(address.text) or (self.address is not None and self.address.may_fit(address))
@@ -319,7 +319,7 @@ def is_path_pattern(pattern: str) -> bool:
     )
 
 
-def tidied(text: str) -> str:
+def normalise_path(text: str) -> str:
     """A relative or absolute path without what means nothing (`./`, `a/../`, double slashes)."""
     return normpath(text.replace("\\", "/")) if text else text
 

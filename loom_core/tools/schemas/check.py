@@ -89,7 +89,7 @@ class SchemaCheck:
             return []
         from jsonschema.exceptions import relevance
 
-        validator = self._built()
+        validator = self._build()
         token = _run.set(_Run(_MOST_STEPS, self._by_pattern))
         try:
             found = list(islice(validator.iter_errors(value), _MOST_ERRORS))
@@ -99,7 +99,7 @@ class SchemaCheck:
             _run.reset(token)
         return sorted(found, key=lambda error: (list(map(str, error.absolute_path)), relevance(error)))
 
-    def _built(self) -> Validator:
+    def _build(self) -> Validator:
         if self._validator is None:
             from jsonschema import Draft7Validator, Draft202012Validator
             from jsonschema.validators import validator_for
@@ -117,12 +117,12 @@ class SchemaCheck:
             # A list of `items` is how tuples were written before 2020-12, often without saying so.
             kind = validator_for(self._schema, default=Draft7Validator if tuples else Draft202012Validator)
             self._by_pattern = "patternProperties" in keywords
-            self._validator = _bounded(kind)(self._schema, registry=Registry())
+            self._validator = _bound_validator(kind)(self._schema, registry=Registry())
         return self._validator
 
 
 @lru_cache(maxsize=16)
-def _bounded(kind: type[Validator]) -> type[Validator]:
+def _bound_validator(kind: type[Validator]) -> type[Validator]:
     """The validator of a draft with the keywords of this module in the place of its own."""
     from jsonschema.validators import extend
 
@@ -138,10 +138,10 @@ def _bounded(kind: type[Validator]) -> type[Validator]:
     }
     if "unevaluatedProperties" in known:
         own["unevaluatedProperties"] = _unless_by_pattern(known["unevaluatedProperties"])
-    return extend(kind, {name: _counted(keyword, name) for name, keyword in own.items()})
+    return extend(kind, {name: _count_steps(keyword, name) for name, keyword in own.items()})
 
 
-def _counted(keyword: _Keyword, name: str) -> _Keyword:
+def _count_steps(keyword: _Keyword, name: str) -> _Keyword:
     following = name in {"allOf", "anyOf", "oneOf", "$ref", "$dynamicRef", "$recursiveRef"}
     steps = _FOLLOWING if following else 1
 
@@ -325,10 +325,10 @@ def quick_check(schema: Mapping[str, Any]) -> Callable[[object], bool] | None:
     written = schema.get("$schema", _DRAFTS[-1])
     if not isinstance(written, str) or not any(draft in written for draft in _DRAFTS):
         return None
-    return _compiled(schema, 0)
+    return _compile_check(schema, 0)
 
 
-def _compiled(schema: object, depth: int) -> _Check | None:
+def _compile_check(schema: object, depth: int) -> _Check | None:
     if schema is True:
         return _anything
     if not isinstance(schema, Mapping) or depth > _DEEPEST:
@@ -386,7 +386,7 @@ def _number(schema: Mapping[str, Any], kinds: type | tuple[type, ...]) -> _Check
 
 
 def _array(schema: Mapping[str, Any], depth: int) -> _Check | None:
-    item = _compiled(schema.get("items", True), depth + 1)
+    item = _compile_check(schema.get("items", True), depth + 1)
     if item is None:
         return None
     least, most = schema.get("minItems", 0), schema.get("maxItems", float("inf"))
@@ -403,11 +403,11 @@ def _array(schema: Mapping[str, Any], depth: int) -> _Check | None:
 def _object(schema: Mapping[str, Any], depth: int) -> _Check | None:
     properties: dict[str, _Check] = {}
     for name, part in schema.get("properties", {}).items():
-        check = _compiled(part, depth + 1)
+        check = _compile_check(part, depth + 1)
         if check is None:
             return None
         properties[name] = check
-    others = _compiled(schema.get("additionalProperties", True) or None, depth + 1)
+    others = _compile_check(schema.get("additionalProperties", True) or None, depth + 1)
     if others is None and schema.get("additionalProperties", True) is not False:
         return None
     return _members(properties, others, tuple(schema.get("required", ())))

@@ -31,7 +31,7 @@ _NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperti
 def schema_problem(schema: Mapping[str, Any]) -> str:
     """Why a tool's schema of arguments cannot be used, as the end of "its schema …"; empty if it can."""
     if schema.get("type", "object") != "object":
-        return f"is of type {_shown(schema['type'])}, not object"
+        return f"is of type {_shorten(schema['type'])}, not object"
     left, characters = _MOST_PARTS, _MOST_CHARACTERS
     waiting: list[tuple[object, int]] = [(schema, 0)]
     while waiting:
@@ -42,7 +42,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
         if isinstance(part, bool):
             continue
         if not isinstance(part, dict):
-            return f"has {_shown(part)} where a schema belongs"
+            return f"has {_shorten(part)} where a schema belongs"
         keywords = cast("_Schema", part)
         if problem := _keyword_problem(keywords):
             return problem
@@ -70,7 +70,7 @@ def _keyword_problem(schema: _Schema) -> str:
     for keyword, value in schema.items():
         fits = _FORMS.get(keyword)
         if fits is not None and not fits(value):
-            return f"is wrong: {keyword} is {_shown(value)}"
+            return f"is wrong: {keyword} is {_shorten(value)}"
     return ""
 
 
@@ -154,6 +154,6 @@ _FORMS: Mapping[str, Callable[[object], bool]] = {
 }
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"

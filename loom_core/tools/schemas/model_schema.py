@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
+    "inline_definitions",
     "outline",
     "terse",
-    "with_definitions_in_place",
     "with_keywords",
     "without_keywords",
     "without_nulls",
@@ -112,22 +112,22 @@ def _terse(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def with_definitions_in_place(schema: dict[str, Any]) -> dict[str, Any]:
+def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
     """A copy of a schema in which each definition that is used once is where it is used.
 
     Some models do not follow references, and all pay for them. What is used more often stays a definition.
     """
-    while (name := _used_once(schema)) is not None:
+    while (name := _find_single_use(schema)) is not None:
         definitions: dict[str, Any] = dict(schema["$defs"])
         definition = definitions.pop(name)
         rest = {keyword: value for keyword, value in schema.items() if keyword != "$defs"}
         if definitions:
             rest["$defs"] = definitions
-        schema = cast("dict[str, Any]", _replaced(rest, f"{_DEFINITIONS}{name}", definition))
+        schema = cast("dict[str, Any]", _replace_reference(rest, f"{_DEFINITIONS}{name}", definition))
     return schema
 
 
-def _used_once(schema: Mapping[str, Any]) -> str | None:
+def _find_single_use(schema: Mapping[str, Any]) -> str | None:
     """A definition that is used once, and outside of itself."""
     used = Counter(_references(schema))
     for name, definition in schema.get("$defs", {}).items():
@@ -147,16 +147,16 @@ def _references(value: object) -> list[str]:
     return []
 
 
-def _replaced(value: object, reference: str, definition: Mapping[str, Any]) -> object:
+def _replace_reference(value: object, reference: str, definition: Mapping[str, Any]) -> object:
     """Replace a reference by its definition, in a copy; keywords next to the reference override it."""
     if isinstance(value, list):
-        return [_replaced(inner, reference, definition) for inner in cast("list[object]", value)]
+        return [_replace_reference(inner, reference, definition) for inner in cast("list[object]", value)]
     if not isinstance(value, dict):
         return value
     given = cast("dict[str, object]", value)
     if given.get("$ref") == reference:
         return {**definition, **{keyword: inner for keyword, inner in given.items() if keyword != "$ref"}}
-    return {keyword: _replaced(inner, reference, definition) for keyword, inner in given.items()}
+    return {keyword: _replace_reference(inner, reference, definition) for keyword, inner in given.items()}
 
 
 def outline(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from loom_agent.introduction import introduction
 from loom_agent.mcp_tools.prompts import register_prompts
 from loom_agent.mcp_tools.resources import register_resources
-from loom_agent.mcp_tools.tools import register_looking_tools, register_run_tools
+from loom_agent.mcp_tools.tools import register_read_only_tools, register_run_tools
 from loom_agent.service import Service
 from loom_core.server.protocol.factory import LoomServer
 
@@ -37,7 +37,7 @@ def build(settings: Settings) -> LoomServer:
 
     server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
     register_run_tools(server, service)
-    register_looking_tools(server, service)
+    register_read_only_tools(server, service)
     register_resources(server, service)
     register_prompts(server, service)
     return server

@@ -78,14 +78,14 @@ class AgentServer(ServerProgram[Settings]):
         return options + (["--provider", settings.provider] if settings.provider else [])
 
     def key_variables(self, settings: Settings) -> list[str]:
-        from loom_agent.profiles.model_choice import chosen_model
+        from loom_agent.profiles.model_choice import choose_model
         from loom_core.server.install.front import model_variables
 
         file = _file(settings)
         names = [*file.variables]
         for profile in file.profiles.values():
             try:
-                config, _ = chosen_model(profile, settings)
+                config, _ = choose_model(profile, settings)
             except ConfigError:  # it starts without, and says what to set
                 continue
             names += model_variables(config)

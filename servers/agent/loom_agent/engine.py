@@ -59,7 +59,7 @@ class Engine:
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._drive, name="runs")
+        self._tasks.start_soon(self._run_host, name="runs")
         if self.adopts:
             self._tasks.start_soon(self._adopt)
         return self
@@ -127,11 +127,11 @@ class Engine:
         """Why runs do not go on now, by their ids; see `RunHost.held`."""
         return {} if self._host is None else self._host.held
 
-    def has_waited(self, profile: str) -> None:
+    def mark_servers_awaited(self, profile: str) -> None:
         """Note that the MCP servers of a profile were given their time: its runs go on without them now."""
         self._waited.add(profile)
 
-    async def _drive(self) -> None:
+    async def _run_host(self) -> None:
         await self._wanted.wait()
         try:
             await to_thread.run_sync(import_module, "loom_core.agent.agent")  # it takes a while

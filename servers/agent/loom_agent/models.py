@@ -22,13 +22,13 @@ __all__ = [
 ]
 
 
-def _undescribed(schema: dict[str, Any]) -> None:
+def _drop_description(schema: dict[str, Any]) -> None:
     """Leave out the description of a whole: the argument has one."""
     schema.pop("description", None)
 
 
 class _Input(BaseModel):
-    model_config = ConfigDict(extra="forbid", json_schema_extra=_undescribed)
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_drop_description)
 
 
 class BudgetInput(_Input):

@@ -13,7 +13,7 @@ from anyio import to_thread
 from loom_agent.engine import Engine
 from loom_agent.profiles.approvers import Approvers
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.commands import Answered, Decided, Resume
+from loom_core.runs.commands import ApprovalDecision, InputResponse, Resume
 from loom_core.runs.run import is_for_call
 from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loom_agent.profiles.agent_file import AgentFile
     from loom_agent.profiles.agents import Agents, ProfileAgent
     from loom_agent.settings import Settings
-    from loom_core.runs.commands import Order, Reply
+    from loom_core.runs.commands import Command, Reply
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.host import RunHost
     from loom_core.runs.journal import Journal
@@ -84,7 +84,7 @@ class Service:
             ConfigError: it is no such file.
         """
         file = self._engine.load()
-        self.approvers.take(file)
+        self.approvers.load(file)
         return file
 
     async def start(
@@ -130,14 +130,14 @@ class Service:
             goal,
             output_schema=output_schema,
             session_id=session_id,
-            budget=_granted(made.agent.budget, budget),
+            budget=_limit_budget(made.agent.budget, budget),
             allowed_tools=allowed_tools,
             idempotency_key=idempotency_key,
             caller=caller.id,
             metadata={"client": client} if client else {},
         )
         host = await self._engine.host()
-        self._engine.has_waited(name)
+        self._engine.mark_servers_awaited(name)
         with acting(EVERYTHING):  # the run goes on when the call has gone
             return await host.start(request)
 
@@ -150,29 +150,29 @@ class Service:
         await to_thread.run_sync(self.load)
         journal = self.journal()
         run = await journal.get(run_id)
-        if self.approvers.sees(run):
-            return self._as_held(run)
+        if self.approvers.can_see(run):
+            return self._with_problem(run)
         return await journal.get(run_id, caller=current_caller().id)  # says that there is none
 
-    async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
+    async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
         """Wait until a run stands still; see `Journal.changed`.
 
         Raises:
             NotFoundError: the caller has none of this id.
         """
         await self.run(run_id)
-        return self._as_held(await self.journal().changed(run_id, after=after, seconds=seconds))
+        return self._with_problem(await self.journal().wait_until_idle(run_id, after=after, seconds=seconds))
 
-    async def obeyed(self, run_id: str, *, seconds: float) -> Run:
+    async def wait_until_applied(self, run_id: str, *, seconds: float) -> Run:
         """Wait until a run has done as it was told; see `Journal.obeyed`.
 
         Raises:
             NotFoundError: the caller has none of this id.
         """
         await self.run(run_id)
-        return self._as_held(await self.journal().obeyed(run_id, seconds=seconds))
+        return self._with_problem(await self.journal().wait_until_applied(run_id, seconds=seconds))
 
-    async def order(self, run_id: str, *orders: Order) -> Run:
+    async def send_commands(self, run_id: str, *orders: Command) -> Run:
         """Tell a run something, all of it or nothing; it is obeyed by whichever process drives it.
 
         Raises:
@@ -181,12 +181,12 @@ class Service:
         """
         await self.run(run_id)
         if not self._engine.adopts:  # it goes to whoever drives the run; nobody is made to
-            return await self.journal().order(run_id, *orders)
+            return await self.journal().send_commands(run_id, *orders)
         host = await self._engine.host()
         with acting(EVERYTHING):
-            return await host.order(run_id, *orders)
+            return await host.send_commands(run_id, *orders)
 
-    async def go_on(self, run_id: str, *, by: str) -> Run:
+    async def resume(self, run_id: str, *, by: str) -> Run:
         """Drive a run here: one that was paused, has failed or was aborted, or one that nobody drives.
 
         Raises:
@@ -196,16 +196,16 @@ class Service:
         """
         run = await self.run(run_id)
         if run.status in {"working", "input_required"}:
-            await self.take_up(run_id)
+            await self.adopt(run_id)
             return run
         host = await self._host_for(run)
         with acting(EVERYTHING):
-            run = await host.order(run_id, Resume(by=by))
+            run = await host.send_commands(run_id, Resume(by=by))
         # Who follows it would take its last end for the one to come.
-        await self.journal().obeyed(run_id, seconds=_RESUMED_SECONDS)
+        await self.journal().wait_until_applied(run_id, seconds=_RESUMED_SECONDS)
         return run
 
-    async def take_up(self, run_id: str) -> None:
+    async def adopt(self, run_id: str) -> None:
         """Drive a run here that nobody drives, if only to have it obey what it was told.
 
         Raises:
@@ -214,7 +214,7 @@ class Service:
         """
         host = await self._host_for(await self.run(run_id))
         with acting(EVERYTHING):
-            await host.take_up(run_id)
+            await host.adopt(run_id)
 
     async def _host_for(self, run: Run) -> RunHost:
         """What drives a run, once it is sure that it can: otherwise who waits for it would do so for ever."""
@@ -222,7 +222,7 @@ class Service:
             await self.agent(run.request.profile)
         return await self._engine.host()
 
-    async def decide(self, run: Run, *decisions: Decided | Answered) -> Run:
+    async def decide(self, run: Run, *decisions: ApprovalDecision | InputResponse) -> Run:
         """Tell a run what was decided of things that it waits for: all of it is taken, or nothing.
 
         Who may approve tools for everybody does so with a call of it; others for their run only. It is noted
@@ -238,15 +238,19 @@ class Service:
                 f"There are several decisions about {twice[0][:200]!r}.", advice="Decide each thing once."
             )
         # An approval for the rest of the run is one of what else is asked about the tool: that is said first.
-        keep = self.approvers.vouches
-        orders = [replace(each, keep=keep) if isinstance(each, Decided) else each for each in decisions]
-        decided = await self.order(run.id, *sorted(orders, key=_is_lasting))
+        keep = self.approvers.can_vouch
+        orders = [
+            replace(each, keep=keep) if isinstance(each, ApprovalDecision) else each for each in decisions
+        ]
+        decided = await self.send_commands(run.id, *sorted(orders, key=_is_for_run))
         if keep and not decided.driver and not self._engine.adopts:
-            approved = {each.id for each in orders if isinstance(each, Decided) and each.action != "deny"}
-            await self._keep(each for each in run.pending if each.id in approved)
+            approved = {
+                each.id for each in orders if isinstance(each, ApprovalDecision) and each.action != "deny"
+            }
+            await self._save_approvals(each for each in run.pending if each.id in approved)
         return decided
 
-    async def _keep(self, approved: Iterable[Pending]) -> None:
+    async def _save_approvals(self, approved: Iterable[Pending]) -> None:
         """Note that tools were approved, as they were when it was asked."""
         from loom_core.mcp_client.tools.pins import Approvals
 
@@ -255,9 +259,9 @@ class Service:
             if each.kind == "approval":
                 await approvals.approve_as_seen(each.tool, each.fingerprint)
 
-    def decides(self, run: Run) -> bool:
+    def can_decide(self, run: Run) -> bool:
         """Whether the caller is one whom a run may be decided by."""
-        return self.approvers.decides(run)
+        return self.approvers.can_decide(run)
 
     async def reply(self, session_id: str, reply: Reply, *, client: str = "") -> Run:
         """Say something in a session: to its run while that goes on, otherwise to begin the next one.
@@ -274,7 +278,7 @@ class Service:
         run = await self.latest(session_id)
         if run.status not in _FINAL:
             try:
-                return await self.order(run.id, reply)
+                return await self.send_commands(run.id, reply)
             except InvalidInputError:
                 run = await self.run(run.id)
                 if run.status not in _FINAL:  # it has not just ended: something else is wrong
@@ -285,7 +289,7 @@ class Service:
         except InvalidInputError as refused:
             run = await self.latest(session_id)  # another message may have begun it in the same moment
             try:
-                return await self.order(run.id, reply)
+                return await self.send_commands(run.id, reply)
             except InvalidInputError:
                 raise refused from None
 
@@ -370,7 +374,7 @@ class Service:
         """The agents of this process."""
         return self._engine.agents()
 
-    def _as_held(self, run: Run) -> Run:
+    def _with_problem(self, run: Run) -> Run:
         """The run with the reason why it does not go on, where this process cannot drive it now."""
         problem = self._engine.held.get(run.id, "") if run.status == "working" else ""
         return replace(run, problem=problem) if problem else run
@@ -383,11 +387,11 @@ class Service:
         return runs[0].request.profile if runs else ""
 
 
-def _is_lasting(decision: Decided | Answered) -> bool:
-    return isinstance(decision, Decided) and decision.scope == "run"
+def _is_for_run(decision: ApprovalDecision | InputResponse) -> bool:
+    return isinstance(decision, ApprovalDecision) and decision.scope == "run"
 
 
-def _granted(most: Budget, asked: BudgetInput | None) -> Budget:
+def _limit_budget(most: Budget, asked: BudgetInput | None) -> Budget:
     """What is asked for, as far as it is within what the profile grants."""
     if asked is None:
         return most

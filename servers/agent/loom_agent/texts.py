@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_agent.models import RunInfo, RunLine, UsageInfo
 from loom_core.cjk import is_chinese
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
 from loom_core.server.runs.models import pending_info
 
@@ -120,7 +120,7 @@ def pending_line(pending: Pending, wording: Wording) -> str:
         id=pending.id,
         tool=pending.tool,
         arguments=_json(pending.arguments),
-        reason=visible(pending.reason),
+        reason=escape_controls(pending.reason),
         schema=_json(pending.schema),
     )
     if pending.deadline is None:
@@ -132,10 +132,12 @@ def pending_line(pending: Pending, wording: Wording) -> str:
 def question_of(pending: Pending, wording: Wording) -> str:
     """What a person is asked, in a form of their client."""
     if pending.kind == "question":
-        return visible(pending.reason)
+        return escape_controls(pending.reason)
     template = wording.may_run if pending.kind == "approval" else wording.may_run_again
     return template.format(
-        tool=visible(pending.tool), arguments=_json(pending.arguments), reason=visible(pending.reason)
+        tool=escape_controls(pending.tool),
+        arguments=_json(pending.arguments),
+        reason=escape_controls(pending.reason),
     )
 
 
@@ -165,7 +167,9 @@ def runs_text(result: RunsResult) -> str:
     budget = TextBudget(narrow="status, session_id, query or limit", separator="\n")
     for run in result.runs:
         waits = f", waits for {run.pending}" if run.pending else ""
-        budget.add(f"- {run.run_id} ({run.status}{waits}; session {run.session_id}): {visible(run.goal)}")
+        budget.add(
+            f"- {run.run_id} ({run.status}{waits}; session {run.session_id}): {escape_controls(run.goal)}"
+        )
     return budget.text()
 
 
@@ -175,7 +179,7 @@ def events_text(result: EventsResult, *, tokens: int = TOKEN_CAP // 2) -> tuple[
         return f"Nothing has happened since. The run is {result.status}.", 0
     budget = TextBudget(tokens, narrow="after_seq and limit", separator="\n")
     for event in result.events:
-        budget.add(f"{event.seq} {event.type} {visible(_short(_json(event.payload), _PAYLOAD))}")
+        budget.add(f"{event.seq} {event.type} {escape_controls(_short(_json(event.payload), _PAYLOAD))}")
     more = f"\n[more: go on with after_seq={result.last_seq}]" if result.more else ""
     return f"{budget.text()}{more}", budget.shown
 
@@ -186,16 +190,17 @@ def search_text(result: SearchResult) -> str:
     for tool in result.tools:
         arguments = ", ".join(tool.arguments.get("properties", {})) or "none"
         budget.add(
-            f"- {visible(tool.name)} ({tool.permission}): {visible(_short(tool.description, _PAYLOAD))}"
-            f" Arguments: {visible(arguments)}"
+            f"- {escape_controls(tool.name)} ({tool.permission}):"
+            f" {escape_controls(_short(tool.description, _PAYLOAD))}"
+            f" Arguments: {escape_controls(arguments)}"
         )
     found = budget.text() if result.tools else f"None of the {result.total} tools fits. Try other words."
-    return "\n".join([found, *(f"(Note: {visible(note)})" for note in result.notes)])
+    return "\n".join([found, *(f"(Note: {escape_controls(note)})" for note in result.notes)])
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return visible(text if len(text) <= _ARGUMENTS else f"{text[:_ARGUMENTS]} …")
+    return escape_controls(text if len(text) <= _ARGUMENTS else f"{text[:_ARGUMENTS]} …")
 
 
 def _short(text: str, most: int) -> str:

@@ -12,10 +12,10 @@ from loom_core.errors import ConfigError, LoomError
 from loom_core.server.protocol.factory import LoomServer
 from loom_flow.introduction import introduction
 from loom_flow.mcp_tools.prompts import register_prompts
-from loom_flow.mcp_tools.read_only_tools import register_looking_tools
+from loom_flow.mcp_tools.read_only_tools import register_read_only_tools
 from loom_flow.mcp_tools.resources import register_resources
-from loom_flow.mcp_tools.tools import register_flow_tools, register_talking_tools
-from loom_flow.service import Service
+from loom_flow.mcp_tools.tools import register_conversation_tools, register_flow_tools
+from loom_flow.service import FlowService
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -31,7 +31,7 @@ def build(settings: Settings) -> LoomServer:
     A flow file that is wrong, or not there, keeps no server from starting: every tool says what to mend, and
     the file is used as soon as that is done.
     """
-    service, problem = Service(settings), ""
+    service, problem = FlowService(settings), ""
     try:
         service.load()
     except ConfigError as error:
@@ -48,8 +48,8 @@ def build(settings: Settings) -> LoomServer:
                 tasks.cancel_scope.cancel()
 
     server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
-    register_talking_tools(server, service)
-    register_looking_tools(server, service)
+    register_conversation_tools(server, service)
+    register_read_only_tools(server, service)
     register_flow_tools(server, service)
     register_resources(server, service)
     register_prompts(server, service)
@@ -59,7 +59,7 @@ def build(settings: Settings) -> LoomServer:
 _LOOK_SECONDS = 2.0
 
 
-async def watch_flows(server: LoomServer, service: Service, said: str = "") -> None:
+async def watch_flows(server: LoomServer, service: FlowService, said: str = "") -> None:
     """Look at the file now and then, have a changed one used, and tell clients; until it is cancelled.
 
     A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.

@@ -42,12 +42,12 @@ class FlowServer(ServerProgram[Settings]):
             PROGRAM,
             description="Business flows as an MCP server: rules first, then one decision of a model; durable"
             " steps, questions, confirmations, skills. Without a command it serves MCP over stdio.",
-            options=_options,
+            options=_add_options,
         )
         commands.add_serve()
-        _files(commands)
-        _talking(commands)
-        _runs(commands)
+        _add_file_commands(commands)
+        _add_conversation_commands(commands)
+        _add_run_commands(commands)
         commands.add_mcp()
         commands.add_install()
         # Whoever may read alone can begin nothing: that is no token for a conversation.
@@ -88,12 +88,12 @@ class FlowServer(ServerProgram[Settings]):
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.flow.config import read_flow_file
         from loom_core.server.install.front import model_variables
-        from loom_flow.model_choice import chosen_model
+        from loom_flow.model_choice import choose_model
 
         if not settings.config_given and not settings.config.exists():
             return []  # it starts without, and says what to write
         loaded = read_flow_file(settings.config)
-        config = chosen_model(loaded.file, settings)
+        config = choose_model(loaded.file, settings)
         names = [*loaded.variables, *(model_variables(config) if config else ())]
         return list(dict.fromkeys(names))
 
@@ -111,7 +111,7 @@ run = SERVER.run
 """Run a command line; returns the exit code."""
 
 
-def _options(command: argparse.ArgumentParser) -> None:
+def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--config",
         type=Path,
@@ -127,7 +127,7 @@ def _options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _files(commands: ServerCommands) -> None:
+def _add_file_commands(commands: ServerCommands) -> None:
     init = commands.add("init", "write a flow.json that works, to begin with")
     init.add_argument("--force", action="store_true", help="also in the place of one that is there")
     commands.add("validate", "say everything that is wrong with the file, with line and column")
@@ -150,11 +150,11 @@ def _files(commands: ServerCommands) -> None:
     )
 
 
-def _talking(commands: ServerCommands) -> None:
+def _add_conversation_commands(commands: ServerCommands) -> None:
     explain = commands.add("explain", "say what a message would do, and do nothing")
     explain.add_argument("message", nargs="+", help="what a user might say")
     explain.set_defaults(takes_more="message")
-    _conversation(explain)
+    _add_conversation_options(explain)
 
     running = commands.add("run", "run a flow")
     running.add_argument("flow", metavar="FLOW", help="its id")
@@ -163,7 +163,7 @@ def _talking(commands: ServerCommands) -> None:
     )
     running.add_argument("--message", default="", help="what the user said")
     running.add_argument("--dry-run", action="store_true", help="show what it would send, and send nothing")
-    _conversation(running)
+    _add_conversation_options(running)
     running.set_defaults(takes_more="inputs", run_id="")
     running.epilog = (
         "Exit code 0 if the run is completed (with --dry-run: nothing is missing or refused), 1 if it has"
@@ -171,7 +171,7 @@ def _talking(commands: ServerCommands) -> None:
     )
 
     chat = commands.add("chat", "talk with the assistant; Ctrl-D ends")
-    _conversation(chat)
+    _add_conversation_options(chat)
     chat.set_defaults(run_id="")
     chat.epilog = (
         "Exit code 0 when nothing is open at the end, also if the user has called it off; 1 if what was begun"
@@ -187,7 +187,7 @@ def _talking(commands: ServerCommands) -> None:
     )
 
 
-def _conversation(command: argparse.ArgumentParser) -> None:
+def _add_conversation_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--session", default="", metavar="SESSION", help="go on with this conversation")
     command.add_argument(
         "--context",
@@ -198,7 +198,7 @@ def _conversation(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _runs(commands: ServerCommands) -> None:
+def _add_run_commands(commands: ServerCommands) -> None:
     runs = commands.add("runs", "list runs, the latest first; or find some by words")
     runs.add_argument("query", nargs="*", default=[], help="words of their messages and outcomes")
     runs.set_defaults(takes_more="query")

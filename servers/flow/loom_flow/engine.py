@@ -12,8 +12,8 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, LoomError
-from loom_core.flow.config.flow_file import FlowFileWatch, LoadedFlows, read_flow_file
-from loom_core.flow.executor.definition import every_step, server_tools
+from loom_core.flow.config.flow_file import FlowFileWatcher, LoadedFlows, read_flow_file
+from loom_core.flow.executor.definition import iter_steps, server_tools
 from loom_flow.invocation import invocation
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from loom_flow.knowledge_source import KnowledgeSources
     from loom_flow.settings import Settings
 
-__all__ = ["Engine"]
+__all__ = ["FlowEngine"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _SERVER_SECONDS = 5.0  # that MCP servers have to start which steps and skills n
 _Flows = frozenset[str] | None
 
 
-class Engine:
+class FlowEngine:
     """Opens each part when it is first wanted. Use it as `async with`.
 
     Runs that another process has left are gone on with a second after the start.
@@ -60,14 +60,14 @@ class Engine:
     def __init__(self, settings: Settings, *, adopts: bool = True) -> None:
         self.adopts = adopts
         self._settings = settings
-        self._watch = FlowFileWatch(settings.config)
+        self._watch = FlowFileWatcher(settings.config)
         self._loaded: LoadedFlows | None = None
         self._tasks: TaskGroup | None = None
         self._journal: Journal | None = None
         self._audit: AuditLog | None = None
         self._mcp: McpTools | None = None
         self._sources: KnowledgeSources | None = None
-        self._assistants: dict[_Flows, _Assistant] = {}
+        self._assistants: dict[_Flows, _AssistantTask] = {}
         self._turn = anyio.Lock()
         self._looking = anyio.Lock()
         self._models: list[LLMProvider] = []
@@ -116,7 +116,7 @@ class Engine:
             self._loaded = read_flow_file(self._settings.config)
         return self._loaded
 
-    async def look(self) -> bool:
+    async def poll(self) -> bool:
         """See whether the file has changed, and have it used; returns whether there is something else now.
 
         One that cannot be used changes nothing; `problems` says why.
@@ -133,14 +133,14 @@ class Engine:
             if self._loaded is not None and loaded.version == self._loaded.version:
                 self._refused, self._refusal = None, ""
                 return False
-            return loaded is not self._refused and await self._used(loaded)
+            return loaded is not self._refused and await self._reload_assistants(loaded)
 
-    async def _used(self, loaded: LoadedFlows) -> bool:
+    async def _reload_assistants(self, loaded: LoadedFlows) -> bool:
         """Have all assistants go by another file; False if it cannot be used."""
         model = self.model, self._model_problem
         try:
             for assistant in list(self._assistants.values()):
-                await assistant.use(loaded)
+                await assistant.reload(loaded)
         except ConfigError as error:
             self.model, self._model_problem = model
             self._refused = loaded
@@ -172,7 +172,7 @@ class Engine:
         assert self._tasks is not None, "an engine is used as `async with`"
         async with self._turn:
             if flows not in self._assistants:
-                self._assistants[flows] = _Assistant(self, flows)
+                self._assistants[flows] = _AssistantTask(self, flows)
                 self._tasks.start_soon(self._assistants[flows].work, name="flows")
             assistant = self._assistants[flows]
         return await assistant.ready(loaded)
@@ -183,7 +183,7 @@ class Engine:
         Raises:
             ConfigError: it is not there, and says what to write; or it has never been in order.
         """
-        await self.look()
+        await self.poll()
         if self._loaded is None:
             raise ConfigError(
                 f"There is no flow yet: {self._settings.config} is not there.",
@@ -201,18 +201,18 @@ class Engine:
         Raises:
             ConfigError: none is named, or it cannot be asked.
         """
-        from loom_flow.model_choice import chosen_model, made_model
+        from loom_flow.model_choice import build_model, choose_model
 
-        config = chosen_model((await self.latest()).file, self._settings)
+        config = choose_model((await self.latest()).file, self._settings)
         if config is None:
             raise ConfigError(
                 "There is no language model.", advice="Name one as `model` of the file, or by --provider."
             )
-        llm = await to_thread.run_sync(made_model, config)
+        llm = await to_thread.run_sync(build_model, config)
         self._models.append(llm)
         return llm
 
-    async def made(self, loaded: LoadedFlows, flows: _Flows) -> WorkflowOrchestrator:
+    async def build_assistant(self, loaded: LoadedFlows, flows: _Flows) -> WorkflowOrchestrator:
         """An assistant that is not open yet.
 
         Raises:
@@ -221,7 +221,7 @@ class Engine:
         await to_thread.run_sync(import_module, "loom_core.flow.orchestrator")  # it takes a while
         from loom_core.flow.orchestrator import WorkflowOrchestrator
 
-        loaded, llm = await self.with_model(limited(loaded, flows))
+        loaded, llm = await self.with_model(limit_flows(loaded, flows))
         return WorkflowOrchestrator(
             loaded,
             journal=self.journal(),
@@ -234,12 +234,12 @@ class Engine:
 
     async def with_model(self, loaded: LoadedFlows) -> tuple[LoadedFlows, LLMProvider | None]:
         """A file with its model; without one that cannot be asked: that is noted, and rules decide alone."""
-        from loom_flow.model_choice import chosen_model, made_model
+        from loom_flow.model_choice import build_model, choose_model
 
         self.model = self._model_problem = ""
         try:
-            config = chosen_model(loaded.file, self._settings)
-            llm = None if config is None else await to_thread.run_sync(made_model, config)
+            config = choose_model(loaded.file, self._settings)
+            llm = None if config is None else await to_thread.run_sync(build_model, config)
         except ConfigError as error:
             self._model_problem = str(error)
             _log.warning("rules decide alone: %s", error)
@@ -307,7 +307,7 @@ class Engine:
                 await self._journal.aclose()
 
 
-class _Assistant:
+class _AssistantTask:
     """An assistant in a task of its own, which opens and closes it; made anew when it could not be made.
 
     Args:
@@ -315,7 +315,7 @@ class _Assistant:
         flows: see `Engine.assistant`.
     """
 
-    def __init__(self, engine: Engine, flows: _Flows) -> None:
+    def __init__(self, engine: FlowEngine, flows: _Flows) -> None:
         self._engine = engine
         self._flows = flows
         self._loaded: LoadedFlows | None = None
@@ -343,7 +343,7 @@ class _Assistant:
                 )
             return self._open
 
-    async def use(self, loaded: LoadedFlows) -> None:
+    async def reload(self, loaded: LoadedFlows) -> None:
         """Go by another file, if it is open.
 
         Raises:
@@ -351,10 +351,10 @@ class _Assistant:
         """
         if self._open is None:
             return
-        changed, llm = await self._engine.with_model(limited(loaded, self._flows))
+        changed, llm = await self._engine.with_model(limit_flows(loaded, self._flows))
         knowledge = await self._engine.knowledge(changed.file)
         live = await self._engine.tools_of_servers(changed.file)
-        await self._open.use(changed, llm=llm, knowledge=knowledge, live=live)
+        await self._open.reload(changed, llm=llm, knowledge=knowledge, live=live)
         self._loaded = loaded
 
     async def work(self) -> None:
@@ -365,7 +365,7 @@ class _Assistant:
             self._error = None
             try:
                 assert self._loaded is not None
-                assistant = await self._engine.made(self._loaded, self._flows)
+                assistant = await self._engine.build_assistant(self._loaded, self._flows)
                 async with assistant:
                     self._open = assistant
                     self._tried.set()
@@ -379,7 +379,7 @@ class _Assistant:
                 self._tried.set()
 
 
-def limited(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
+def limit_flows(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
     """A file with some of its flows alone, and those that these run."""
     if flows is None:
         return loaded
@@ -389,6 +389,6 @@ def limited(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
         flow = file.flow(left.pop())
         if flow is not None and flow.flow_id not in wanted:
             wanted.add(flow.flow_id)
-            left += [step.workflow_id for step in every_step(flow.steps) if step.workflow_id]
+            left += [step.workflow_id for step in iter_steps(flow.steps) if step.workflow_id]
     kept = [flow for flow in file.flows if flow.flow_id in wanted]
     return replace(loaded, file=file.model_copy(update={"flows": kept}))

@@ -89,7 +89,7 @@ class KnowledgeSources:
                 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase
 
                 provider = DocumentsKnowledgeBase(config.documents, name=_NAME)
-                self._closing.append(_closing(provider.close))
+                self._closing.append(_closer(provider.close))
         return ProviderKnowledge(provider)
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class KnowledgeSources:
         if home not in self._libraries:
             library = self._libraries[home] = Library(home, program="loom-flow-server")
             library.work_in(self._tasks)
-            self._closing.append(_closing(library.close))
+            self._closing.append(_closer(library.close))
         return LocalKnowledgeBase(self._libraries[home], entry.source, base=entry.name)
 
     def _server(self, config: McpSource) -> ServerConfig:
@@ -158,8 +158,8 @@ def _check_installed() -> None:
         )
 
 
-def _closing(close: Callable[[], None]) -> Callable[[], Awaitable[None]]:
-    async def closed() -> None:
+def _closer(close: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def close_in_thread() -> None:
         await to_thread.run_sync(close)
 
-    return closed
+    return close_in_thread

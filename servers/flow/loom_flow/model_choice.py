@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_flow.settings import Settings
 
-__all__ = ["chosen_model", "made_model", "named_model"]
+__all__ = ["build_model", "choose_model", "model_from_settings"]
 
 
-def chosen_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
+def choose_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
     """The model of a file, else that of `--provider`; None for rules alone.
 
     Raises:
         ConfigError: what `--provider` names is no model.
     """
-    return named_model(settings) if file.model is None else file.model
+    return model_from_settings(settings) if file.model is None else file.model
 
 
-def named_model(settings: Settings) -> ProviderConfig | None:
+def model_from_settings(settings: Settings) -> ProviderConfig | None:
     """The model of `--provider`, which need not have what it takes to be asked; None where it names none.
 
     Raises:
@@ -44,7 +44,7 @@ def named_model(settings: Settings) -> ProviderConfig | None:
     return config
 
 
-def made_model(config: ProviderConfig) -> LLMProvider:
+def build_model(config: ProviderConfig) -> LLMProvider:
     """The model, which can be asked as things are here. A keyring may be asked, which blocks.
 
     Raises:

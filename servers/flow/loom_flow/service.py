@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Self
 from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
-from loom_core.flow.config.models import FlowFile, changes_something
+from loom_core.flow.config.models import FlowFile, has_side_effects
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
 from loom_core.runs.commands import Resume
 from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
 from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending
-from loom_flow.engine import Engine
+from loom_flow.engine import FlowEngine
 from loom_flow.models import ExplainResult, FlowInfo, FlowsResult, MatchInfo
 from loom_flow.texts import progress_line, question_of, run_line, steps_of
 
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from loom_core.flow.responses.reply import FlowReply
     from loom_core.flow.turns.explanation import Explanation
     from loom_core.llm.interface import LLMProvider
-    from loom_core.runs.commands import Answered, Decided, Order
+    from loom_core.runs.commands import ApprovalDecision, Command, InputResponse
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Pending, Run, RunStatus
     from loom_flow.models import StepInfo
     from loom_flow.settings import Settings
 
-__all__ = ["Service", "tool_name"]
+__all__ = ["FlowService", "tool_name"]
 
 _OPEN: tuple[RunStatus, ...] = ("working", "input_required", "paused", "failed")
 _LISTED = 20
 _PAGE = 500
 
 
-class Service:
+class FlowService:
     """The flows and runs of one home. Use it as `async with`.
 
     Nothing is opened before the first call that needs it, but for runs that another process has left; see
@@ -63,7 +63,7 @@ class Service:
         self.settings = settings
         self.attending = Attending(self, self.question, progress_line)
         self._sees_all = sees_all
-        self._engine = Engine(settings, adopts=adopts)
+        self._engine = FlowEngine(settings, adopts=adopts)
 
     async def __aenter__(self) -> Self:
         await self._engine.__aenter__()
@@ -101,7 +101,7 @@ class Service:
 
     async def look(self) -> bool:
         """See whether the file has changed; see `Engine.look`."""
-        return await self._engine.look()
+        return await self._engine.poll()
 
     async def chat(
         self,
@@ -117,7 +117,7 @@ class Service:
         Raises:
             LoomError: as there; or there is no flow file that can be used.
         """
-        assistant, caller, context = await self._assistant(), current_caller().id, _theirs(context)
+        assistant, caller, context = await self._assistant(), current_caller().id, _caller_context(context)
         with acting(EVERYTHING):  # the run goes on when the call has gone
             return await assistant.query(
                 message,
@@ -127,10 +127,10 @@ class Service:
                 idempotency_key=idempotency_key,
                 # The call itself waits for a run: it tells how far that is, and asks.
                 wait_seconds=min(seconds, _REPLY_SECONDS),
-                reaches=False,
+                tracks_delivery=False,
             )
 
-    async def go_on_with_rest(self, session_id: str, *, seconds: float) -> FlowReply | None:
+    async def continue_session(self, session_id: str, *, seconds: float) -> FlowReply | None:
         """Begin what a message asked for besides; see `WorkflowOrchestrator.go_on`.
 
         Raises:
@@ -138,20 +138,20 @@ class Service:
         """
         assistant, caller = await self._assistant(), current_caller().id
         with acting(EVERYTHING):
-            return await assistant.go_on(
-                session_id, caller=caller, wait_seconds=min(seconds, _REPLY_SECONDS), reaches=False
+            return await assistant.continue_session(
+                session_id, caller=caller, wait_seconds=min(seconds, _REPLY_SECONDS), tracks_delivery=False
             )
 
-    async def reached(self, session_id: str, run: Run | None, told: Sequence[str] = ()) -> None:
+    async def confirm_delivery(self, session_id: str, run: Run | None, told: Sequence[str] = ()) -> None:
         """The user is told of runs now; see `WorkflowOrchestrator.reached`.
 
         Raises:
             LoomError: as for `chat`.
         """
         caller = current_caller().id
-        await (await self._assistant()).reached(session_id, run=run, told=told, caller=caller)
+        await (await self._assistant()).confirm_delivery(session_id, run=run, told=told, caller=caller)
 
-    async def explained(
+    async def explain(
         self, message: str, *, session_id: str = "", context: Mapping[str, Any] | None = None
     ) -> ExplainResult:
         """What a message would do; see `WorkflowOrchestrator.explain`.
@@ -159,7 +159,7 @@ class Service:
         Raises:
             LoomError: as for `chat`.
         """
-        assistant, caller, context = await self._assistant(), current_caller().id, _theirs(context)
+        assistant, caller, context = await self._assistant(), current_caller().id, _caller_context(context)
         with acting(EVERYTHING):
             found = await assistant.explain(message, session_id=session_id, context=context, caller=caller)
         return _explain_result(message, found, assistant.loaded.file)
@@ -181,7 +181,7 @@ class Service:
             InvalidInputError: the inputs do not fit its schema.
             LoomError: as for `chat`.
         """
-        assistant, caller, context = await self._assistant(), current_caller(), _theirs(context)
+        assistant, caller, context = await self._assistant(), current_caller(), _caller_context(context)
         self._check_flow(assistant.loaded.file, flow_id)
         with acting(EVERYTHING):
             reply = await assistant.run_flow(
@@ -204,16 +204,16 @@ class Service:
         """
         return await self.journal().get(run_id, caller=self._owner())
 
-    async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
+    async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
         """Wait until a run stands still; see `Journal.changed`.
 
         Raises:
             NotFoundError: the caller has none of this id.
         """
         await self.run(run_id)
-        return await self.journal().changed(run_id, after=after, seconds=seconds)
+        return await self.journal().wait_until_idle(run_id, after=after, seconds=seconds)
 
-    async def order(self, run_id: str, order: Order) -> Run:
+    async def send_commands(self, run_id: str, order: Command) -> Run:
         """Tell a run something; it is driven here, if nobody does.
 
         Raises:
@@ -224,13 +224,13 @@ class Service:
         await self.run(run_id)
         assistant = await self._assistant()
         with acting(EVERYTHING):
-            return await assistant.host.order(run_id, order)
+            return await assistant.host.send_commands(run_id, order)
 
-    async def decide(self, run: Run, decision: Decided | Answered) -> Run:
+    async def decide(self, run: Run, decision: ApprovalDecision | InputResponse) -> Run:
         """Tell a run what was decided of something that it waits for; as `order`."""
-        return await self.order(run.id, decision)
+        return await self.send_commands(run.id, decision)
 
-    def decides(self, run: Run) -> bool:
+    def can_decide(self, run: Run) -> bool:
         """Whether the caller is one whom a run may be decided by: whose it is."""
         caller = current_caller()
         return caller.may("write") and (self._sees_all or run.request.caller == caller.id)
@@ -254,9 +254,9 @@ class Service:
                 advice="Wait for it, or answer what it waits for.",
             )
         executor = (await self._assistant()).executor
-        return await self.order(run_id, executor.retrying(run, step, inputs=inputs or {}, by=by))
+        return await self.send_commands(run_id, executor.build_retry(run, step, inputs=inputs or {}, by=by))
 
-    async def go_on(self, run_id: str, *, by: str) -> Run:
+    async def resume(self, run_id: str, *, by: str) -> Run:
         """Drive a run here: one that was paused or has ended badly, or one that nobody drives.
 
         Raises:
@@ -266,10 +266,10 @@ class Service:
         """
         run = await self.run(run_id)
         if run.status not in {"working", "input_required"}:
-            return await self.order(run_id, Resume(by=by))
+            return await self.send_commands(run_id, Resume(by=by))
         assistant = await self._assistant()
         with acting(EVERYTHING):
-            await assistant.host.take_up(run_id)
+            await assistant.host.adopt(run_id)
         return run
 
     async def runs(
@@ -322,7 +322,7 @@ class Service:
         await self.run(run_id)
         return await self.journal().blob(run_id, number)
 
-    async def listed(self) -> FlowsResult:
+    async def list_flows(self) -> FlowsResult:
         """What the assistant can do for the caller, and what they have begun; or why it can do nothing."""
         unfinished = await self.runs(status=_OPEN)
         file, problems = FlowFile(), list[str]()
@@ -340,7 +340,7 @@ class Service:
             problems=[*problems, *self._engine.problems],
         )
 
-    async def loaded(self) -> LoadedFlows:
+    async def read_flows(self) -> LoadedFlows:
         """The flow file as it is now; nothing is opened for it.
 
         Raises:
@@ -388,13 +388,13 @@ class Service:
 _REPLY_SECONDS = 0.5  # that a message waits for its run by itself
 
 
-def _theirs(context: Mapping[str, Any] | None) -> dict[str, Any]:
+def _caller_context(context: Mapping[str, Any] | None) -> dict[str, Any]:
     """The variables of a call; those that the caller's token is bound to are theirs whatever it says."""
     return {**(context or {}), **current_caller().context}
 
 
 def _flow_info(file: FlowFile, flow: FlowConfig) -> FlowInfo:
-    changes = changes_something(file, flow)
+    changes = has_side_effects(file, flow)
     return FlowInfo(
         flow_id=flow.flow_id,
         name=flow.title,
@@ -428,7 +428,7 @@ def _explain_result(message: str, found: Explanation, file: FlowFile) -> Explain
                 start=each.start,
                 end=each.end,
                 groups=each.groups,
-                doubt=each.doubt,
+                doubt=each.negation,
             )
             for each in found.match.matches
         ],

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from loom_core.flow.config.localization import spoken
+from loom_core.flow.config.localization import localize
 from loom_core.flow.responses.phrases import Phrases, language_of_run
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.flow.turns.replies import question_text
 from loom_core.flow.turns.replies import run_text as told_of_run
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
 from loom_core.server.runs.models import pending_info
 from loom_flow.models import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from loom_flow.models import ExplainResult, FlowsResult, RunsResult
 
 __all__ = [
-    "Wording",
+    "ToolTexts",
     "chat_result",
     "chat_text",
     "events_text",
@@ -60,7 +60,7 @@ Names: TypeAlias = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class ToolTexts:
     """The texts of one language; `{…}` is filled in by who uses it.
 
     Attributes:
@@ -148,17 +148,17 @@ class Wording:
     finished: str = "done"
 
     @classmethod
-    def of(cls, language: Language) -> Wording:
+    def of(cls, language: Language) -> ToolTexts:
         """The texts of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
-    def named(self, names: Names, name: str) -> str:
+    def name_of(self, names: Names, name: str) -> str:
         """What something is called; as in the data, where there is no other name."""
         return dict(names).get(name, name)
 
 
-_ENGLISH = Wording()
-_CHINESE = Wording(
+_ENGLISH = ToolTexts()
+_CHINESE = ToolTexts(
     head="流程 {flow} 的运行 {run_id}（会话 {session_id}）：{status}",
     statuses=(
         ("working", "进行中"),
@@ -250,11 +250,11 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
         file: the flows.
         by_asking: whether the caller's client can ask its user.
     """
-    wording = Wording.of(reply.language)
+    wording = ToolTexts.of(reply.language)
     status, text, pending, structured = reply.status, reply.text, reply.pending, reply.structured
     if run is not None and (run.status, run.pending) != (reply.status, reply.pending):
         status, pending, structured = run.status, run.pending, run.structured
-        told = told_of_run(run, file=spoken(file, reply.language), phrases=Phrases.of(reply.language))
+        told = told_of_run(run, file=localize(file, reply.language), phrases=Phrases.of(reply.language))
         text = "\n\n".join(filter(None, (reply.late, told))) if told else reply.text
     key = {"completed": "told" if run is None else "completed", "input_required": "answer"}.get(
         status, status
@@ -289,13 +289,13 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
 
 def chat_text(result: ChatResult, language: Language) -> str:
     """The answer of `flow_chat`: what the user reads, and what the model needs to know besides."""
-    wording, route = Wording.of(language), result.route
+    wording, route = ToolTexts.of(language), result.route
     parts = [result.text]
     if result.citations and not any(f"[{each.id}]" in result.text for each in result.citations):
-        titles = dict.fromkeys(visible(each.title or each.source) for each in result.citations)
+        titles = dict.fromkeys(escape_controls(each.title or each.source) for each in result.citations)
         parts.append("\n".join(f"[{number}] {title}" for number, title in enumerate(titles, 1)))
     by = wording.by.format(
-        action=wording.named(wording.actions, route.action), how=wording.named(wording.hows, route.how)
+        action=wording.name_of(wording.actions, route.action), how=wording.name_of(wording.hows, route.how)
     )
     run = [wording.run.format(id=result.run_id)] if result.run_id else []
     lines = [f"({', '.join([wording.session.format(id=result.session_id), *run, by])})"]
@@ -355,7 +355,7 @@ def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo
 def run_text(run: Run, info: RunInfo) -> str:
     """The answer about a run."""
     wording = _wording_of(run)
-    status = wording.named(wording.statuses, run.status)
+    status = wording.name_of(wording.statuses, run.status)
     head = wording.head.format(
         run_id=run.id, flow=run.request.profile, session_id=run.request.session_id, status=status
     )
@@ -374,15 +374,15 @@ def run_text(run: Run, info: RunInfo) -> str:
     return "\n\n".join(blocks)
 
 
-def _wording_of(run: Run) -> Wording:
-    return Wording.of(language_of_run(run.request))
+def _wording_of(run: Run) -> ToolTexts:
+    return ToolTexts.of(language_of_run(run.request))
 
 
-def _step_line(step: StepInfo, wording: Wording) -> str:
+def _step_line(step: StepInfo, wording: ToolTexts) -> str:
     outputs = f" {_short(_json(step.outputs), _OUTPUTS)}" if step.outputs else ""
-    problem = f" {visible(step.problem)}" if step.problem else ""
-    status = wording.named(wording.step_statuses, step.status)
-    return f"- {visible(step.step_id)}: {status}{outputs}{problem}"
+    problem = f" {escape_controls(step.problem)}" if step.problem else ""
+    status = wording.name_of(wording.step_statuses, step.status)
+    return f"- {escape_controls(step.step_id)}: {status}{outputs}{problem}"
 
 
 def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
@@ -403,12 +403,12 @@ def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
     return list(steps.values())
 
 
-def pending_line(pending: Pending, wording: Wording) -> str:
+def pending_line(pending: Pending, wording: ToolTexts) -> str:
     """Something that a run waits for."""
     template = {"approval": wording.approval, "unknown": wording.unknown, "question": wording.question}
     line = template[pending.kind].format(
         id=pending.id,
-        reason=visible(pending.reason),
+        reason=escape_controls(pending.reason),
         arguments=f" {_json(pending.arguments)}" if pending.arguments else "",
         schema=_json(pending.schema),
     )
@@ -421,8 +421,8 @@ def pending_line(pending: Pending, wording: Wording) -> str:
 def question_of(run: Run, pending: Pending, file: FlowFile) -> str:
     """What a person is asked, in a form of their client: with the values that a yes or no is about."""
     language = language_of_run(run.request, setting=file.basic_settings.language)
-    text = question_text(pending, file=spoken(file, language), phrases=Phrases.of(language))
-    return "\n".join(map(visible, text.splitlines()))
+    text = question_text(pending, file=localize(file, language), phrases=Phrases.of(language))
+    return "\n".join(map(escape_controls, text.splitlines()))
 
 
 def progress_line(run: Run) -> Callable[[StreamEvent], str]:
@@ -437,7 +437,7 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
             case "step_result" if it["status"] == "success":
                 said = wording.done.format(step=it["step_id"], seconds=it["seconds"])
             case "step_result":
-                status = wording.named(wording.step_statuses, str(it["status"]))
+                status = wording.name_of(wording.step_statuses, str(it["status"]))
                 said = wording.ended.format(step=it["step_id"], status=status)
             case "approval_required":
                 said = wording.asks.format(reason=it["pending"]["reason"])
@@ -446,10 +446,10 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
             case "flow_finish":
                 said = ": ".join(filter(None, (wording.finished, str(it.get("output") or ""))))
             case "error" | "aborted" | "paused":
-                said = wording.named(wording.statuses, "failed" if event.type == "error" else event.type)
+                said = wording.name_of(wording.statuses, "failed" if event.type == "error" else event.type)
             case _:
                 said = ""
-        return visible(said)[:_SHOWN]
+        return escape_controls(said)[:_SHOWN]
 
     return line
 
@@ -488,26 +488,27 @@ def flows_text(result: FlowsResult) -> str:
         inputs = ", ".join(flow.inputs.get("properties", {})) or "none"
         tool = f" Tool: {flow.tool}." if flow.tool else ""
         budget.add(
-            f"- {flow.flow_id} ({visible(flow.name)}): {visible(flow.description)} Inputs: {visible(inputs)}."
+            f"- {flow.flow_id} ({escape_controls(flow.name)}): {escape_controls(flow.description)}"
+            f" Inputs: {escape_controls(inputs)}."
             f"{' It changes something.' if flow.changes_something else ''}{tool}"
         )
     for skill in result.skills:
-        budget.add(f"- skill: {visible(skill)}")
+        budget.add(f"- skill: {escape_controls(skill)}")
     for name in result.system_tools:
-        budget.add(f"- system tool: {visible(name)}")
+        budget.add(f"- system tool: {escape_controls(name)}")
     if result.unfinished:
         budget.add("Not at their end:")
         for run in result.unfinished:
             budget.add(_run_line_text(run))
     none = [] if result.flows or result.skills else ["There is no flow."]
-    notes = [f"(Note: {visible(each)})" for each in result.problems]
+    notes = [f"(Note: {escape_controls(each)})" for each in result.problems]
     return "\n".join([*none, *filter(None, [budget.text()]), *notes])
 
 
 def _run_line_text(run: RunLine) -> str:
     waits = f", waits for {run.pending}" if run.pending else ""
     about = f"{run.flow_id}, {run.status}{waits}; session {run.session_id}"
-    return f"- {run.run_id} ({about}): {visible(run.message)}"
+    return f"- {run.run_id} ({about}): {escape_controls(run.message)}"
 
 
 def events_text(events: Sequence[EventInfo]) -> str:
@@ -522,17 +523,20 @@ def explain_text(result: ExplainResult) -> str:
     """The answer of `flow_explain`."""
     target = result.flow_id or result.tool or ", ".join(result.skills)
     action = result.action or "as the model decides"
-    lines = [f"“{visible(result.message)}” → {action}{f': {target}' if target else ''} ({result.decided_by})"]
+    lines = [
+        f"“{escape_controls(result.message)}” → {action}{f': {target}' if target else ''}"
+        f" ({result.decided_by})"
+    ]
     if result.run_id:
         lines.append(f"It would be told to the run {result.run_id}.")
     if result.confidence is not None:
-        lines.append(f"Confidence: {result.confidence:.2f}. {visible(result.reason)}".rstrip())
+        lines.append(f"Confidence: {result.confidence:.2f}. {escape_controls(result.reason)}".rstrip())
     if result.problem:
-        lines.append(f"The model did not decide: {visible(result.problem)}")
+        lines.append(f"The model did not decide: {escape_controls(result.problem)}")
     for match in result.matches:
         doubt = f"; in doubt: {match.doubt}" if match.doubt else ""
-        fits = visible(result.message[match.start : match.end])
-        lines.append(f"- {match.flow_id}: {visible(match.pattern)} fits “{fits}”{doubt}")
+        fits = escape_controls(result.message[match.start : match.end])
+        lines.append(f"- {match.flow_id}: {escape_controls(match.pattern)} fits “{fits}”{doubt}")
     if result.candidates:
         lines.append(f"One of: {', '.join(result.candidates)}")
     if result.inputs:
@@ -553,7 +557,7 @@ def _object(value: object) -> dict[str, Any] | None:
 
 def _json(value: Mapping[str, Any] | Sequence[Any]) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return visible(text if len(text) <= _JSON else f"{text[:_JSON]} …")
+    return escape_controls(text if len(text) <= _JSON else f"{text[:_JSON]} …")
 
 
 def _short(text: str, most: int) -> str:

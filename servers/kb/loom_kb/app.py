@@ -13,7 +13,7 @@ from loom_core.errors import NotFoundError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.resources import ResourceContent, ResourceEntry, ResourcePage, resource_uri
 from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
-from loom_kb.command_line.syncing import watch_folders
+from loom_kb.command_line.folder_sync import watch_folders
 from loom_kb.graph_pages.app import register_graph_app
 from loom_kb.introduction import introduction
 from loom_kb.mcp_tools.prompts import register_prompts
@@ -53,14 +53,14 @@ def build(settings: Settings) -> LoomServer:
     async def lifespan() -> AsyncGenerator[None]:
         async with anyio.create_task_group() as tasks:
             service.library.work_in(tasks)
-            tasks.start_soon(tell_changes, server, service)
+            tasks.start_soon(notify_changes, server, service)
             if settings.watched:
                 tasks.start_soon(watch_folders, service)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
-        await service.library.hang_up()
+        await service.library.close_connections()
         service.library.close()
 
     server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
@@ -123,7 +123,7 @@ def _register_resources(server: LoomServer, service: Service) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _LibrarySnapshot:
     """What a look has found.
 
     Attributes:
@@ -137,7 +137,7 @@ class _Seen:
     revisions: tuple[str, ...] = ()
 
 
-async def tell_changes(server: LoomServer, service: Service, *, interval: float = 1.0) -> None:
+async def notify_changes(server: LoomServer, service: Service, *, interval: float = 1.0) -> None:
     """Look again and again until cancelled, and tell every client that wants to know.
 
     A database tells nobody that another process has written to it, so the dates of its files are looked at,
@@ -145,7 +145,7 @@ async def tell_changes(server: LoomServer, service: Service, *, interval: float 
     are others is told when they have been the same for one look, which is when a job is done or rests.
     """
     library = service.library
-    seen = _Seen(await to_thread.run_sync(library.catalogue.files))
+    seen = _LibrarySnapshot(await to_thread.run_sync(library.catalogue.files))
     told = seen.revisions
     while True:
         await anyio.sleep(interval)
@@ -158,12 +158,12 @@ async def tell_changes(server: LoomServer, service: Service, *, interval: float 
         seen = now
 
 
-def _look(library: Library, before: _Seen) -> _Seen:
+def _look(library: Library, before: _LibrarySnapshot) -> _LibrarySnapshot:
     files = library.catalogue.files()
     if files == before.files:
         return before
     entries = library.list()
-    return _Seen(
+    return _LibrarySnapshot(
         files=files,
         sources=tuple(entry.source for entry in entries),
         revisions=tuple(f"{entry.name}: {entry.revision}" for entry in entries),

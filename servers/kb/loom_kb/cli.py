@@ -56,7 +56,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
         return commands.parser
 
     def settings_of(self, args: argparse.Namespace) -> Settings:
-        from loom_kb.language_model import chosen
+        from loom_kb.language_model import model_setting
 
         names: list[str] | str | None = getattr(args, "kb", None)
         only = tuple(names) if isinstance(names, list) else ()
@@ -68,7 +68,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
             allow_urls=getattr(args, "allow_urls", True),  # a person who types an address means it
             allow_net=tuple(getattr(args, "allow_net", ())),
             embedder=args.embedder,
-            llm=chosen(args.llm),
+            llm=model_setting(args.llm),
             profile=getattr(args, "profile", "full"),
             version=version(PROGRAM),
         )

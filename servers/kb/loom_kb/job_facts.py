@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from loom_core.knowledge.ingest.loaders.generated import GENERATED
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.uris import display_uri
 from loom_kb.models import JobInfo, SkippedInfo
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store import Job, JobItem, JobReader
 
-__all__ = ["all_notes", "all_problems", "job_info", "listed_jobs", "problems_page"]
+__all__ = ["all_notes", "all_problems", "job_info", "list_jobs", "problems_page"]
 
 _MAX_FAILURES = 10  # that are told with a job; a cursor gives the others
 _MAX_NOTES = 5
@@ -53,7 +53,7 @@ def job_info(
         noted: list[str] = []
     else:
         problems, following = _failures(jobs, job, limit=failures)
-        skipped = _skipped(jobs, job)
+        skipped = _count_skipped(jobs, job)
         noted = [note for _, note in jobs.notes(job, limit=notes)] if notes else []
         if len(noted) == notes > 0 and (more := jobs.count_notes(job) - notes):
             noted.append(f"… and {more:,} more")
@@ -61,8 +61,8 @@ def job_info(
         problems.insert(0, f"failed: {job.error}")
     if not job.finished and knowledge_base.worker.problem:
         noted.insert(0, knowledge_base.worker.problem)
-    spent = jobs.spent(job)
-    pace = None if job.finished else jobs.pace(job)
+    spent = jobs.llm_usage(job)
+    pace = None if job.finished else jobs.throughput(job)
     pending = [] if job.finished else jobs.pending(job, 1)
     return JobInfo(
         id=job.id,
@@ -73,8 +73,8 @@ def job_info(
         processed=job.processed,
         counts=job.counts,
         passages=job.chunks,
-        embedded=jobs.embedded(job) if knowledge_base.embedder_id else None,
-        document=shown(pending[0].uri) if pending else "",
+        embedded=jobs.count_embedded(job) if knowledge_base.embedder_id else None,
+        document=display_uri(pending[0].uri) if pending else "",
         started_at=job.started_at,
         finished_at=job.finished_at,
         documents_per_second=None if pace is None else round(pace.documents, 2),
@@ -90,7 +90,7 @@ def job_info(
     )
 
 
-def listed_jobs(jobs: Sequence[tuple[GraphRAGKnowledgeBase, Job]]) -> list[JobInfo]:
+def list_jobs(jobs: Sequence[tuple[GraphRAGKnowledgeBase, Job]]) -> list[JobInfo]:
     """Collect the facts about jobs for a list: together they name few failures, each only once. Blocks."""
     listed: list[JobInfo] = []
     named: set[str] = set()
@@ -110,12 +110,12 @@ def _failures(jobs: JobReader, job: Job, *, limit: int) -> tuple[list[str], int]
     return [_problem(item) for item in items], following if failed > len(items) or skipped else 0
 
 
-def _skipped(jobs: JobReader, job: Job) -> list[SkippedInfo]:
+def _count_skipped(jobs: JobReader, job: Job) -> list[SkippedInfo]:
     """Count the skipped documents of a job by reason and type, the most frequent first."""
     if not job.counts.get("skipped"):
         return []
     by_reason: dict[str, Counter[str]] = {}
-    for uri, reason in jobs.skipped(job, limit=_MAX_COUNTED):
+    for uri, reason in jobs.list_skipped(job, limit=_MAX_COUNTED):
         extension = _TYPE.search(uri)
         types = by_reason.setdefault(reason, Counter())
         without = "folder" if reason == GENERATED else "no extension"  # every generated file has one
@@ -178,7 +178,7 @@ def _cursor(item: JobItem) -> int:
 
 
 def _problem(item: JobItem) -> str:
-    place = shown(item.uri)
+    place = display_uri(item.uri)
     # What can be done is said once for all skipped documents of a reason.
     reason = item.reason.partition(". ")[0] if item.state == "skipped" else item.reason
     return f"{item.state}: " + (reason if place in reason else f"{place}: {reason}")

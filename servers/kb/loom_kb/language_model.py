@@ -21,10 +21,10 @@ __all__ = [
     "NO_MODEL",
     "OTHER_MODEL",
     "VARIABLE",
-    "chosen",
     "configuration",
     "model_section",
-    "with_agreement",
+    "model_setting",
+    "run_with_confirmation",
 ]
 
 VARIABLE = "LOOM_KB_LLM"
@@ -34,7 +34,7 @@ OTHER_MODEL = f"Give another --llm, or --llm {NO_MODEL} for rules alone."
 _Done = TypeVar("_Done")
 
 
-def chosen(option: str | None) -> str:
+def model_setting(option: str | None) -> str:
     """What is written for the model: by the option, else by the environment; empty for nothing."""
     return (os.environ.get(VARIABLE, "") if option is None else option).strip()
 
@@ -63,7 +63,7 @@ def model_section(library: Library) -> Section | None:
     return examined_model(library.language_model, otherwise=OTHER_MODEL)
 
 
-async def with_agreement(add: Callable[[bool], Awaitable[_Done]], *, yes: bool) -> _Done:
+async def run_with_confirmation(add: Callable[[bool], Awaitable[_Done]], *, yes: bool) -> _Done:
     """Do what a language model may have to read much for; ask the person at the terminal first.
 
     Args:

@@ -17,7 +17,7 @@ from loom_core.knowledge.sources.library import Library
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.search.citations import MatchInfo
 from loom_core.server.search.excerpts import forms_of, read
-from loom_kb.job_facts import job_info, listed_jobs
+from loom_kb.job_facts import job_info, list_jobs
 from loom_kb.language_model import NO_MODEL, VARIABLE, configuration
 from loom_kb.models import DocumentInfo, EstimateInfo, FetchResult, JobResult, Passage, QueryResult
 from loom_kb.settings import DEFAULT_SOURCE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.requests import AddRequest, DocumentsRequest, FilesRequest, PagesRequest
     from loom_core.knowledge.retrieval.confidence import Match
     from loom_core.knowledge.retrieval.config import SearchOptions, Strategy
-    from loom_core.knowledge.retrieval.searcher import Answer
+    from loom_core.knowledge.retrieval.searcher import SearchAnswer
     from loom_core.knowledge.sources.federation.federation import FederatedAnswer
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.knowledge.store import DocumentRow, Job
@@ -74,7 +74,7 @@ class Service:
         self._look = look
         self._deadline = deadline
 
-    async def described(self) -> list[SourceInfo]:
+    async def describe_sources(self) -> list[SourceInfo]:
         """What the knowledge bases say of themselves, those that the caller may use."""
         return [entry.source for entry in await to_thread.run_sync(self.library.list)]
 
@@ -98,7 +98,7 @@ class Service:
         """
         names = [source] if source else await self._names()
         problems = [] if source else await self.unusable()
-        asked = [_AskedBase(self.library, name, strategy, options) for name in names]
+        asked = [_SingleBaseSource(self.library, name, strategy, options) for name in names]
         answer = await Federation(asked, deadline=self._deadline).query(
             question, filters=filters, limit=limit
         )
@@ -156,7 +156,7 @@ class Service:
             ConfigError: it cannot be asked, or is missing.
         """
         knowledge_base = await self._writable(source, description)
-        await knowledge_base.agree_on_extraction(request, seconds=self._look)
+        await knowledge_base.confirm_extraction(request, seconds=self._look)
         job = await to_thread.run_sync(knowledge_base.submit, request)
         knowledge_base.worker.wake()
         return knowledge_base, job
@@ -229,7 +229,7 @@ class Service:
         addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
         return PagesRequest(addresses, settings.allow_net, metadata)
 
-    async def allowed(self, paths: Sequence[str]) -> list[Path]:
+    async def check_paths(self, paths: Sequence[str]) -> list[Path]:
         """The real paths of what a client asks to be read, all of them under the roots.
 
         Raises:
@@ -273,7 +273,7 @@ class Service:
             found += [(knowledge_base, job) for job in await to_thread.run_sync(newest)]
         found.sort(key=lambda pair: -pair[1].created_at)
         older = str(int(found[limit - 1][1].created_at * _MICRO)) if len(found) > limit else None
-        return JobResult(jobs=await to_thread.run_sync(listed_jobs, found[:limit]), next_cursor=older)
+        return JobResult(jobs=await to_thread.run_sync(list_jobs, found[:limit]), next_cursor=older)
 
     async def remove(
         self, ids: Sequence[str], *, source: str | None = None
@@ -383,7 +383,7 @@ def estimate_info(estimate: ExtractionEstimate) -> EstimateInfo:
     )
 
 
-class _AskedBase(KnowledgeBaseProvider):
+class _SingleBaseSource(KnowledgeBaseProvider):
     """A knowledge base of a library, asked one question by one strategy.
 
     Attributes:
@@ -398,7 +398,7 @@ class _AskedBase(KnowledgeBaseProvider):
         self._strategy: Strategy | None = strategy
         self._options = options
         self._opened: GraphRAGKnowledgeBase | None = None
-        self.answer: Answer | None = None
+        self.answer: SearchAnswer | None = None
 
     @property
     def name(self) -> str:
@@ -434,7 +434,9 @@ class _AskedBase(KnowledgeBaseProvider):
         return await (await self._library.get(self._name)).get_by_id(knowledge_id)
 
 
-def _result(asked: Sequence[_AskedBase], answer: FederatedAnswer, problems: Sequence[str]) -> QueryResult:
+def _result(
+    asked: Sequence[_SingleBaseSource], answer: FederatedAnswer, problems: Sequence[str]
+) -> QueryResult:
     answers = {each.name: each.answer for each in asked if each.answer is not None}
     notes = [
         f"{name}: {note}" if len(answers) > 1 else note for name, a in answers.items() for note in a.notes

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.knowledge.uris import readable
 from loom_core.server.protocol.results import TextBudget
 from loom_core.server.search.citations import passages_text
@@ -32,10 +32,10 @@ __all__ = [
     "confirmation_question",
     "confirmation_text",
     "coverage_line",
+    "describe_holder",
     "document_line",
     "extraction_of",
     "graph_text",
-    "held_by",
     "job_text",
     "query_text",
     "removal_question",
@@ -88,7 +88,7 @@ def _was_led_to(passage: Passage) -> bool:
 
 def document_line(document: DocumentInfo) -> str:
     """A document in a list."""
-    title = visible(document.title or "untitled")
+    title = escape_controls(document.title or "untitled")
     size = f"{document.length:,} characters, {document.language}"
     return f"- {title} ({readable(document.uri)}), {size}, id={document.id}"
 
@@ -123,7 +123,7 @@ def confirmation_question(estimate: ExtractionEstimate) -> str:
 
 def removal_question(count: int, source: str | None) -> str:
     """What the user is asked where many documents would go at once."""
-    place = f"the knowledge base {visible(source)}" if source else "all knowledge bases"
+    place = f"the knowledge base {escape_controls(source)}" if source else "all knowledge bases"
     return f"Remove {count:,} documents from {place}? It cannot be undone; the files are not touched."
 
 
@@ -135,7 +135,7 @@ def confirmation_text(estimate: ExtractionEstimate) -> str:
     )
 
 
-def held_by(holder: Holder | None) -> str:
+def describe_holder(holder: Holder | None) -> str:
     """Who works for a knowledge base; empty if nobody does."""
     if holder is None:
         return ""
@@ -160,24 +160,24 @@ def job_text(jobs: Sequence[JobInfo], *, ask: str = _ASK_TOOL, page: bool = Fals
         return "There are no jobs."
     budget = TextBudget(narrow="an id")
     for job in jobs:
-        lines = [_job_line(job), *map(_skipped_line, job.skipped), *job.problems]
+        lines = [_job_line(job), *map(_format_skipped, job.skipped), *job.problems]
         lines += [f"note: {note}" for note in job.notes]
-        if ask and (more := _unnamed(job, page=page)):
+        if ask and (more := _count_unnamed(job, page=page)):
             cursor = f', cursor="{job.next_cursor}"' if job.next_cursor else ""
             lines.append(f"[{more}: {ask.format(id=job.id, cursor=cursor)}]")
         budget.add("\n  ".join(lines))
     return budget.text()
 
 
-def _skipped_line(skipped: SkippedInfo) -> str:
+def _format_skipped(skipped: SkippedInfo) -> str:
     """How many files were skipped for a reason: `skipped 167 × .png, 2 × .gif: unsupported type. …`."""
-    parts = [f"{count:,} × {visible(name)}" for name, count in skipped.types.items()]
+    parts = [f"{count:,} × {escape_controls(name)}" for name, count in skipped.types.items()]
     if rest := skipped.count - sum(skipped.types.values()):
         parts.append(f"{rest:,} × other types" if parts else f"{rest:,} more")
     return f"skipped {', '.join(parts)}" + (f": {skipped.reason}" if skipped.reason else "")
 
 
-def _unnamed(job: JobInfo, *, page: bool) -> str:
+def _count_unnamed(job: JobInfo, *, page: bool) -> str:
     """Which problems of a job are not named in its list of problems; empty if all are."""
     if page:
         return "more" if job.next_cursor else ""

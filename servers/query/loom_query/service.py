@@ -88,7 +88,7 @@ class Service:
             # Not told of the error, which it would wrap into a group: it is none of its tasks'.
             await self._tasks.__aexit__(None, None, None)
 
-    async def described(self) -> list[SourceInfo]:
+    async def describe_sources(self) -> list[SourceInfo]:
         """What the sources that the caller may use say of themselves."""
         return [source.info for source in self._allowed().values()]
 
@@ -141,7 +141,9 @@ class Service:
         names = self.chosen(sources)
         async with self.sources.asked(names) as federation:
             await self._prepare(names)
-            answer = await federation.query(question, filters=filters, limit=limit, told=self._noting(told))
+            answer = await federation.query(
+                question, filters=filters, limit=limit, on_report=self._noting(told)
+            )
         outcomes = self._outcomes(answer.reports, everything=not sources)
         return QueryResult(
             passages=[passage_of(number, item) for number, item in enumerate(answer.items, start=1)],

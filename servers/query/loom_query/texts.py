@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.server.protocol.results import TOKEN_CAP, TextBudget
 from loom_core.server.search.citations import citation, passages_text
 
@@ -42,7 +42,7 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
     Returns:
         The text, and how many passages are in it.
     """
-    notes = [f"(Note: {visible(note)})" for note in result.notes]
+    notes = [f"(Note: {escape_controls(note)})" for note in result.notes]
     told = partial(passage_lines, detailed=detailed)
     return passages_text(result.passages, told, match=result.match, notes=notes, tokens=max_tokens)
 
@@ -58,7 +58,7 @@ def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
             lines.append("why: " + "; ".join(passage.why))
     if passage.also_in:
         lines.append(f"also in: {', '.join(passage.also_in)}")
-    return [visible(line) for line in lines]
+    return [escape_controls(line) for line in lines]
 
 
 def source_line(source: SourceDetails) -> str:
@@ -69,8 +69,8 @@ def source_line(source: SourceDetails) -> str:
     )
     if source.hints:
         line += f"; good for: {', '.join(source.hints)}"
-    line = visible(line)
-    return f"{line}\n  problem: {visible(source.problem)}" if source.problem else line
+    line = escape_controls(line)
+    return f"{line}\n  problem: {escape_controls(source.problem)}" if source.problem else line
 
 
 def sources_text(result: SourcesResult, *, config: str) -> str:
@@ -84,7 +84,7 @@ def sources_text(result: SourcesResult, *, config: str) -> str:
     for source in result.sources:
         budget.add(source_line(source))
     for problem in result.problems:
-        budget.add(f"- problem: {visible(problem)}")
+        budget.add(f"- problem: {escape_controls(problem)}")
     if not result.sources and not result.problems:
         return _NO_SOURCE.format(config=config)
     return budget.text()
@@ -104,14 +104,19 @@ def ask_text(result: AskResult) -> tuple[str, int]:
     Returns:
         The text, and how many passages are in it.
     """
-    notes = [f"(Note: {visible(note)})" for note in result.notes]
+    notes = [f"(Note: {escape_controls(note)})" for note in result.notes]
     blocks = [result.answer] if result.answer else []
     doubtful = [each for each in result.sentences if not each.supported or each.weak]
     if doubtful:
         blocks.append("\n".join(["Be careful with:", *map(sentence_line, doubtful)]))
     if result.answered:
         blocks.append(
-            "\n".join(["Passages:", *(f"{citation(p)} id={visible(p.id)}" for p in result.passages)])
+            "\n".join(
+                [
+                    "Passages:",
+                    *(f"{citation(p)} id={escape_controls(p.id)}" for p in result.passages),
+                ]
+            )
         )
         return "\n\n".join([*blocks, *notes]), len(result.passages)
     told = partial(passage_lines, detailed=False)

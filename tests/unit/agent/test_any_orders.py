@@ -16,18 +16,20 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.transport.replay import paired
-from loom_core.runs.commands import Abort, Decided, Order, Pause, Reply, Resume
+from loom_core.llm.transport.replay import pair_tool_results
+from loom_core.runs.commands import Abort, ApprovalDecision, Command, Pause, Reply, Resume
 from loom_core.runs.run import Run
 from loom_core.tools.function_tool import tool
 
-_ORDERS: dict[str, Callable[[Run], Order]] = {
+_ORDERS: dict[str, Callable[[Run], Command]] = {
     "pause": lambda run: Pause(),
     "resume": lambda run: Resume(),
     "abort": lambda run: Abort(reason="够了"),
     "reply": lambda run: Reply(text="再快一点"),
-    "approve": lambda run: Decided(id=run.pending[0].id if run.pending else "none", action="approve"),
-    "deny": lambda run: Decided(id=run.pending[-1].id if run.pending else "none", action="deny"),
+    "approve": lambda run: ApprovalDecision(
+        id=run.pending[0].id if run.pending else "none", action="approve"
+    ),
+    "deny": lambda run: ApprovalDecision(id=run.pending[-1].id if run.pending else "none", action="deny"),
 }
 _GOES_ON_BY = {"paused": "resume", "input_required": "approve"}
 
@@ -61,12 +63,12 @@ async def _driven(orders: dict[int, list[str]]) -> None:
         return f"sent {number}"
 
     said = Counter[str]()
-    agent = Agent(MockProvider(_script), tools=[look, send], wait_for_orders=True, compaction=None)
+    agent = Agent(MockProvider(_script), tools=[look, send], wait_for_commands=True, compaction=None)
 
     async def tell(run_id: str, name: str) -> None:
         run = await agent.journal.get(run_id)
         try:
-            await agent.order(run_id, _ORDERS[name](run))
+            await agent.send_command(run_id, _ORDERS[name](run))
             said[name] += 1
         except InvalidInputError:  # it does not fit how the run stands
             return
@@ -93,7 +95,7 @@ async def _driven(orders: dict[int, list[str]]) -> None:
             group.start_soon(follow)
             # A run that was aborted goes on if "resume" came next: it may have to be approved once more.
             while unfinished or run.status not in {"completed", "aborted", "failed"}:
-                run = await agent.journal.changed(run.id, after=0, seconds=0.02)
+                run = await agent.journal.wait_until_idle(run.id, after=0, seconds=0.02)
                 if run.status in _GOES_ON_BY:  # what a user does at last who wants the run to end
                     await tell(run.id, _GOES_ON_BY[run.status])
         run = await agent.journal.get(run.id)
@@ -107,7 +109,7 @@ async def _driven(orders: dict[int, list[str]]) -> None:
     assert {call["call_id"] for calls in announced for call in calls} <= results.keys()
     assert max(results.values(), default=1) == 1
     assert max(effects.values(), default=0) <= 1
-    assert paired(conversation) == tuple(conversation)
+    assert pair_tool_results(conversation) == tuple(conversation)
     replies = [
         message for message in conversation if isinstance(message, UserMessage) and "再快" in message.text
     ]

@@ -6,12 +6,12 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.spending import used_up, with_answer
+from loom_core.agent.spending import add_answer_usage, find_exhausted_limit
 from loom_core.errors import ConfigError
 from loom_core.llm.interface import ChatRequest, LLMResponse, Usage
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.run import Budget, Spent
+from loom_core.runs.run import Budget, RunUsage
 from loom_core.runs.stopwatch import Stopwatch
 from loom_core.tools.function_tool import tool
 
@@ -125,15 +125,20 @@ def test_what_is_measured_is_a_number(name: str) -> None:
 
 def test_what_is_used_up_counts_from_when_it_was_granted() -> None:
     budget = Budget(iterations=2, tokens=100)
-    spent = Spent(iterations=5, usage=Usage(input_tokens=150))
-    assert used_up(budget, spent, granted_from=Spent()) is not None
-    assert used_up(budget, spent, granted_from=Spent(iterations=4, usage=Usage(input_tokens=100))) is None
+    spent = RunUsage(iterations=5, usage=Usage(input_tokens=150))
+    assert find_exhausted_limit(budget, spent, granted_from=RunUsage()) is not None
+    assert (
+        find_exhausted_limit(
+            budget, spent, granted_from=RunUsage(iterations=4, usage=Usage(input_tokens=100))
+        )
+        is None
+    )
 
 
 def test_an_unknown_price_counts_as_nothing() -> None:
-    spent = with_answer(Spent(), Usage(input_tokens=1))
+    spent = add_answer_usage(RunUsage(), Usage(input_tokens=1))
     assert spent.usage.cost is None
-    spent = with_answer(with_answer(spent, Usage(cost=0.5)), Usage(input_tokens=2))
+    spent = add_answer_usage(add_answer_usage(spent, Usage(cost=0.5)), Usage(input_tokens=2))
     assert (spent.usage.cost, spent.usage.input_tokens, spent.iterations) == (0.5, 3, 3)
 
 
@@ -141,14 +146,14 @@ async def test_a_stopwatch_ends_the_work_when_its_time_is_over_but_not_while_it_
     now = [0.0]
     watch = Stopwatch(1.0, until=3.0, clock=lambda: now[0])
     work = anyio.CancelScope()
-    watch.times(work)
+    watch.cancel_at_limit(work)
     assert work.deadline == float("inf")
-    watch.run()
+    watch.start()
     assert work.deadline == pytest.approx(anyio.current_time() + 2.0, abs=0.1)
     now[0] = 1.5
-    watch.rest()
+    watch.stop()
     now[0] = 100.0
     assert work.deadline == float("inf")
-    assert (watch.seconds, watch.ran_out) == (2.5, False)
-    watch.allow(2.0)
-    assert watch.ran_out
+    assert (watch.seconds, watch.is_expired) == (2.5, False)
+    watch.set_limit(2.0)
+    assert watch.is_expired

@@ -8,13 +8,13 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.calling_run import SPENT, calling_run
-from loom_core.agent.spending import left_of
+from loom_core.agent.calling_run import USAGE_KEY, calling_run
+from loom_core.agent.spending import remaining_budget
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Decided, Reply
-from loom_core.runs.run import Budget, Pending, Spent
+from loom_core.runs.commands import ApprovalDecision, Reply
+from loom_core.runs.run import Budget, Pending, RunUsage
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question, ToolOutput
 
@@ -76,7 +76,7 @@ async def test_what_the_user_says_meanwhile_is_heard_although_a_tool_ends_the_ru
         group.start_soon(agent.run, "go")
         await begun.wait()
         (run,) = await agent.journal.runs()
-        await agent.order(run.id, Reply(text="等等"))
+        await agent.send_command(run.id, Reply(text="等等"))
         async for event in agent.journal.follow(run.id):
             if event.type == "message_received":
                 said.set()
@@ -113,9 +113,9 @@ async def test_a_tool_may_ask_whether_it_may_call_another(yes: bool) -> None:
         question = Question("It changes the site.", tool="deploy/restart", arguments={"host": "甲"})
         return (await context.ask(question)).action
 
-    async def approve(pending: Pending) -> bool | Decided:
+    async def approve(pending: Pending) -> bool | ApprovalDecision:
         asked.append(pending)
-        return yes or Decided(id=pending.id, action="deny", reason="不行")
+        return yes or ApprovalDecision(id=pending.id, action="deny", reason="不行")
 
     llm = MockProvider([_calling("deploy"), "done"])
     await Agent(llm, tools=[deploy], approve=approve).run("go")
@@ -133,8 +133,8 @@ async def test_a_call_knows_its_run_and_what_is_left() -> None:
         """Say who calls."""
         run = calling_run()
         assert run is not None
-        known.extend([context.call_id, context.run_id == run.run.id, run.left, run.can_ask])
-        return ToolOutput("me", metadata={SPENT: Spent(usage=Usage(input_tokens=1000), tool_calls=2)})
+        known.extend([context.call_id, context.run_id == run.run.id, run.remaining_budget, run.can_ask])
+        return ToolOutput("me", metadata={USAGE_KEY: RunUsage(usage=Usage(input_tokens=1000), tool_calls=2)})
 
     llm = MockProvider([_calling("who"), "x"])
     result = await Agent(llm, tools=[who], budget=Budget(tool_calls=5, cost=1.0)).run("go")
@@ -149,10 +149,10 @@ async def test_a_call_knows_its_run_and_what_is_left() -> None:
 
 def test_what_is_left_of_a_budget_is_never_less_than_nothing() -> None:
     budget = Budget(iterations=3, tokens=100, cost=1.0, tool_calls=2, seconds=5.0)
-    before = Spent(iterations=10, usage=Usage(input_tokens=1000, cost=4.0), tool_calls=7, seconds=60.0)
-    now = Spent(iterations=11, usage=Usage(input_tokens=1040, cost=4.5), tool_calls=8, seconds=61.0)
+    before = RunUsage(iterations=10, usage=Usage(input_tokens=1000, cost=4.0), tool_calls=7, seconds=60.0)
+    now = RunUsage(iterations=11, usage=Usage(input_tokens=1040, cost=4.5), tool_calls=8, seconds=61.0)
     left = Budget(iterations=2, tokens=60, cost=0.5, tool_calls=1, seconds=4.0)
-    assert left_of(budget, now, granted_from=before) == left
+    assert remaining_budget(budget, now, granted_from=before) == left
     nothing = Budget(iterations=0, tokens=0, cost=0.0, tool_calls=0, seconds=0.0)
-    assert left_of(budget, now, granted_from=Spent()) == nothing
-    assert left_of(Budget(), now, granted_from=before) == Budget(iterations=49)
+    assert remaining_budget(budget, now, granted_from=RunUsage()) == nothing
+    assert remaining_budget(Budget(), now, granted_from=before) == Budget(iterations=49)

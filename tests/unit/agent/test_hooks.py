@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.compaction.compaction import Compacted
+from loom_core.agent.compaction.compaction import CompactionResult
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.agent.hooks import Hooks, Veto
 from loom_core.llm.interface import ChatRequest, LLMResponse
@@ -147,7 +147,7 @@ async def test_a_conversation_that_becomes_too_long_is_shortened_unless_a_hook_o
             self.before += 1
             return Veto("keep all") if self._veto else None
 
-        async def after_compaction(self, run: Run, compacted: Compacted) -> None:
+        async def after_compaction(self, run: Run, compacted: CompactionResult) -> None:
             self.after += 1
 
     def read(request: ChatRequest) -> str | MockAnswer:

@@ -66,7 +66,7 @@ async def test_it_may_be_asynchronous_and_take_nothing() -> None:
 
 async def test_an_extended_agent_says_both() -> None:
     llm = MockLLM(["y"])
-    agent = Agent(llm, system_prompt=lambda: "First.").extended(system_prompt="Second.")
+    agent = Agent(llm, system_prompt=lambda: "First.").extend(system_prompt="Second.")
     await agent.run("x")
     assert _prompts(llm)[0].startswith("First.\n\nSecond.\n\n")
 
@@ -111,12 +111,12 @@ async def test_a_knowledge_base_is_searched_by_a_tool_and_read_beforehand(
     await graph.add_texts([_FACT])
     await graph.query("年假")  # the first question opens the indexes; the agent waits 2 s at most
     llm = MockLLM(
-        [call("search_documents", query="三年后有多少天年假？"), lambda request: llm.told[0][:4000]]
+        [call("search_documents", query="三年后有多少天年假？"), lambda request: llm.tool_results[0][:4000]]
     )
     tester = AgentTester(Agent.create(llm, knowledge_base=graph))
     await tester.run("三年后有多少天年假？")
-    assert tester.called("search_documents").status == "success"
-    tester.answered("二十八天", exactly=False)
+    assert tester.assert_called("search_documents").status == "success"
+    tester.assert_answer("二十八天", exactly=False)
     assert "wiki" in str(llm.calls[0].tools)
     assert any(_FACT in message.text for message in llm.calls[-1].messages if message.role == "user")
 
@@ -129,7 +129,7 @@ async def test_several_knowledge_bases_and_a_federation_are_taken(handbook: Docu
         )
         tester = AgentTester(Agent(llm, knowledge_base=given, tools=[look]))
         await tester.run("食堂几点开门？")
-        tester.answered("食堂十二点开门。", exactly=False)
+        tester.assert_answer("食堂十二点开门。", exactly=False)
         assert {each.name for each in llm.calls[0].tools} == {"look", "search_documents"}
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.agent.loop_guard import LoopGuard, canonical_arguments, reminded
+from loom_core.agent.loop_guard import LoopGuard, canonical_arguments, with_reminder
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -38,7 +38,7 @@ class _Run:
             message = ToolMessage(part.id, (TextPart(result),), failed=failed)
             self.guard.after(part, result, failed=failed)
         if verdict.action == "remind":
-            message = reminded(message, verdict.text)
+            message = with_reminder(message, verdict.text)
         self.history += [AssistantMessage((part,)), message]
         return verdict.action
 
@@ -280,6 +280,6 @@ def test_a_call_without_a_result_and_a_result_without_a_call_are_nothing_to_repl
 
 
 def test_a_reminder_stands_behind_the_result():
-    message = reminded(ToolMessage("a", (TextPart("晴"),)), "Do something else.")
+    message = with_reminder(ToolMessage("a", (TextPart("晴"),)), "Do something else.")
 
     assert message.text == "晴\n\n<reminder>Do something else.</reminder>"

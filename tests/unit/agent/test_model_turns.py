@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from loom_core.agent.model_turns import Final, Nudge, conclusion, system_prompt
+from loom_core.agent.model_turns import FinalAnswer, Reprompt, conclude, system_prompt
 from loom_core.agent.notices import Notices
-from loom_core.agent.record import RunState
+from loom_core.agent.recorder import RunState
 from loom_core.errors import LLMError
 from loom_core.llm.interface import FinishReason, LLMResponse, OutputSchema, ToolSpec
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
@@ -64,60 +64,58 @@ _SCHEMA = OutputSchema(
 def _state(*answers: tuple[str, FinishReason]) -> RunState:
     """A run whose answers were nudged on as `conclusion` says."""
     state = RunState()
-    state.begun([UserMessage((TextPart("Write a poem"),))])
-    nudge = Nudge()
+    state.start([UserMessage((TextPart("Write a poem"),))])
+    nudge = Reprompt()
     for text, finish in answers:
-        state.turn_begun(nudge.kind, nudge.text)
-        state.answered(LLMResponse(AssistantMessage((TextPart(text),) if text else ()), finish))
-        following = (
-            conclusion(state, schema=None, notices=_ENGLISH) if answers[-1] != (text, finish) else None
-        )
-        nudge = following if isinstance(following, Nudge) else Nudge()
+        state.start_turn(nudge.kind, nudge.text)
+        state.add_response(LLMResponse(AssistantMessage((TextPart(text),) if text else ()), finish))
+        following = conclude(state, schema=None, notices=_ENGLISH) if answers[-1] != (text, finish) else None
+        nudge = following if isinstance(following, Reprompt) else Reprompt()
     return state
 
 
 def test_an_answer_that_ends_by_itself_is_final() -> None:
-    assert conclusion(_state(("Roses", "stop")), schema=None, notices=_ENGLISH) == Final("Roses")
+    assert conclude(_state(("Roses", "stop")), schema=None, notices=_ENGLISH) == FinalAnswer("Roses")
 
 
 def test_what_was_cut_is_put_together() -> None:
     state = _state(("Roses ", "length"), ("are ", "paused"), ("red", "stop"))
-    assert conclusion(state, schema=None, notices=_ENGLISH) == Final("Roses are red")
+    assert conclude(state, schema=None, notices=_ENGLISH) == FinalAnswer("Roses are red")
 
 
 def test_a_paused_answer_goes_back_without_a_word() -> None:
-    assert conclusion(_state(("Roses", "paused")), schema=None, notices=_ENGLISH) == Nudge("paused")
+    assert conclude(_state(("Roses", "paused")), schema=None, notices=_ENGLISH) == Reprompt("paused")
 
 
 def test_an_answer_that_is_cut_again_and_again_is_taken_as_it_is() -> None:
     state = _state(*((f"{number} ", "length") for number in range(4)))
-    assert conclusion(state, schema=None, notices=_ENGLISH) == Final("0 1 2 3 ")
+    assert conclude(state, schema=None, notices=_ENGLISH) == FinalAnswer("0 1 2 3 ")
 
 
 def test_what_came_meanwhile_goes_before_the_end() -> None:
     state = _state(("Roses", "stop"))
-    state.received("and violets")
-    assert conclusion(state, schema=None, notices=_ENGLISH) == Nudge("late")
+    state.add_message("and violets")
+    assert conclude(state, schema=None, notices=_ENGLISH) == Reprompt("late")
 
 
 def test_a_refusal_is_an_error() -> None:
     with pytest.raises(LLMError, match="refuses") as raised:
-        conclusion(_state(("I will not", "refused")), schema=None, notices=_ENGLISH)
+        conclude(_state(("I will not", "refused")), schema=None, notices=_ENGLISH)
     assert raised.value.failure == "refused"
 
 
 def test_a_value_is_read_out_of_what_stands_around_it() -> None:
     state = _state(('Here it is:\n```json\n{"n": 3}\n```', "stop"))
-    following = conclusion(state, schema=_SCHEMA, notices=_ENGLISH)
-    assert isinstance(following, Final)
+    following = conclude(state, schema=_SCHEMA, notices=_ENGLISH)
+    assert isinstance(following, FinalAnswer)
     assert following.structured == {"n": 3}
 
 
 def test_the_model_is_told_what_is_wrong_in_the_users_language() -> None:
-    following = conclusion(
+    following = conclude(
         _state(('{"n": "three"}', "stop")), schema=_SCHEMA, notices=Notices.for_goal("写一首诗")
     )
-    assert isinstance(following, Nudge)
+    assert isinstance(following, Reprompt)
     assert following.kind == "repair"
     assert "无法使用" in following.text
     assert '"required": ["n"]' in following.text

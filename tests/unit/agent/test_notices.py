@@ -35,9 +35,9 @@ def test_a_rule_is_named_in_the_language_of_the_goal_and_what_its_author_wrote_s
         rules = [PermissionRule(action="ask", tool="send", **rule)]
         return Permissions(rules).decide(send, {"text": "x"}).reason
 
-    assert Notices.for_goal("发送").told(reason()) == "规则如此规定：ask send."
-    assert Notices.for_goal("send it").told(reason()) == "A rule says so: ask send."
-    assert Notices.for_goal("发送").told(reason(reason="Ask Anna.")) == "Ask Anna."
+    assert Notices.for_goal("发送").translate(reason()) == "规则如此规定：ask send."
+    assert Notices.for_goal("send it").translate(reason()) == "A rule says so: ask send."
+    assert Notices.for_goal("发送").translate(reason(reason="Ask Anna.")) == "Ask Anna."
 
 
 @pytest.mark.parametrize(
@@ -55,5 +55,5 @@ def test_a_rule_is_named_in_the_language_of_the_goal_and_what_its_author_wrote_s
     ],
 )
 def test_an_abort_is_told_with_by_whom_and_why(by: str, reason: str, english: str, chinese: str) -> None:
-    assert Notices.for_goal("go").aborted_because(by=by, reason=reason) == english
-    assert Notices.for_goal("查一查").aborted_because(by=by, reason=reason) == chinese
+    assert Notices.for_goal("go").describe_abort(by=by, reason=reason) == english
+    assert Notices.for_goal("查一查").describe_abort(by=by, reason=reason) == chinese

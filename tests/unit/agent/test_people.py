@@ -14,7 +14,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending, Run
 from loom_core.tools.auditing.audit import AuditLog
@@ -133,8 +133,8 @@ async def test_the_program_is_asked_and_may_say_yes_or_no() -> None:
 
 
 async def test_a_person_may_change_the_arguments_and_the_model_is_told() -> None:
-    async def approve(pending: Pending) -> Decided:
-        return Decided(id=pending.id, action="edit", arguments={"text": "polite"}, by="anna")
+    async def approve(pending: Pending) -> ApprovalDecision:
+        return ApprovalDecision(id=pending.id, action="edit", arguments={"text": "polite"}, by="anna")
 
     llm = MockProvider([_calling(_send("rude")), "done"])
     async with Agent(llm, tools=[send], approve=approve) as agent:
@@ -147,8 +147,8 @@ async def test_a_person_may_change_the_arguments_and_the_model_is_told() -> None
 
 
 async def test_arguments_of_a_person_are_checked_like_those_of_a_model() -> None:
-    async def approve(pending: Pending) -> Decided:
-        return Decided(id=pending.id, action="edit", arguments={"words": 3})
+    async def approve(pending: Pending) -> ApprovalDecision:
+        return ApprovalDecision(id=pending.id, action="edit", arguments={"words": 3})
 
     llm = MockProvider([_calling(_send("x")), "done"])
     async with Agent(llm, tools=[send], approve=approve) as agent:
@@ -158,8 +158,8 @@ async def test_arguments_of_a_person_are_checked_like_those_of_a_model() -> None
 
 
 async def test_a_refusal_carries_its_reason() -> None:
-    async def approve(pending: Pending) -> Decided:
-        return Decided(id=pending.id, action="deny", reason="not on a Sunday")
+    async def approve(pending: Pending) -> ApprovalDecision:
+        return ApprovalDecision(id=pending.id, action="deny", reason="not on a Sunday")
 
     llm = MockProvider([_calling(_send("x")), "ok"])
     async with Agent(llm, tools=[send], approve=approve) as agent:
@@ -171,7 +171,7 @@ async def test_people_decide_by_orders_while_calls_before_run() -> None:
     calls = (ToolCallPart("a", "look"), _send("one", "b"), _send("two", "c"), ToolCallPart("d", "look"))
     llm = MockProvider([_calling(*calls), "done"])
     async with (
-        Agent(llm, tools=[send, look], wait_for_orders=True) as agent,
+        Agent(llm, tools=[send, look], wait_for_commands=True) as agent,
         anyio.create_task_group() as group,
     ):
         group.start_soon(agent.run, "send two")
@@ -180,9 +180,9 @@ async def test_people_decide_by_orders_while_calls_before_run() -> None:
         with anyio.fail_after(10):
             while _DONE != ["looked"]:
                 await anyio.lowlevel.checkpoint()
-        await agent.order(run.id, Decided(id="c", action="approve", by="anna"))
-        await agent.order(run.id, Decided(id="b", action="deny", by="anna"))
-        run = await agent.journal.changed(run.id, after=1000, seconds=10)
+        await agent.send_command(run.id, ApprovalDecision(id="c", action="approve", by="anna"))
+        await agent.send_command(run.id, ApprovalDecision(id="b", action="deny", by="anna"))
+        run = await agent.journal.wait_until_idle(run.id, after=1000, seconds=10)
     assert run.output == "done"
     assert run.pending == ()
     assert _DONE == ["looked", "two", "looked"], "effects come in the model's order"
@@ -198,7 +198,7 @@ async def test_a_tool_may_be_approved_for_the_rest_of_the_run() -> None:
         ]
     )
     async with (
-        Agent(llm, tools=[send, sign], wait_for_orders=True) as agent,
+        Agent(llm, tools=[send, sign], wait_for_commands=True) as agent,
         anyio.create_task_group() as group,
     ):
         group.start_soon(agent.run, "send three")
@@ -207,12 +207,14 @@ async def test_a_tool_may_be_approved_for_the_rest_of_the_run() -> None:
             ("a", True), ("b", True), ("x", False),
         ]  # fmt: skip
         with pytest.raises(InvalidInputError, match="each time"):
-            await agent.order(run.id, Decided(id="x", action="approve", scope="run"))
-        await agent.order(run.id, Decided(id="b", action="approve", scope="run", by="anna"))
-        await agent.order(run.id, Decided(id="x", action="approve"))
-        run = await agent.journal.changed(run.id, after=1000, seconds=10)
+            await agent.send_command(run.id, ApprovalDecision(id="x", action="approve", scope="run"))
+        await agent.send_command(run.id, ApprovalDecision(id="b", action="approve", scope="run", by="anna"))
+        await agent.send_command(run.id, ApprovalDecision(id="x", action="approve"))
+        run = await agent.journal.wait_until_idle(run.id, after=1000, seconds=10)
         other = MockProvider([_calling(_send("四", "d")), "done"])
-        group.start_soon(Agent(other, tools=[send], journal=agent.journal, wait_for_orders=True).run, "again")
+        group.start_soon(
+            Agent(other, tools=[send], journal=agent.journal, wait_for_commands=True).run, "again"
+        )
         assert [pending.id for pending in (await _waiting(agent.journal)).pending] == ["d"], (
             "another run asks"
         )
@@ -231,8 +233,8 @@ async def test_a_tool_that_was_approved_for_the_run_still_is_when_the_run_goes_o
         await anyio.sleep_forever()
         return ""
 
-    async def approve(pending: Pending) -> Decided:
-        return Decided(id=pending.id, action="approve", scope="run")
+    async def approve(pending: Pending) -> ApprovalDecision:
+        return ApprovalDecision(id=pending.id, action="approve", scope="run")
 
     turns = [_calling(_send("一", "a")), _calling(ToolCallPart("b", "look"))]
     agent = Agent(MockProvider(turns), tools=[send, hang], journal=Journal(path), approve=approve)
@@ -259,7 +261,7 @@ async def test_a_tool_that_was_approved_for_the_run_still_is_when_the_run_goes_o
 
 async def test_who_does_not_answer_in_time_has_refused() -> None:
     llm = MockProvider([_calling(_send("x")), "ok"])
-    async with Agent(llm, tools=[send], wait_for_orders=True, approval_seconds=0.02) as agent:
+    async with Agent(llm, tools=[send], wait_for_commands=True, approval_seconds=0.02) as agent:
         result = await agent.run("send")
         events = await agent.journal.events(result.run_id)
     assert not _DONE
@@ -270,16 +272,16 @@ async def test_who_does_not_answer_in_time_has_refused() -> None:
 
 async def test_time_in_which_people_are_waited_for_does_not_count() -> None:
     llm = MockProvider([_calling(_send("x")), "ok"])
-    async with Agent(llm, tools=[send], wait_for_orders=True, approval_seconds=0.3) as agent:
+    async with Agent(llm, tools=[send], wait_for_commands=True, approval_seconds=0.3) as agent:
         result = await agent.run("send")
     assert result.spent.seconds < 0.25
 
 
 async def test_a_tool_may_ask_the_program() -> None:
-    async def answer(pending: Pending) -> Answered:
+    async def answer(pending: Pending) -> InputResponse:
         assert pending.kind == "question"
         assert pending.reason == "Which colour?"
-        return Answered(id=pending.id, action="accept", content={"colour": "红色"})
+        return InputResponse(id=pending.id, action="accept", content={"colour": "红色"})
 
     llm = MockProvider([_calling(ToolCallPart("a", "ask_colour")), "done"])
     async with Agent(llm, tools=[ask_colour], approve=answer) as agent:
@@ -290,15 +292,17 @@ async def test_a_tool_may_ask_the_program() -> None:
 async def test_a_tools_question_may_be_answered_by_an_order() -> None:
     llm = MockProvider([_calling(ToolCallPart("a", "ask_colour")), "done"])
     async with (
-        Agent(llm, tools=[ask_colour], wait_for_orders=True) as agent,
+        Agent(llm, tools=[ask_colour], wait_for_commands=True) as agent,
         anyio.create_task_group() as group,
     ):
         group.start_soon(agent.run, "ask")
         run = await _waiting(agent.journal)
         (pending,) = run.pending
         assert pending.schema["properties"] == {"colour": {"type": "string"}}
-        await agent.order(run.id, Answered(id=pending.id, action="accept", content={"colour": "blue"}))
-        run = await agent.journal.changed(run.id, after=1000, seconds=10)
+        await agent.send_command(
+            run.id, InputResponse(id=pending.id, action="accept", content={"colour": "blue"})
+        )
+        run = await agent.journal.wait_until_idle(run.id, after=1000, seconds=10)
     assert run.status == "completed"
     assert _results(llm.calls[1]) == ["accept blue"]
 
@@ -306,7 +310,7 @@ async def test_a_tools_question_may_be_answered_by_an_order() -> None:
 @pytest.mark.parametrize(("waits", "told"), [(True, "cancel"), (False, "nobody to ask")])
 async def test_a_tool_that_nobody_answers_is_told_so(waits: bool, told: str) -> None:
     llm = MockProvider([_calling(ToolCallPart("a", "ask_colour")), "done"])
-    async with Agent(llm, tools=[ask_colour], wait_for_orders=waits, approval_seconds=0.02) as agent:
+    async with Agent(llm, tools=[ask_colour], wait_for_commands=waits, approval_seconds=0.02) as agent:
         result = await agent.run("ask")
     assert _results(llm.calls[1]) == [told]
     assert result.pending == ()

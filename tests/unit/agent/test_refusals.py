@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.request import DEEPEST
+from loom_core.agent.request import MAX_DEPTH
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.runs.run import Budget
-from loom_core.tools.depth import DEPTH_META_KEY, called_with
+from loom_core.tools.depth import DEPTH_META_KEY, inherit_depth
 from tests.fixtures.adding_agents import add, calling, tool_call
 
 
@@ -68,9 +68,9 @@ async def test_a_run_that_cannot_work_is_not_begun(
 
 async def test_agents_may_not_start_each_other_without_end() -> None:
     agent = Agent(MockProvider(["fine"]))
-    with called_with({DEPTH_META_KEY: DEEPEST}):
+    with inherit_depth({DEPTH_META_KEY: MAX_DEPTH}):
         assert (await agent.run("go")).output == "fine"
-    with called_with({DEPTH_META_KEY: DEEPEST + 1}), pytest.raises(InvalidInputError, match="4 agents"):
+    with inherit_depth({DEPTH_META_KEY: MAX_DEPTH + 1}), pytest.raises(InvalidInputError, match="4 agents"):
         await agent.run("go")
     await agent.aclose()
 

@@ -15,13 +15,13 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.compaction.summary import SECTIONS
 from loom_core.agent.compaction_settings import Compaction
-from loom_core.agent.record import RunState
+from loom_core.agent.recorder import RunState
 from loom_core.errors import InvalidInputError, LLMError
 from loom_core.llm.interface import ChatRequest, LLMResponse, StreamChunk
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.llm.transport.replay import paired
-from loom_core.runs.commands import Decided, Reply
+from loom_core.llm.transport.replay import pair_tool_results
+from loom_core.runs.commands import ApprovalDecision, Reply
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
 from loom_core.runs.run import Budget, Pending
@@ -155,7 +155,7 @@ async def test_a_run_cut_after_any_event_ends_the_same_and_does_nothing_twice(
         )
         assert max(world.effects.values(), default=0) <= 1
         assert all(started[id_] == 2 for id_ in begun - before), f"cut after {after}: it is made again"
-        assert paired(messages) == tuple(messages), f"cut after {after}"
+        assert pair_tool_results(messages) == tuple(messages), f"cut after {after}"
         assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
@@ -169,7 +169,7 @@ async def test_a_state_read_back_is_the_state_that_was_lived_through(
     log = await journal.claim(run_id)
     assert log is not None
     async with log:
-        state = RunState.restored(log.steps)
+        state = RunState.restore(log.steps)
     await journal.aclose()
     assert state.output == output
     assert state.turns == 4
@@ -264,9 +264,9 @@ async def test_a_call_of_which_nobody_knows_is_made_again_only_if_a_person_says_
     world = World()
     asked: list[Pending] = []
 
-    async def approve(pending: Pending) -> Decided:
+    async def approve(pending: Pending) -> ApprovalDecision:
         asked.append(pending)
-        return Decided(id=pending.id, action=action, by="anna")
+        return ApprovalDecision(id=pending.id, action=action, by="anna")
 
     llm = MockProvider(["done"])
     async with Agent(
@@ -290,8 +290,8 @@ async def test_a_call_that_a_person_has_changed_is_made_again_as_they_changed_it
         await anyio.sleep_forever()
         return ""
 
-    async def change(pending: Pending) -> Decided:
-        return Decided(id=pending.id, action="edit", arguments={"name": "polite"})
+    async def change(pending: Pending) -> ApprovalDecision:
+        return ApprovalDecision(id=pending.id, action="edit", arguments={"name": "polite"})
 
     llm = MockProvider([MockAnswer(calls=(ToolCallPart("a", "write", {"name": "rude"}),))])
     agent = Agent(llm, tools=[write], journal=Journal(path), approve=change)
@@ -351,8 +351,8 @@ async def test_what_people_decided_before_the_crash_holds(tmp_path: Path) -> Non
     journal = Journal(path)
     (run,) = await journal.runs()
     assert [pending.id for pending in run.pending] == ["c", "e"]
-    await journal.order(run.id, Decided(id="c", action="approve", by="anna"))
-    await journal.order(run.id, Decided(id="e", action="deny", by="anna"))
+    await journal.send_commands(run.id, ApprovalDecision(id="c", action="approve", by="anna"))
+    await journal.send_commands(run.id, ApprovalDecision(id="e", action="deny", by="anna"))
     await journal.aclose()
     world = World()
     later: list[str] = []
@@ -424,7 +424,7 @@ async def test_what_was_said_to_a_run_that_nobody_drives_is_read_when_it_goes_on
     run_id = await _died_in(tmp_path / "runs.db", "one")
     llm = MockProvider(["done"])
     async with Agent(llm, tools=World().tools(), journal=Journal(tmp_path / "runs.db")) as agent:
-        await agent.order(run_id, Reply(text="快一点"))
+        await agent.send_command(run_id, Reply(text="快一点"))
         await agent.resume(run_id)
     assert llm.calls[0].messages[-1].text == "快一点"
 

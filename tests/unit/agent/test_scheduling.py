@@ -27,9 +27,9 @@ async def test_a_tool_that_needs_less_time_than_others_is_stopped_when_it_is_ove
     tester = AgentTester(Agent(MockLLM([call("hang"), "好"]), tools=[hang]))
     with anyio.fail_after(60):
         await tester.run("x")
-    assert tester.called("hang").status == "timeout"
-    assert "stopped after 0.05 seconds" in tester.called("hang").text
-    assert "a longer time limit" in tester.called("hang").text
+    assert tester.assert_called("hang").status == "timeout"
+    assert "stopped after 0.05 seconds" in tester.assert_called("hang").text
+    assert "a longer time limit" in tester.assert_called("hang").text
     assert counted.samples(TOOL_CALLS) == {("hang", "timeout"): 1}
 
 

@@ -35,7 +35,7 @@ class Kept(Callback):
         assert event.run_id == run.id
         self.told.append(f"{event.type}:{run.status}")
 
-    def on_left(self, run: Any) -> None:
+    def on_detach(self, run: Any) -> None:
         self.told.append(f"left:{run.status}")
 
 
@@ -45,7 +45,7 @@ class Broken(Callback):
     def on_event(self, event: Any, run: Any) -> None:
         raise RuntimeError("broken")
 
-    def on_left(self, run: Any) -> None:
+    def on_detach(self, run: Any) -> None:
         raise RuntimeError("broken")
 
 
@@ -86,7 +86,7 @@ def test_what_is_no_callback_is_refused() -> None:
 async def test_an_agent_that_is_extended_keeps_its_callbacks() -> None:
     kept = Kept()
     async with agent("done", callbacks=[kept]) as one:
-        await one.extended(system_prompt="简短").run("灯塔")
+        await one.extend(system_prompt="简短").run("灯塔")
     assert kept.told[-1] == "left:completed"
 
 

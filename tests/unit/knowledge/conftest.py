@@ -13,9 +13,9 @@ from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.pipeline import Pipeline
 from loom_core.knowledge.model import About, DocumentDraft, Extraction, Mention
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
-Web = Callable[[Mapping[str, Sequence[str]]], tuple[Record, dict[str, int]]]
+Web = Callable[[Mapping[str, Sequence[str]]], tuple[KnowledgeStore, dict[str, int]]]
 
 CORPUS = {
     "The Silent Harbour": "The Silent Harbour is a 1974 drama film. Its director was Mara Lindqvist; the "
@@ -86,15 +86,15 @@ def web() -> Iterator[Web]:
 
     Gives the record, and the key of each passage by its name.
     """
-    made: list[Record] = []
+    made: list[KnowledgeStore] = []
     pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=None)
 
-    def make(passages: Mapping[str, Sequence[str]]) -> tuple[Record, dict[str, int]]:
-        record = Record(None)
+    def make(passages: Mapping[str, Sequence[str]]) -> tuple[KnowledgeStore, dict[str, int]]:
+        record = KnowledgeStore(None)
         made.append(record)
         drafts = [DocumentDraft(uri=f"text:{name}", text=f"On {name}.") for name in passages]
         for document in asyncio.run(pipeline.prepare(drafts)):
-            record.documents.put(document)
+            record.documents.upsert(document)
         keys = dict(zip(passages, record.documents.chunk_keys(), strict=True))
         record.graph.add(
             [

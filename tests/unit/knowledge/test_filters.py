@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.filters import FieldValue, Filters, Period, parse_filters, supported
+from loom_core.knowledge.filters import FieldValue, Filters, Period, filter_names, parse_filters
 from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.pipeline import Pipeline, document_id
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.fields import field_rows
 
-KNOWN = supported(["tags", "date", "rank"])
+KNOWN = filter_names(["tags", "date", "rank"])
 
 Matching = Callable[[dict[str, object]], set[str]]
 
@@ -26,7 +26,7 @@ Matching = Callable[[dict[str, object]], set[str]]
 @pytest.fixture
 async def matching() -> Iterator[Matching]:
     """Puts documents with the given addresses and fields into a record, and says which fulfil filters."""
-    record = Record(None)
+    record = KnowledgeStore(None)
     pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=None)
 
     async def put(documents: dict[str, dict[str, object]]) -> Matching:
@@ -34,10 +34,10 @@ async def matching() -> Iterator[Matching]:
             title = str(metadata.pop("title", ""))
             text = "这些是文字。" if metadata.pop("chinese", False) else "These are words."
             (prepared,) = await pipeline.prepare([DocumentDraft(uri, text, title, metadata=metadata)])
-            record.documents.put(prepared)
+            record.documents.upsert(prepared)
 
         def matching(filters: dict[str, object]) -> set[str]:
-            parsed = parse_filters(filters, supported(record.documents.field_names()))
+            parsed = parse_filters(filters, filter_names(record.documents.field_names()))
             keys = record.documents.chunk_keys_where(parsed)
             return {row.uri for row in record.documents.chunks(sorted(keys)).values()}
 
@@ -363,7 +363,7 @@ def test_what_cannot_be_used_is_refused_with_advice(filters, message: str, advic
 
 def test_a_long_list_of_names_is_cut():
     with pytest.raises(InvalidInputError, match="and 975 more"):
-        parse_filters({"colour": 1}, supported(f"field_{i:04}" for i in range(1000)))
+        parse_filters({"colour": 1}, filter_names(f"field_{i:04}" for i in range(1000)))
 
 
 def test_no_filters_are_false_and_the_same_filters_are_equal():
@@ -376,7 +376,15 @@ def test_no_filters_are_false_and_the_same_filters_are_equal():
 
 
 def test_the_filters_that_every_document_has_come_first_and_none_comes_twice():
-    assert supported(["z", "path", "a", "type"]) == ["source", "path", "language", "type", "title", "a", "z"]
+    assert filter_names(["z", "path", "a", "type"]) == [
+        "source",
+        "path",
+        "language",
+        "type",
+        "title",
+        "a",
+        "z",
+    ]
 
 
 # -- anything ---------------------------------------------------------------------------------------
@@ -402,14 +410,14 @@ ANYTHING = st.recursive(
 
 
 @pytest.fixture(scope="module")
-def bare() -> Iterator[Record]:
+def bare() -> Iterator[KnowledgeStore]:
     """A record for `fill`, which empties it first."""
-    record = Record(None)
+    record = KnowledgeStore(None)
     yield record
     record.close()
 
 
-def fill(record: Record, documents: Sequence[dict[str, object]]) -> None:
+def fill(record: KnowledgeStore, documents: Sequence[dict[str, object]]) -> None:
     """Writes documents of one chunk each with these fields; their keys, and their chunks', are 0, 1, …"""
     with record.database.write() as db:
         for table in ("fields", "chunks", "documents"):
@@ -441,7 +449,7 @@ def fill(record: Record, documents: Sequence[dict[str, object]]) -> None:
 def test_any_filters_over_any_fields_are_answered_or_refused(bare, fields, filters):
     fill(bare, [fields])
     try:
-        parsed = parse_filters(filters, supported(bare.documents.field_names()))
+        parsed = parse_filters(filters, filter_names(bare.documents.field_names()))
     except InvalidInputError as error:
         told = error
     else:
@@ -459,7 +467,7 @@ def test_filters_of_the_largest_size_are_answered(bare):
     filters["date"] = [*(f"{year}" for year in range(1926, 2024)), "2024-05", 2030]
     filters["path"] = {"contains": [*(f"e\u0301文:{i}\\" for i in range(99)), "text:"]}
     filters["source"] = {"ne": [f"file:///文档:é/{i}" for i in range(100)]}
-    parsed = parse_filters(filters, supported(bare.documents.field_names()))
+    parsed = parse_filters(filters, filter_names(bare.documents.field_names()))
     assert bare.documents.chunk_keys_where(parsed) == {0}
 
 

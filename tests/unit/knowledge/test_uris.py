@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.uris import path_of, readable, shown, uri_of
+from loom_core.knowledge.uris import display_uri, path_of, readable, uri_of
 
 names = st.binary(min_size=1, max_size=20).map(
     lambda name: os.fsdecode(b"x" + name.replace(b"/", b"_").replace(b"\0", b"_"))
@@ -28,8 +28,8 @@ def test_a_uri_is_of_the_absolute_path(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 def test_a_file_is_shown_as_its_path_and_all_else_as_it_is():
-    assert shown("file:///a/b%20c.md") == "/a/b c.md"
-    assert shown("https://example.org/b%20c") == "https://example.org/b%20c"
+    assert display_uri("file:///a/b%20c.md") == "/a/b c.md"
+    assert display_uri("https://example.org/b%20c") == "https://example.org/b%20c"
 
 
 def test_letters_of_every_script_are_readable():

@@ -9,7 +9,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.hosted.providers import PROVIDERS
-from loom_core.llm.interface import OutputSchema, ToolSpec, whole_call
+from loom_core.llm.interface import OutputSchema, ToolSpec, call_delta
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockProvider
 from loom_core.llm.structured import generate
@@ -75,7 +75,7 @@ async def test_every_vendor_takes_a_frozen_schema(vendor: str):
 
 def test_a_whole_call_is_written_as_it_would_be_sent():
     call = ToolCallPart("call_1", "weather", MappingProxyType({"城市": "杭\ud83d", "n": float("nan")}))
-    assert json.loads(whole_call(0, call).arguments) == {"城市": "杭?", "n": "nan"}
+    assert json.loads(call_delta(0, call).arguments) == {"城市": "杭?", "n": "nan"}
 
 
 # -- tools and options as users write them ----------------------------------------------------------------

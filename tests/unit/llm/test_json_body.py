@@ -6,7 +6,7 @@ from types import MappingProxyType
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_body import encoded, json_body
+from loom_core.llm.json_body import encode_body, json_body
 
 
 def test_what_json_and_utf8_cannot_hold_is_said_otherwise() -> None:
@@ -28,7 +28,7 @@ def test_names_inside_fields_are_cleaned_too() -> None:
 
 
 def test_names_that_are_no_texts_become_texts() -> None:
-    assert json.loads(encoded({"a": {(1, "二"): {2: 3}}})) == {"a": {"(1, '二')": {"2": 3}}}
+    assert json.loads(encode_body({"a": {(1, "二"): {2: 3}}})) == {"a": {"(1, '二')": {"2": 3}}}
     assert json_body({(1, 2): MappingProxyType({})}) == {"(1, 2)": {}}  # type: ignore[dict-item]
 
 
@@ -49,8 +49,8 @@ def test_what_is_nested_too_deeply_is_named_with_its_field(pair: tuple[str, str]
 @pytest.mark.parametrize("number", [10**5000, -(10**5000), {10**5000: 1}], ids=["great", "small", "name"])
 def test_a_number_that_nobody_writes_out_is_named_with_its_field(number: object) -> None:
     with pytest.raises(InvalidInputError, match=r"The field 'extra' .* digit"):
-        encoded({"extra": number})
-    assert json.loads(encoded({"extra": [10**4000, float("nan")]})) == {"extra": [10**4000, "nan"]}
+        encode_body({"extra": number})
+    assert json.loads(encode_body({"extra": [10**4000, float("nan")]})) == {"extra": [10**4000, "nan"]}
 
 
 @pytest.mark.hostile("JSON and schemas")
@@ -63,7 +63,7 @@ def test_what_holds_itself_is_nested_too_deeply() -> None:
 
 def test_a_sound_body_is_encoded_as_it_is() -> None:
     assert (
-        encoded({"messages": [{"content": "好"}], "n": 1.5})
+        encode_body({"messages": [{"content": "好"}], "n": 1.5})
         == '{"messages":[{"content":"好"}],"n":1.5}'.encode()
     )
 
@@ -71,7 +71,7 @@ def test_a_sound_body_is_encoded_as_it_is() -> None:
 @pytest.mark.parametrize("messages", [1, 1000])
 def test_what_json_and_utf8_cannot_hold_is_encoded_otherwise(messages: int) -> None:
     bad = {"半\ud83d": MappingProxyType({"x": float("inf")})}
-    assert json.loads(encoded({"messages": [bad] * messages})) == {
+    assert json.loads(encode_body({"messages": [bad] * messages})) == {
         "messages": [{"半?": {"x": "inf"}}] * messages
     }
 
@@ -79,6 +79,6 @@ def test_what_json_and_utf8_cannot_hold_is_encoded_otherwise(messages: int) -> N
 @pytest.mark.hostile("JSON and schemas")
 def test_many_messages_may_be_long_but_none_deep() -> None:
     flat, deep = {"content": [{"text": "{[" * 100}]}, json.loads("[" * 128 + "]" * 128)
-    assert json.loads(encoded({"messages": [flat] * 500})) == {"messages": [flat] * 500}
+    assert json.loads(encode_body({"messages": [flat] * 500})) == {"messages": [flat] * 500}
     with pytest.raises(InvalidInputError, match=r"The field 'messages' .* nested too deeply"):
-        encoded({"messages": [flat, deep]})
+        encode_body({"messages": [flat, deep]})

@@ -16,10 +16,10 @@ from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.mcp_client.registry import MCPToolRegistry
-from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending
-from loom_core.tools.interface import Answer, Question
+from loom_core.tools.interface import Question, QuestionAnswer
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.permission.rule import PermissionRule
 from loom_core.tools.toolbox import Toolbox
@@ -30,21 +30,23 @@ _ALLOW = Permissions([PermissionRule(action="allow", tool="s:*")])
 _NEW = "It has not been approved yet."
 _ASKED = list[tuple[str, str]]
 
-_Says = Callable[[Pending], bool | Decided]
+_Says = Callable[[Pending], bool | ApprovalDecision]
 
 
-def _person(asked: _ASKED, says: _Says) -> Callable[[Pending], Awaitable[bool | Decided | Answered]]:
+def _person(
+    asked: _ASKED, says: _Says
+) -> Callable[[Pending], Awaitable[bool | ApprovalDecision | InputResponse]]:
     """A program's `approve`: what it is asked is noted."""
 
-    async def approve(pending: Pending) -> bool | Decided:
+    async def approve(pending: Pending) -> bool | ApprovalDecision:
         asked.append((pending.tool, pending.reason))
         return says(pending)
 
     return approve
 
 
-def _for_run(pending: Pending) -> Decided:
-    return Decided(id=pending.id, action="approve", scope="run")
+def _for_run(pending: Pending) -> ApprovalDecision:
+    return ApprovalDecision(id=pending.id, action="approve", scope="run")
 
 
 def _calls(*names: str) -> MockAnswer:
@@ -112,7 +114,7 @@ async def test_calls_of_one_turn_ask_about_a_tool_once(tmp_path: Path, opened: O
                     asked.append(Pending(**event.payload["pending"]))
                 if len(asked) == 4:
                     for each in asked[:2]:
-                        await agent.order(event.run_id, Decided(id=each.id, action="approve"))
+                        await agent.send_command(event.run_id, ApprovalDecision(id=each.id, action="approve"))
                     asked.clear()
             run = await agent.journal.get(event.run_id)
     assert run.status == "completed"
@@ -125,8 +127,8 @@ async def test_who_may_not_approve_for_later_runs_approves_for_this_one(
     server = Listed(tmp_path, "s", offered("a"))
     asked: _ASKED = []
 
-    def here(pending: Pending) -> Decided:
-        return Decided(id=pending.id, action="approve", keep=False)
+    def here(pending: Pending) -> ApprovalDecision:
+        return ApprovalDecision(id=pending.id, action="approve", keep=False)
 
     async with opened(server.config()) as registry:
         for _ in range(2):
@@ -152,7 +154,7 @@ async def test_a_tool_that_changes_while_it_is_asked_about_is_neither_called_nor
                     await registry.find("s:announce").call({})
                     await until(registry, lambda before=before: registry.tools() is not before)
                     id_ = event.payload["pending"]["id"]
-                    await agent.order(event.run_id, Decided(id=id_, action="approve"))
+                    await agent.send_command(event.run_id, ApprovalDecision(id=id_, action="approve"))
             run = await agent.journal.get(event.run_id)
         assert run.status == "completed"
         assert run.spent.tool_calls == 0
@@ -173,7 +175,7 @@ async def test_an_approval_that_comes_after_a_restart_is_for_the_tool_as_it_was_
                 if event.type == "approval_required":
                     break
     journal = Journal(path)
-    await journal.order(run_id, Decided(id="c0", action="approve"))
+    await journal.send_commands(run_id, ApprovalDecision(id="c0", action="approve"))
     await journal.aclose()
     server.offer(offered("a", words))
     async with opened(server.config()) as registry:
@@ -181,7 +183,7 @@ async def test_an_approval_that_comes_after_a_restart_is_for_the_tool_as_it_was_
             MockProvider(["done"]),
             toolbox=Toolbox(live=[registry.tools]),
             permissions=_ALLOW,
-            wait_for_orders=True,
+            wait_for_commands=True,
             journal=Journal(path),
         )
         async with agent:
@@ -233,11 +235,11 @@ async def test_a_question_of_a_server_goes_to_the_callbacks_where_an_agent_has_n
 ) -> None:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 
-    async def ask(question: Question) -> Answer:
-        return Answer("accept", {"name": f"李明（{question.text}）"})
+    async def ask(question: Question) -> QuestionAnswer:
+        return QuestionAnswer("accept", {"name": f"李明（{question.text}）"})
 
-    async def approve(pending: Pending) -> Answered:
-        return Answered(id=pending.id, action="accept", content={"name": "王芳"})
+    async def approve(pending: Pending) -> InputResponse:
+        return InputResponse(id=pending.id, action="accept", content={"name": "王芳"})
 
     async with serving(asking_server()) as url:
         config = ServerConfig(name="s", transport="http", url=url, trusted=True)

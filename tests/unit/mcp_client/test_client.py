@@ -12,7 +12,7 @@ from loom_core.mcp_client.client import HttpClient, StdioClient
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.tools.depth import current_depth
-from loom_core.tools.interface import Answer
+from loom_core.tools.interface import QuestionAnswer
 from tests.unit.mcp_client.asking_server import asking_server
 
 
@@ -61,7 +61,7 @@ async def test_who_cannot_connect_is_told_and_leaves_nothing_behind():
 
 async def test_a_web_server_is_asked_with_a_token_and_may_ask_back(serving):
     async def ask(question):
-        return Answer("accept", {"name": "小明"})
+        return QuestionAnswer("accept", {"name": "小明"})
 
     async with (
         serving(asking_server()) as url,

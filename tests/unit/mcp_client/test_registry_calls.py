@@ -15,7 +15,7 @@ from loom_core.mcp_client.callbacks import Callbacks
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.mcp_client.tools.tool import MCPTool
-from loom_core.tools.interface import Answer, CallContext, Question
+from loom_core.tools.interface import CallContext, Question, QuestionAnswer
 from tests.unit.mcp_client.conftest import READS, Listed, Opened, offered
 
 
@@ -97,12 +97,12 @@ async def test_an_answer_is_given_again_for_as_long_as_a_trusted_server_says(
 async def test_a_call_asks_whom_its_caller_names(tmp_path: Path, asking: Callable[..., ServerConfig]) -> None:
     asked: list[Question] = []
 
-    async def decline(_question: Question) -> Answer:
-        return Answer("decline")
+    async def decline(_question: Question) -> QuestionAnswer:
+        return QuestionAnswer("decline")
 
-    async def ask_person(question: Question) -> Answer:
+    async def ask_person(question: Question) -> QuestionAnswer:
         asked.append(question)
-        return Answer("accept", {"name": "小明"})
+        return QuestionAnswer("accept", {"name": "小明"})
 
     servers = [asking(trusted=True)]
     callbacks = Callbacks(ask=decline)

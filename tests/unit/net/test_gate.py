@@ -8,17 +8,17 @@ import pytest
 
 from loom_core.errors import NetError
 from loom_core.net import NetPolicy
-from loom_core.net.gate import Gate, resolve
+from loom_core.net.ssrf_guard import SsrfGuard, resolve
 from loom_core.net.url import parse_url
 
 pytestmark = pytest.mark.hostile("addresses")
 
 
-def gate(*addresses: str, rules: Sequence[str] = ()) -> Gate:
+def gate(*addresses: str, rules: Sequence[str] = ()) -> SsrfGuard:
     async def known(host: str, port: int) -> list[str]:
         return list(addresses)
 
-    return Gate(NetPolicy.allowing(rules), known)
+    return SsrfGuard(NetPolicy.allowing(rules), known)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_rule_opens_a_private_place_on_any_port() -> None:
 
 
 def test_where_some_hosts_are_named_no_others_pass() -> None:
-    named = Gate(NetPolicy(only_hosts=frozenset({"api.example.com", "*.example.org"})), resolve)
+    named = SsrfGuard(NetPolicy(only_hosts=frozenset({"api.example.com", "*.example.org"})), resolve)
 
     for url in ("https://api.example.com/", "https://a.b.example.org/"):
         named.check(parse_url(url))
@@ -101,7 +101,9 @@ def test_where_some_hosts_are_named_no_others_pass() -> None:
 
 def test_a_host_that_is_named_is_not_allowed_to_be_a_private_place() -> None:
     with pytest.raises(NetError, match="this machine itself"):
-        Gate(NetPolicy(only_hosts=frozenset({"127.0.0.1"})), resolve).check(parse_url("http://127.0.0.1/"))
+        SsrfGuard(NetPolicy(only_hosts=frozenset({"127.0.0.1"})), resolve).check(
+            parse_url("http://127.0.0.1/")
+        )
 
 
 async def test_one_private_address_among_public_ones_is_enough_to_refuse() -> None:
@@ -128,7 +130,7 @@ async def test_an_address_is_not_looked_up() -> None:
     async def never(host: str, port: int) -> list[str]:
         raise AssertionError(host)
 
-    (found,) = await Gate(NetPolicy(), never).addresses("8.8.8.8", 80)
+    (found,) = await SsrfGuard(NetPolicy(), never).addresses("8.8.8.8", 80)
     assert str(found) == "8.8.8.8"
 
 
@@ -136,7 +138,7 @@ async def test_a_host_without_an_address_is_said_to_have_none() -> None:
     with pytest.raises(NetError, match=r"There is no address for nothing\.example"):
         await gate().addresses("nothing.example", 80)
     with pytest.raises(NetError, match="There is no address for"):
-        await Gate(NetPolicy(), resolve).addresses("x" * 64 + ".invalid", 80)
+        await SsrfGuard(NetPolicy(), resolve).addresses("x" * 64 + ".invalid", 80)
 
 
 async def test_the_system_resolves_names() -> None:

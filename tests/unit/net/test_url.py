@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import NetError
-from loom_core.net import canonical_url, redacted
+from loom_core.net import canonical_url, redact_url
 from loom_core.net.url import host_of, is_base_url, origin_of, parse_url
 
 pytestmark = pytest.mark.hostile("addresses")
@@ -97,10 +97,10 @@ def test_paths_can_be_put_behind_an_address_of_a_host_without_key_and_query(text
 
 
 def test_messages_show_neither_queries_nor_passwords() -> None:
-    assert redacted("https://example.com/a?key=secret#x") == "https://example.com/a?…"
-    assert redacted("https://example.com/a#secret") == "https://example.com/a"
-    assert redacted("https://me:secret@example.com/a") == "https://…@example.com/a"
-    assert redacted("https://example.com/@me?to=secret") == "https://example.com/@me?…"
+    assert redact_url("https://example.com/a?key=secret#x") == "https://example.com/a?…"
+    assert redact_url("https://example.com/a#secret") == "https://example.com/a"
+    assert redact_url("https://me:secret@example.com/a") == "https://…@example.com/a"
+    assert redact_url("https://example.com/@me?to=secret") == "https://example.com/@me?…"
 
 
 def test_a_refusal_does_not_repeat_a_password_or_a_query() -> None:

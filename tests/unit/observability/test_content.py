@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from loom_core.observability.content import content_json, hidden, records_content
+from loom_core.observability.content import content_json, records_content, redact_content
 
 
 @pytest.mark.parametrize(("value", "wanted"), [("1", True), ("0", False), ("", False), ("true", False)])
@@ -17,7 +17,7 @@ def test_content_is_recorded_on_one_word_only(monkeypatch: pytest.MonkeyPatch, v
 def test_secrets_of_the_environment_are_hidden(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SHOP_TOKEN", "rose-bud")
     monkeypatch.setenv("SHOP_NAME", "Xanadu")
-    assert hidden("Xanadu says rose-bud, 密码是rose-bud") == "Xanadu says [secret], 密码是[secret]"
+    assert redact_content("Xanadu says rose-bud, 密码是rose-bud") == "Xanadu says [secret], 密码是[secret]"
 
 
 @pytest.mark.hostile("secrets")
@@ -33,17 +33,17 @@ def test_secrets_of_the_environment_are_hidden(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_what_looks_like_a_token_is_hidden(secret: str):
-    assert hidden(f"It is {secret}") == "It is [secret]"
+    assert redact_content(f"It is {secret}") == "It is [secret]"
     assert json.loads(content_json({"说": secret})) == {"说": "[secret]"}
 
 
 @pytest.mark.hostile("secrets")
 def test_a_bearer_token_is_hidden():
-    assert hidden("Authorization: Bearer abc.def/ghi=") == "Authorization: Bearer [secret]"
+    assert redact_content("Authorization: Bearer abc.def/ghi=") == "Authorization: Bearer [secret]"
 
 
 def test_a_long_text_is_cut_and_says_so():
-    told = hidden("长" * 30_000)
+    told = redact_content("长" * 30_000)
     assert told.endswith("… [30,000 characters]")
     assert len(told) < 20_100
 

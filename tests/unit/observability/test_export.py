@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from loom_core.observability.export import exported_traces, is_export_wanted
+from loom_core.observability.export import export_traces, is_export_wanted
 from tests.fixtures.collector import Collector
 
 pytestmark = pytest.mark.slow
@@ -151,7 +151,7 @@ def test_what_stands_in_the_way_is_a_warning(variables, missing: tuple[str, ...]
 def test_a_provider_of_the_program_s_own_is_left_in_place(spans, collectors, monkeypatch, caplog):
     for name, value in collectors("silent").environment.items():
         monkeypatch.setenv(name, value)
-    with caplog.at_level(logging.WARNING), exported_traces("loom-kb"):
+    with caplog.at_level(logging.WARNING), export_traces("loom-kb"):
         pass
     assert caplog.records == []
     assert collectors("silent").asked == 0

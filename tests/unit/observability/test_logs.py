@@ -17,7 +17,7 @@ from anyio import to_thread
 from loom_core.callbacks.logs import LoggingCallback
 from loom_core.errors import ConfigError
 from loom_core.observability.log_fields import LOG_FIELDS, current_fields, logging_with
-from loom_core.observability.logs import chosen_format, chosen_level, log_formatter
+from loom_core.observability.logs import log_formatter, resolve_log_format, resolve_log_level
 from loom_core.observability.spans import FLOW_STEP
 from loom_core.observability.tracing import span
 from loom_core.runs.events import StreamEvent
@@ -187,15 +187,15 @@ def test_form_and_level_come_from_option_or_environment_and_must_be_known(
 ) -> None:
     monkeypatch.delenv("LOOM_LOG_FORMAT", raising=False)
     monkeypatch.delenv("LOOM_LOG_LEVEL", raising=False)
-    assert (chosen_format(), chosen_level()) == ("text", logging.INFO)
+    assert (resolve_log_format(), resolve_log_level()) == ("text", logging.INFO)
     monkeypatch.setenv("LOOM_LOG_FORMAT", "JSON")
     monkeypatch.setenv("LOOM_LOG_LEVEL", "loud")
-    assert (chosen_format(), chosen_format("text")) == ("json", "text")
-    assert chosen_level("debug") == logging.DEBUG
+    assert (resolve_log_format(), resolve_log_format("text")) == ("json", "text")
+    assert resolve_log_level("debug") == logging.DEBUG
     with pytest.raises(ConfigError, match="LOOM_LOG_LEVEL cannot be 'loud'"):
-        chosen_level()
+        resolve_log_level()
     with pytest.raises(ConfigError, match="--log-format cannot be 'xml'"):
-        chosen_format("xml")
+        resolve_log_format("xml")
 
 
 def test_what_python_would_print_is_logged_as_well(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode, get_cu
 
 from loom_core.errors import LLMError
 from loom_core.observability import LoomTracer, span
-from loom_core.observability.propagation import carried, parent_of
+from loom_core.observability.propagation import extract_context, inject_context
 from loom_core.observability.spans import CHAT, KNOWLEDGE_SEARCH
-from loom_core.observability.tracing import failed, start_span
+from loom_core.observability.tracing import record_failure, start_span
 
 MODEL = {"gen_ai.request.model": "深思"}
 
@@ -98,18 +98,18 @@ def test_a_span_that_is_started_alone_is_not_the_current_one(tracer: LoomTracer,
     before = get_current_span()
     started = start_span(CHAT, MODEL, tracer=tracer)
     assert get_current_span() is before
-    failed(started, "gone")
+    record_failure(started, "gone")
     started.end()
     assert (next(finished).attributes or {})["error.type"] == "gone"
 
 
 def test_a_span_may_go_on_with_what_was_carried_and_be_linked_to_more(tracer: LoomTracer, finished, exporter):
     with tracer.span(KNOWLEDGE_SEARCH) as one:
-        carrier = carried()
+        carrier = inject_context()
     with tracer.span(KNOWLEDGE_SEARCH) as two:
-        other = carried()
+        other = inject_context()
     exporter.clear()
-    with span(CHAT, MODEL, tracer=tracer, parent=parent_of(carrier), links=[parent_of(other)]):
+    with span(CHAT, MODEL, tracer=tracer, parent=extract_context(carrier), links=[extract_context(other)]):
         pass
     made = next(finished)
     assert made.parent is not None
@@ -121,4 +121,4 @@ def test_without_an_sdk_a_span_records_nothing():
     nowhere = LoomTracer(provider=NoOpTracerProvider())
     with nowhere.span(CHAT, MODEL) as current:
         assert not current.is_recording()
-        failed(current, ValueError("nothing"))
+        record_failure(current, ValueError("nothing"))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import LoomError
-from loom_core.runs.commands import Answered, Decided
-from loom_core.runs.executor import RecordedRun
+from loom_core.runs.commands import ApprovalDecision, InputResponse
+from loom_core.runs.executor import RunRecorder
 from loom_core.runs.journal import Journal
-from loom_core.runs.run import Pending, RunRequest, Spent
+from loom_core.runs.run import Pending, RunRequest, RunUsage
 
 
 @dataclass
@@ -22,29 +22,29 @@ class State:
     pending: dict[str, Pending] = field(default_factory=dict)
     calls: set[str] = field(default_factory=lambda: {"c1"})
 
-    def asked(self, pending: Pending) -> None:
+    def add_pending(self, pending: Pending) -> None:
         self.pending[pending.id] = pending
 
-    def decided(self, decision: Decided) -> None:
+    def apply_decision(self, decision: ApprovalDecision) -> None:
         del self.pending[decision.id]
 
 
-class Record(RecordedRun[State]):
+class Record(RunRecorder[State]):
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> RunUsage:
         return replace(self._spent, seconds=self.stopwatch.seconds)
 
     @property
-    def granted_from(self) -> Spent:
-        return Spent()
+    def granted_from(self) -> RunUsage:
+        return RunUsage()
 
-    def received(self, text: str) -> None:
+    def record_message(self, text: str) -> None:
         raise NotImplementedError
 
-    def answered_by(self, answered: Answered) -> None:
+    def record_answer(self, answered: InputResponse) -> None:
         raise NotImplementedError
 
-    def resumed_by(self, by: str) -> None:
+    def record_resume(self, by: str) -> None:
         raise NotImplementedError
 
 
@@ -90,7 +90,7 @@ async def test_a_run_waits_as_long_as_somebody_is_asked_and_its_clock_stands_sti
     assert (record.run.status, record.run.pending) == ("input_required", (CALL, QUESTION))
     still = record.stopwatch.seconds
     assert record.stopwatch.seconds == still
-    record.decided(Decided(id="c1", action="approve", by="小王"))
+    record.decided(ApprovalDecision(id="c1", action="approve", by="小王"))
     assert record.run.status == "input_required"
     record.question_closed("q1", action="accept", by="小王")
     assert (record.run.status, record.run.pending) == ("working", ())
@@ -101,8 +101,8 @@ async def test_a_run_waits_as_long_as_somebody_is_asked_and_its_clock_stands_sti
 
 async def test_what_a_tool_asks_is_not_kept_for_a_process_that_goes_on(journal, run_id):
     async with driven(journal, run_id) as (record, _):
-        record.asked(CALL)
-        record.asked(QUESTION)
+        record.record_request(CALL)
+        record.record_request(QUESTION)
     async with driven(journal, run_id) as (_, steps):
         assert [step.event.payload["pending"]["id"] for step in steps] == ["c1"]
 
@@ -110,7 +110,7 @@ async def test_what_a_tool_asks_is_not_kept_for_a_process_that_goes_on(journal, 
 async def test_a_paused_run_stays_so_when_somebody_answers(record):
     record.asked(CALL)
     record.paused_by("小王")
-    record.decided(Decided(id="c1", action="deny", by="小王"))
+    record.decided(ApprovalDecision(id="c1", action="deny", by="小王"))
     assert (record.run.status, record.paused) == ("paused", True)
 
 

@@ -11,7 +11,7 @@ from loom_core.errors import ConfigError, NotFoundError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Abort, Decided, Pause, Resume
+from loom_core.runs.commands import Abort, ApprovalDecision, Pause, Resume
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run, RunRequest
@@ -39,7 +39,7 @@ def _echo(request: ChatRequest) -> str | MockAnswer:
 async def _ended(journal: Journal, run: Run) -> Run:
     with anyio.fail_after(10):
         while run.status not in {"completed", "failed", "aborted"}:
-            run = await journal.changed(run.id, after=run.last_seq, seconds=10)
+            run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
     return run
 
 
@@ -178,20 +178,20 @@ async def test_a_run_that_waits_goes_on_when_its_order_is_given_to_the_next_host
         return MockAnswer(calls=(ToolCallPart("c", "send", {"text": "hi"}),))
 
     def made(journal: Journal) -> Agent:
-        return Agent(MockProvider(script), tools=[send], journal=journal, wait_for_orders=True)
+        return Agent(MockProvider(script), tools=[send], journal=journal, wait_for_commands=True)
 
     path = tmp_path / "runs.db"
     journal = Journal(path)
     agent = made(journal)
     async with agent, RunHost(journal, {"default": agent}) as host:
         run = await host.start(RunRequest(goal="send"))
-        run = await journal.changed(run.id, after=run.last_seq, seconds=10)
+        run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
         assert run.status == "input_required"
     journal = Journal(path)
     agent = made(journal)
     async with agent, RunHost(journal, {"default": agent}) as host:
         assert not host.driven, "nobody has to drive what only waits"
-        await host.order(run.id, Decided(id=run.pending[0].id, action="approve"))
+        await host.send_commands(run.id, ApprovalDecision(id=run.pending[0].id, action="approve"))
         assert (await _ended(journal, run)).output == "sent hi"
 
 
@@ -208,14 +208,14 @@ async def test_paused_and_aborted_runs_can_be_resumed_by_the_host() -> None:
     agent = Agent(MockProvider(_echo), tools=[wait], journal=journal)
     async with agent, RunHost(journal, {"default": agent}) as host:
         run = await host.start(RunRequest(goal="go"))
-        await host.order(run.id, Pause())
-        run = await journal.changed(run.id, after=run.last_seq, seconds=10)
+        await host.send_commands(run.id, Pause())
+        run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
         assert run.status == "paused"
-        await host.order(run.id, Abort(reason="enough"))
+        await host.send_commands(run.id, Abort(reason="enough"))
         run = await _ended(journal, run)
         assert run.status == "aborted"
         gate.set()
-        run = await host.order(run.id, Resume())
+        run = await host.send_commands(run.id, Resume())
         with anyio.fail_after(10):
             while (run := await journal.get(run.id)).status != "completed":
                 await anyio.lowlevel.checkpoint()
@@ -301,6 +301,6 @@ async def test_a_host_that_does_not_look_drives_what_it_is_told_to_and_nothing_e
     agent = Agent(MockProvider(_echo), tools=[echo], journal=journal)
     left, wanted = [await journal.create(RunRequest(goal=goal)) for goal in ("甲", "乙")]
     async with agent, RunHost(journal, {"default": agent}, look_seconds=None) as host:
-        await host.take_up(wanted.id)
+        await host.adopt(wanted.id)
         assert (await _ended(journal, wanted)).status == "completed"
         assert (await journal.get(left.id)).last_seq == 0

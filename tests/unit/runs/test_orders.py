@@ -63,7 +63,7 @@ async def _ended(agent: Agent) -> Run:
     run = await _the_run(agent)
     with anyio.fail_after(10):
         while run.status not in {"completed", "failed", "aborted"}:
-            run = await agent.journal.changed(run.id, after=run.last_seq, seconds=10)
+            run = await agent.journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
     return run
 
 
@@ -78,16 +78,16 @@ async def test_a_pause_lets_the_answer_end_but_not_the_run() -> None:
         group.start_soon(agent.run, "answer")
         await llm.held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Pause(by="anna"))
-        run = await agent.journal.changed(run.id, after=run.last_seq, seconds=10)
+        await agent.send_command(run.id, Pause(by="anna"))
+        run = await agent.journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
         assert run.status == "paused"
         llm.held.go_on.set()
         with anyio.fail_after(10):
             while "usage" not in await _types(agent):
                 await anyio.lowlevel.checkpoint()
         assert (await _the_run(agent)).status == "paused"
-        await agent.order(run.id, Reply(text="Is that all?"))
-        await agent.order(run.id, Resume(by="anna"))
+        await agent.send_command(run.id, Reply(text="Is that all?"))
+        await agent.send_command(run.id, Resume(by="anna"))
         run = await _ended(agent)
     assert run.output == "Yes, all of it.", "what the user said while it was paused is read first"
     assert llm.calls[1].messages[-1].text == "Is that all?"
@@ -110,15 +110,15 @@ async def test_a_pause_lets_calls_end_and_begins_nothing_new() -> None:
         group.start_soon(agent.run, "work")
         await held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Pause())
-        await agent.journal.changed(run.id, after=run.last_seq, seconds=10)
+        await agent.send_command(run.id, Pause())
+        await agent.journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
         held.go_on.set()
         with anyio.fail_after(10):
             while "tool_result" not in await _types(agent):
                 await anyio.lowlevel.checkpoint()
         await anyio.wait_all_tasks_blocked()
         assert not begun
-        await agent.order(run.id, Resume())
+        await agent.send_command(run.id, Resume())
         run = await _ended(agent)
     assert run.status == "completed"
     assert begun == ["next"]
@@ -130,7 +130,7 @@ async def test_an_abort_ends_the_answer_at_once_and_keeps_what_there_is() -> Non
         group.start_soon(agent.run, "answer")
         await llm.held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Abort(reason="wrong question", by="anna"))
+        await agent.send_command(run.id, Abort(reason="wrong question", by="anna"))
         run = await _ended(agent)
     assert run.status == "aborted"
     assert "wrong question" in run.problem
@@ -149,7 +149,7 @@ async def test_an_abort_stops_calls_and_gives_each_a_result() -> None:
         group.start_soon(agent.run, "work")
         await held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Abort())
+        await agent.send_command(run.id, Abort())
         run = await _ended(agent)
         assert run.status == "aborted"
         conversation = await agent.parts.memory.messages(run.request.session_id)
@@ -168,8 +168,8 @@ async def test_a_paused_run_can_be_aborted() -> None:
         group.start_soon(agent.run, "answer")
         await llm.held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Pause())
-        await agent.order(run.id, Abort())
+        await agent.send_command(run.id, Pause())
+        await agent.send_command(run.id, Abort())
         assert (await _ended(agent)).status == "aborted"
 
 
@@ -183,7 +183,7 @@ async def test_what_the_user_says_meanwhile_is_read_before_the_next_turn() -> No
         group.start_soon(agent.run, "做一个标志")
         await held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Reply(text="请用蓝色"))
+        await agent.send_command(run.id, Reply(text="请用蓝色"))
         with anyio.fail_after(10):
             while "message_received" not in await _types(agent):
                 await anyio.lowlevel.checkpoint()
@@ -200,7 +200,7 @@ async def test_what_the_user_says_during_the_last_answer_is_answered_too() -> No
         group.start_soon(agent.run, "answer")
         await llm.held.begun.wait()
         run = await _the_run(agent)
-        await agent.order(run.id, Reply(text="and something else"))
+        await agent.send_command(run.id, Reply(text="and something else"))
         with anyio.fail_after(10):
             while "message_received" not in await _types(agent):
                 await anyio.lowlevel.checkpoint()

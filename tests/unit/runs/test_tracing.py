@@ -64,10 +64,10 @@ async def test_a_run_that_is_taken_up_later_goes_on_in_the_trace_it_was_asked_fo
     with get_tracer("test").start_as_current_span("the request"):
         run = await journal.create(agent.request("港长是谁？"))
     async with RunHost(journal, {"default": agent}) as host:
-        await host.take_up(run.id)
+        await host.adopt(run.id)
         with anyio.fail_after(10):
             while (run := await journal.get(run.id)).status != "completed":
-                await journal.changed(run.id, after=run.last_seq, seconds=1)
+                await journal.wait_until_idle(run.id, after=run.last_seq, seconds=1)
     assert within(named(spans, "invoke_agent default"), named(spans, "the request"))
 
 

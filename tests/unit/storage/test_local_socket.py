@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from loom_core.errors import PeerError
 from loom_core.storage.local_socket import (
     MOST_BYTES,
-    Address,
+    SocketAddress,
     Transport,
-    answer_requests,
     default_transport,
-    forget,
     listen,
+    remove_socket,
     request,
+    serve_requests,
     socket_folder,
 )
 
@@ -51,20 +51,22 @@ async def upper(body: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def served(transport: Transport, answer: Answer = upper, **limits: float) -> AsyncIterator[Address]:
+async def served(
+    transport: Transport, answer: Answer = upper, **limits: float
+) -> AsyncIterator[SocketAddress]:
     listener, address = await listen(transport)
 
     async def serve() -> None:
-        await answer_requests(listener, address.secret, answer, **limits)
+        await serve_requests(listener, address.secret, answer, **limits)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(serve)
         yield address
         tasks.cancel_scope.cancel()
-    forget(address)
+    remove_socket(address)
 
 
-async def raw(address: Address) -> Any:
+async def raw(address: SocketAddress) -> Any:
     if address.transport == "unix":
         return await anyio.connect_unix(address.place)
     return await anyio.connect_tcp("127.0.0.1", int(address.place))
@@ -139,7 +141,7 @@ async def test_without_signs_of_life_the_peer_is_given_up(transport: Transport):
     async with listener:
         with pytest.raises(PeerError, match="no sign of life"):
             await request(address, b"?", silence=0.1)
-    forget(address)
+    remove_socket(address)
 
 
 async def test_where_nobody_listens_the_peer_has_gone(transport: Transport):
@@ -164,7 +166,7 @@ async def test_a_peer_that_ends_in_the_middle_of_an_answer_has_gone(transport: T
     listener, address = await listen(transport)
 
     async def serve() -> None:
-        await answer_requests(listener, address.secret, never)
+        await serve_requests(listener, address.secret, never)
 
     async with anyio.create_task_group() as serving:
         serving.start_soon(serve)
@@ -172,7 +174,7 @@ async def test_a_peer_that_ends_in_the_middle_of_an_answer_has_gone(transport: T
             tasks.start_soon(end)
             with anyio.CancelScope(shield=True), pytest.raises(PeerError, match="has gone"):
                 await request(address, b"?")
-    forget(address)
+    remove_socket(address)
 
 
 @pytest.mark.hostile("other users of the machine")
@@ -206,7 +208,7 @@ async def test_a_stranger_at_the_address_is_told_nothing():
     port = listener.extra(anyio.abc.SocketAttribute.local_port)
     async with listener, anyio.create_task_group() as tasks:
         tasks.start_soon(listener.serve, stranger)
-        address = Address("tcp", str(port), "secret")
+        address = SocketAddress("tcp", str(port), "secret")
         with pytest.raises(PeerError, match="does not know the secret"):
             await request(address, b"a private question")
         tasks.cancel_scope.cancel()
@@ -217,7 +219,7 @@ async def test_a_stranger_at_the_address_is_told_nothing():
 
 async def test_an_address_that_is_no_port_is_told():
     with pytest.raises(PeerError, match="no port"):
-        await request(Address("tcp", "seven", "s"), b"?")
+        await request(SocketAddress("tcp", "seven", "s"), b"?")
 
 
 async def test_a_peer_that_says_nothing_is_cut_off(transport: Transport):
@@ -228,10 +230,10 @@ async def test_a_peer_that_says_nothing_is_cut_off(transport: Transport):
 async def test_a_peer_that_asks_nothing_once_it_has_proved_itself_is_cut_off(transport: Transport):
     from anyio.streams.buffered import BufferedByteReceiveStream
 
-    from loom_core.storage.local_socket import _prove_first
+    from loom_core.storage.local_socket import _prove_to_listener
 
     async with served(transport, patience=0.1) as address, await raw(address) as stream:
-        await _prove_first(stream, BufferedByteReceiveStream(stream), address.secret)
+        await _prove_to_listener(stream, BufferedByteReceiveStream(stream), address.secret)
         await cut_off(stream)
 
 
@@ -239,10 +241,10 @@ async def test_a_peer_that_asks_nothing_once_it_has_proved_itself_is_cut_off(tra
 async def test_a_request_that_is_too_long_is_cut_off_before_it_is_read(transport: Transport):
     from anyio.streams.buffered import BufferedByteReceiveStream
 
-    from loom_core.storage.local_socket import _prove_first
+    from loom_core.storage.local_socket import _prove_to_listener
 
     async with served(transport) as address, await raw(address) as stream:
-        await _prove_first(stream, BufferedByteReceiveStream(stream), address.secret)
+        await _prove_to_listener(stream, BufferedByteReceiveStream(stream), address.secret)
         await stream.send((MOST_BYTES + 1).to_bytes(4, "big"))
         await cut_off(stream)
         assert await request(address, b"still there") == b"STILL THERE"
@@ -354,8 +356,8 @@ def test_only_sockets_of_our_own_folder_are_ever_removed(tmp_path: Path):
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(elsewhere)[-100:] if len(str(elsewhere)) < 100 else str(elsewhere))
     for path in (ours, elsewhere, tmp_path / "nothing"):
-        forget(Address("unix", str(path), ""))
-    forget(Address("tcp", "80", ""))
+        remove_socket(SocketAddress("unix", str(path), ""))
+    remove_socket(SocketAddress("tcp", "80", ""))
     assert ours.exists()
     assert elsewhere.exists()
     listening.close()

@@ -151,11 +151,11 @@ def test_whoever_only_looks_keeps_nobody_from_taking_the_lock(tmp_path: Path):
 
 def test_while_somebody_looks_nobody_takes_the_lock_and_it_counts_as_free(tmp_path: Path):
     lock, other = ProcessLock(tmp_path / "lock"), ProcessLock(tmp_path / "lock")
-    with lock.looking() as free:
+    with lock.block_acquirers() as free:
         assert free  # nobody has ever held it
     assert other.acquire()
     other.release()
-    with lock.looking() as free, other.looking() as also_free:
+    with lock.block_acquirers() as free, other.block_acquirers() as also_free:
         assert free
         if sys.platform != "win32":  # whose locks cannot be shared
             assert also_free
@@ -169,7 +169,7 @@ def test_who_looks_at_a_lock_that_is_held_is_told_and_disturbs_nobody(tmp_path: 
     child, acquired = start_holder(tmp_path / "lock")
     try:
         assert acquired == "True"
-        with ProcessLock(tmp_path / "lock").looking() as free:
+        with ProcessLock(tmp_path / "lock").block_acquirers() as free:
             assert not free
         assert ProcessLock(tmp_path / "lock").holder() == child.pid
     finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import RecordError
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.storage import Database
 
@@ -141,7 +141,7 @@ def test_a_record_of_the_first_format_is_migrated_with_what_is_in_it(tmp_path: P
             "x'01', x'02', '长')"
         )
     database.close()
-    record = Record(path)
+    record = KnowledgeStore(path)
     assert record.documents.counts()[:2] == (1, 1)
     assert record.vectors.coverage() == (0, 1)
     assert record.documents.list()[0].title == "长城"

@@ -34,18 +34,18 @@ async def test_a_test_says_what_an_agent_does_and_what_it_should_have_done() -> 
     read = read_file.wire_name
     tester = _tester(call(read, path="甲.md"), [call(read, path="乙.md"), call("none")], "两个文件。")
     result = await tester.run("读")
-    tester.answered("两个文件。")
-    tester.answered("两个", exactly=False)
-    seen = tester.called("读文件", path="乙.md")
+    tester.assert_answer("两个文件。")
+    tester.assert_answer("两个", exactly=False)
+    seen = tester.assert_called("读文件", path="乙.md")
     assert (seen.id, seen.status, seen.text) == ("call_2", "success", "乙.md: 你好")
-    assert tester.called("读文件", times=2).arguments == {"path": "甲.md"}
-    tester.called_in_order("读文件", "none")
-    tester.not_called("write_file")
+    assert tester.assert_called("读文件", times=2).arguments == {"path": "甲.md"}
+    tester.assert_called_in_order("读文件", "none")
+    tester.assert_not_called("write_file")
     assert [event.type for event in tester.of_type("usage")] == ["usage"] * 3
     assert tester.result is result
     llm = tester.agent.parts.llm
     assert isinstance(llm, MockLLM)
-    assert llm.told[:2] == ["甲.md: 你好", "乙.md: 你好"]
+    assert llm.tool_results[:2] == ["甲.md: 你好", "乙.md: 你好"]
 
 
 async def test_what_is_not_so_is_said_with_what_is() -> None:
@@ -53,13 +53,19 @@ async def test_what_is_not_so_is_said_with_what_is() -> None:
     await tester.run("读")
     shown = 'Calls: 读文件(path="甲.md") → success.'
     claims: list[tuple[Callable[[], object], str]] = [
-        (lambda: tester.called("写文件"), f"写文件() was not called. {shown}"),
-        (lambda: tester.called("读文件", path="乙.md"), f"读文件(path='乙.md') was not called. {shown}"),
-        (lambda: tester.called("读文件", times=2), f"读文件() was called 1 times. {shown}"),
-        (lambda: tester.not_called("读文件"), f"读文件 was called. {shown}"),
-        (lambda: tester.called_in_order("读文件", "读文件"), f"Not in this order: 读文件, 读文件. {shown}"),
-        (lambda: tester.answered("不好"), "The answer is '好'."),
-        (lambda: tester.failed(), "The run is completed: 好"),
+        (lambda: tester.assert_called("写文件"), f"写文件() was not called. {shown}"),
+        (
+            lambda: tester.assert_called("读文件", path="乙.md"),
+            f"读文件(path='乙.md') was not called. {shown}",
+        ),
+        (lambda: tester.assert_called("读文件", times=2), f"读文件() was called 1 times. {shown}"),
+        (lambda: tester.assert_not_called("读文件"), f"读文件 was called. {shown}"),
+        (
+            lambda: tester.assert_called_in_order("读文件", "读文件"),
+            f"Not in this order: 读文件, 读文件. {shown}",
+        ),
+        (lambda: tester.assert_answer("不好"), "The answer is '好'."),
+        (lambda: tester.assert_failed(), "The run is completed: 好"),
     ]
     for claim, said in claims:
         with pytest.raises(AssertionError) as raised:
@@ -70,18 +76,18 @@ async def test_what_is_not_so_is_said_with_what_is() -> None:
 async def test_a_run_that_fails_is_looked_at_too() -> None:
     tester = _tester(LLMError("It is down.", failure="quota"))
     await tester.run("x")
-    tester.failed("It is down.")
+    tester.assert_failed("It is down.")
     with pytest.raises(AssertionError, match="It failed with: It is down"):
-        tester.failed("something else")
+        tester.assert_failed("something else")
     with pytest.raises(AssertionError, match="The run is failed: It is down"):
-        tester.answered("x")
+        tester.assert_answer("x")
 
 
 @pytest.mark.parametrize(("allowed", "status"), [(True, "success"), (False, "denied")])
 async def test_a_test_says_what_is_approved(allowed: bool, status: str) -> None:
     tester = _tester(call("write_file", path="x"), "done", approve={"write_file": allowed})
     await tester.run("write")
-    assert tester.called("write_file").status == status
+    assert tester.assert_called("write_file").status == status
     assert [pending.tool for pending in tester.asked] == ["write_file"]
     (decided,) = tester.of_type("approval_decided")
     assert decided.payload["action"] == ("approve" if allowed else "deny")
@@ -90,16 +96,16 @@ async def test_a_test_says_what_is_approved(allowed: bool, status: str) -> None:
 async def test_what_is_not_named_is_not_approved() -> None:
     tester = _tester(call("write_file", path="x"), "done", approve={})
     await tester.run("write")
-    assert tester.called("write_file").status == "denied"
+    assert tester.assert_called("write_file").status == "denied"
 
 
 async def test_each_run_is_looked_at_by_itself() -> None:
     tester = _tester(call(read_file.wire_name, path="a"), "one", "two")
     with pytest.raises(AssertionError, match="Nothing has run yet"):
-        tester.answered("x")
+        tester.assert_answer("x")
     await tester.run("1")
     await tester.run("2")
-    tester.answered("two")
+    tester.assert_answer("two")
     assert tester.calls == []
 
 
@@ -114,10 +120,10 @@ async def test_a_model_may_decide_by_what_it_is_asked() -> None:
         return text * 2
 
     llm = MockLLM(turn)
-    assert llm.told == []
+    assert llm.tool_results == []
     tester = AgentTester(Agent(llm, tools=[echo]))
     await tester.run("去")
-    tester.answered("说了 去去")
+    tester.assert_answer("说了 去去")
 
 
 async def test_a_model_may_think_first() -> None:
@@ -128,7 +134,7 @@ async def test_a_model_may_think_first() -> None:
 
 def test_a_tester_that_has_run_nothing_says_so() -> None:
     with pytest.raises(AssertionError, match="Nothing has run yet"):
-        _tester().called("读文件")
+        _tester().assert_called("读文件")
 
 
 def test_a_text_is_not_taken_for_a_list_of_turns() -> None:
@@ -145,8 +151,8 @@ async def test_a_list_of_turns_may_hold_functions_each_for_one_time() -> None:
     llm = MockLLM([call("look", path="a"), lambda request: f"{len(request.messages)} 条消息"])
     tester = AgentTester(Agent(llm, tools=[look]))
     await tester.run("看看")
-    assert tester.called("look", path="a").status == "success"
-    tester.answered("4 条消息")
+    assert tester.assert_called("look", path="a").status == "success"
+    tester.assert_answer("4 条消息")
 
 
 @pytest.mark.parametrize("turn", [3, [call("read_file"), 3], {"tool": "read_file"}, None])

@@ -29,19 +29,19 @@ _ARGUMENTS = ToolArguments("files:读取", _SCHEMA)
 
 def _refusal(given: object) -> str:
     with pytest.raises(InvalidInputError) as caught:
-        _ARGUMENTS.checked(given)
+        _ARGUMENTS.validate(given)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("nothing", [None, {}, "", "{}"])
 def test_null_for_all_arguments_is_none_at_all(nothing: object) -> None:
-    assert ToolArguments("files:list", {"type": "object"}).checked(nothing) == {}
+    assert ToolArguments("files:list", {"type": "object"}).validate(nothing) == {}
 
 
 def test_right_arguments_pass_unchanged() -> None:
     given = {"路径": "a", "limit": 3, "options": {"deep": True}, "ids": None, "ratio": 2, "note": "{}"}
 
-    assert _ARGUMENTS.checked(given) == given
+    assert _ARGUMENTS.validate(given) == given
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_what_is_nearly_right_is_repaired_once(
         assert "`mode` must be one of" in _refusal(given)
         return
     with caplog.at_level(logging.INFO, logger="loom_core.tools.arguments"):
-        assert _ARGUMENTS.checked(given) == {"路径": "a", **meant}
+        assert _ARGUMENTS.validate(given) == {"路径": "a", **meant}
 
     assert "arguments of files:读取 were repaired" in caplog.text
     assert given == {"路径": "a", **written}
 
 
 def test_all_arguments_written_as_text_are_read() -> None:
-    assert _ARGUMENTS.checked('{"路径": "甲"}') == {"路径": "甲"}
+    assert _ARGUMENTS.validate('{"路径": "甲"}') == {"路径": "甲"}
 
 
 def test_what_is_repaired_is_checked_again() -> None:
@@ -128,7 +128,7 @@ def test_several_errors_are_told_together() -> None:
     st.sampled_from([*_SCHEMA["properties"], "other"]), inner), max_leaves=10))  # fmt: skip
 def test_whatever_is_given_is_taken_or_refused_with_a_reason(given_value: object) -> None:
     try:
-        checked = _ARGUMENTS.checked(given_value)
+        checked = _ARGUMENTS.validate(given_value)
     except InvalidInputError as error:
         told = str(error)
     else:

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
-from loom_core.tools.depth import called_with, current_depth
+from loom_core.tools.depth import current_depth, inherit_depth
 
 
 class Depth(BaseModel):
@@ -35,7 +35,7 @@ async def test_a_tool_of_ours_knows_how_many_stand_above_its_call(mode):
 
 @pytest.mark.parametrize(("said", "depth"), [(3, 3), (-1, 0), (10**30, 1000), (True, 0), ("2", 0), (None, 0)])
 def test_nonsense_counts_as_nothing(said: object, depth: int):
-    with called_with({"loom/depth": said}):
+    with inherit_depth({"loom/depth": said}):
         assert current_depth() == depth
-    with called_with(None):
+    with inherit_depth(None):
         assert current_depth() == 0

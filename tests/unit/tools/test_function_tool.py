@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 
 from loom_core.errors import NotFoundError
 from loom_core.llm.messages import ImagePart
-from loom_core.tools.depth import called_with, current_depth
+from loom_core.tools.depth import current_depth, inherit_depth
 from loom_core.tools.function_tool import Docstring, output_of, tool
 from loom_core.tools.interface import CallContext, ToolAnnotations, ToolOutput
 
@@ -178,7 +178,7 @@ async def test_a_function_that_blocks_runs_in_a_thread_with_the_callers_context(
     def where() -> list[Any]:
         return [threading.get_ident() == here, current_depth()]
 
-    with called_with({"loom/depth": 2}):
+    with inherit_depth({"loom/depth": 2}):
         assert (await where.call({})).structured == [False, 2]
 
 

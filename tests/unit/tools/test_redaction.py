@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from loom_core.tools.redaction import arguments_digest, redacted_arguments
+from loom_core.tools.redaction import arguments_digest, redact_arguments
 
 pytestmark = pytest.mark.hostile("secrets")
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.hostile("secrets")
     ).split(),
 )
 def test_what_is_called_a_secret_is_not_written(name: str) -> None:
-    assert redacted_arguments({name: "x"}) == {name: "[secret]"}
-    assert redacted_arguments({"a": [{name: ["x", {"y": "z"}]}]}) == {
+    assert redact_arguments({name: "x"}) == {name: "[secret]"}
+    assert redact_arguments({"a": [{name: ["x", {"y": "z"}]}]}) == {
         "a": [{name: ["[secret]", {"y": "[secret]"}]}]
     }
 
@@ -37,7 +37,7 @@ def test_what_is_called_a_secret_is_not_written(name: str) -> None:
     ],
 )
 def test_what_is_no_secret_is_written_as_it_is(arguments: dict[str, Any]) -> None:
-    assert redacted_arguments(arguments) == arguments
+    assert redact_arguments(arguments) == arguments
 
 
 def test_headers_and_options_in_lists_are_not_written() -> None:
@@ -48,7 +48,7 @@ def test_headers_and_options_in_lists_are_not_written() -> None:
         "fields": ["token", "name"],
     }
 
-    assert redacted_arguments(arguments) == {
+    assert redact_arguments(arguments) == {
         "headers": [["X-Api-Key", "[secret]"], ["Cookie", "[secret]"], ["Accept", "text/html"]],
         "more": [{"name": "Cookie", "value": "[secret]"}, {"key": "页", "value": "12"}],
         "argv": ["curl", "--password", "[secret]", "-o", "笔记.md"],
@@ -62,7 +62,7 @@ def test_headers_and_options_in_lists_are_not_written() -> None:
 def test_a_code_of_figures_is_a_secret_and_its_digest_does_not_tell_it() -> None:
     one, other = {"验证码": 837261, "to": "王"}, {"验证码": 112233, "to": "王"}
 
-    assert redacted_arguments(one) == {"验证码": "[secret]", "to": "王"}
+    assert redact_arguments(one) == {"验证码": "[secret]", "to": "王"}
     assert arguments_digest(one) == arguments_digest(other) != arguments_digest({**one, "to": "李"})
     assert arguments_digest({"text": "hunter2"}, [SecretStr("hunter2")]) == arguments_digest(
         {"text": "[secret]"}
@@ -72,7 +72,7 @@ def test_a_code_of_figures_is_a_secret_and_its_digest_does_not_tell_it() -> None
 def test_a_known_secret_is_not_written_wherever_it_stands() -> None:
     secrets = [SecretStr("hunter2/秘"), SecretStr("x")]
 
-    written = redacted_arguments(
+    written = redact_arguments(
         {"text": "use hunter2/秘 now", "list": ["?k=hunter2%2F%E7%A7%98"], "map": {"hunter2/秘": 1}}, secrets
     )
 
@@ -85,11 +85,11 @@ def test_long_texts_are_cut_and_deep_ones_end() -> None:
     for _ in range(100):
         deep = [deep]
 
-    written = redacted_arguments({"text": "长" * 5000, "deep": deep})
+    written = redact_arguments({"text": "长" * 5000, "deep": deep})
 
     assert written["text"].endswith("长… [5,000 characters]")
     assert len(json.dumps(written)) < 10_000
-    assert len(json.dumps(redacted_arguments({"many": ["长"] * 100_000}), ensure_ascii=False)) < 50_000
+    assert len(json.dumps(redact_arguments({"many": ["长"] * 100_000}), ensure_ascii=False)) < 50_000
     assert arguments_digest({"text": "长" * 5000}) != arguments_digest({"text": "长" * 5001})
 
 
@@ -103,4 +103,4 @@ def test_the_digest_is_the_same_for_the_same_arguments_in_any_order(arguments: d
 
 def test_what_is_wanted_whole_is_not_cut():
     long = "长" * 5000
-    assert redacted_arguments({"text": long, "token": "x"}, whole=True) == {"text": long, "token": "[secret]"}
+    assert redact_arguments({"text": long, "token": "x"}, whole=True) == {"text": long, "token": "[secret]"}

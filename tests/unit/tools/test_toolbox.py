@@ -217,15 +217,15 @@ def test_arguments_are_checked_put_right_and_given_their_defaults() -> None:
     )
     box = Toolbox([tool])
 
-    assert box.prepared(tool, {"路径": "a", "options": '{"deep": true}'}) == {
+    assert box.prepare_arguments(tool, {"路径": "a", "options": '{"deep": true}'}) == {
         "路径": "a",
         "limit": 5,
         "options": {"deep": True},
     }
     with pytest.raises(InvalidInputError, match="`路径` is required"):
-        box.prepared(tool, {})
+        box.prepare_arguments(tool, {})
     with pytest.raises(InvalidInputError, match="did you mean `limit`"):
-        box.prepared(tool, {"路径": "a", "limits": 1})
+        box.prepare_arguments(tool, {"路径": "a", "limits": 1})
 
 
 def test_a_tool_that_changes_what_it_is_given_leaves_its_defaults_alone() -> None:
@@ -233,9 +233,9 @@ def test_a_tool_that_changes_what_it_is_given_leaves_its_defaults_alone() -> Non
     tool = _Named("x", schema=schema)
     box = Toolbox([tool])
 
-    box.prepared(tool, {})["路径"].append("a")
+    box.prepare_arguments(tool, {})["路径"].append("a")
 
-    assert box.prepared(tool, {}) == {"路径": []}
+    assert box.prepare_arguments(tool, {}) == {"路径": []}
 
 
 def test_a_tool_that_has_gone_or_prepares_arguments_itself_is_asked_itself() -> None:
@@ -243,11 +243,11 @@ def test_a_tool_that_has_gone_or_prepares_arguments_itself_is_asked_itself() -> 
         def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
             return {"seen": sorted(arguments)}
 
-    assert Toolbox([_Named("x")]).prepared(Own("x"), {"b": 1, "a": 2}) == {"seen": ["a", "b"]}
+    assert Toolbox([_Named("x")]).prepare_arguments(Own("x"), {"b": 1, "a": 2}) == {"seen": ["a", "b"]}
 
 
 def test_a_tool_whose_schema_cannot_be_used_says_so() -> None:
     tool = _Named("坏", schema={"type": "array"})
 
     with pytest.raises(ConfigError, match="is of type 'array', not object"):
-        Toolbox([tool]).prepared(tool, {})
+        Toolbox([tool]).prepare_arguments(tool, {})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.config.arazzo.importer import EXTENSION, OPTIONAL, REQUEST_KEPT, RESPONSE, SUCCESS
+from loom_core.flow.config.arazzo.importer import EXTENSION, OPTIONAL, REQUEST_EXTENSIONS, RESPONSE, SUCCESS
 from loom_core.flow.config.models_endpoint import BODYLESS, reference_in
 from loom_core.flow.config.models_step import Action, StepConfig
 from loom_core.flow.config.references import input_names
@@ -30,7 +30,7 @@ _CONTEXT = re.compile(r"\$context\.([^\s{}()\[\]#.,;=<>!&|\"'/\\]+)")
 _MESSAGE = re.compile(r"\$message\b")
 _OUTPUT = re.compile(r"\$response|\$statusCode")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
-_KEPT = {
+_EXTENSION_FIELDS = {
     "name", "trigger_patterns", "priority", "ambiguous", "confirm", "response", "as_tool", "tool_name",
     "examples",
 }  # fmt: skip
@@ -59,7 +59,7 @@ def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
     left_out: dict[str, str] = {}
     while True:
         servers = _Servers(loaded.file.flow_url)
-        workflows, lost = _written(loaded.file, servers, left_out)
+        workflows, lost = _write_workflows(loaded.file, servers, left_out)
         if not lost:
             break
         left_out |= lost
@@ -80,7 +80,7 @@ def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
     return ArazzoExport(document, servers.descriptions(info), told)
 
 
-def _written(
+def _write_workflows(
     file: FlowFile, servers: _Servers, left_out: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
     """The flows that are not left out as workflows, and those that have to be, too, with the reason."""
@@ -94,7 +94,7 @@ def _written(
             lost[flow.flow_id] = f"It runs {other!r}, which is left out."
             continue
         try:
-            workflows.append(_Workflow(file, flow, servers).written())
+            workflows.append(_Workflow(file, flow, servers).write())
         except InvalidInputError as error:
             lost[flow.flow_id] = error.message
     return workflows, lost
@@ -159,7 +159,7 @@ class _Workflow:
         self._known = input_names(flow.input_schema)
         self._added: dict[str, Any] = {}
 
-    def written(self) -> dict[str, Any]:
+    def write(self) -> dict[str, Any]:
         """The workflow.
 
         Raises:
@@ -179,7 +179,7 @@ class _Workflow:
                 steps[-1].setdefault("outputs", {})[name] = self._text(expression)
                 expression = f"$steps.{own[-1].step_id}.outputs.{name}"
             outputs[name] = self._text(expression)
-        kept = flow.model_dump(mode="json", include=_KEPT, exclude_defaults=True)
+        kept = flow.model_dump(mode="json", include=_EXTENSION_FIELDS, exclude_defaults=True)
         if not told:
             kept.pop(RESPONSE, None)
         workflow: dict[str, Any] = {
@@ -218,7 +218,7 @@ class _Workflow:
             seconds = request.timeout_seconds if "timeout_seconds" in request.model_fields_set else None
             criteria = [*request.success_criteria, *criteria]
             outputs.setdefault("result", self._text(request.result))
-        if kept := _kept(step):
+        if kept := _extension_fields(step):
             written[EXTENSION] = kept
         if seconds is not None:
             written["timeout"] = round(seconds * 1000)
@@ -267,14 +267,14 @@ class _Workflow:
         way = way[len(f"{parts.scheme}://{parts.netloc}") :] if parts.netloc else way
         parameters: list[dict[str, Any]] = []
 
-        def named(match: re.Match[str]) -> str:
+        def name_parameter(match: re.Match[str]) -> str:
             last = re.split(r"[.#/]", match[1])[-1].lstrip("$")
             taken = {each["name"] for each in parameters}
             name = last if _NAME.fullmatch(last) and last not in taken else f"p{len(parameters) + 1}"
             parameters.append({"name": name, "in": "path", "value": self._text(match[1])})
             return f"{{{name}}}"
 
-        path = _PLACEHOLDER.sub(named, way)
+        path = _PLACEHOLDER.sub(name_parameter, way)
         parameters += [
             {"name": name, "in": "query", "value": self._value(value)}
             for name, value in parse_qsl(query, keep_blank_values=True)
@@ -336,11 +336,11 @@ class _Workflow:
         return name
 
 
-def _kept(step: StepConfig) -> dict[str, Any]:
+def _extension_fields(step: StepConfig) -> dict[str, Any]:
     """What Arazzo has no words for in a step."""
     kept: dict[str, Any] = {}
     if step.operation is not None:
-        kept = step.request().model_dump(mode="json", include={*REQUEST_KEPT}, exclude_defaults=True)
+        kept = step.request().model_dump(mode="json", include={*REQUEST_EXTENSIONS}, exclude_defaults=True)
     if optional := [name for name, each in step.outputs.items() if each.endswith("?")]:
         kept[OPTIONAL] = optional
     return kept

@@ -12,14 +12,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from loom_core.config_file import plain_reason
-from loom_core.flow.config.arazzo.sources import JsonPart, Operation, Sources, document_of
+from loom_core.flow.config.arazzo.sources import JsonPart, OpenApiSources, Operation, parse_document
 from loom_core.flow.config.models import FlowConfig
 from loom_core.llm.json_schema.values import readable_path
 
 __all__ = [
     "EXTENSION",
     "OPTIONAL",
-    "REQUEST_KEPT",
+    "REQUEST_EXTENSIONS",
     "RESPONSE",
     "SUCCESS",
     "ImportedFlows",
@@ -32,7 +32,7 @@ EXTENSION = "x-loom"
 SUCCESS = "$statusCode >= 200 && $statusCode < 300"
 """What has to hold of a request of which nothing else is said; Arazzo has no such default."""
 
-REQUEST_KEPT: Mapping[str, type] = {"idempotent": bool, "failure": str, "retries": int}
+REQUEST_EXTENSIONS: Mapping[str, type] = {"idempotent": bool, "failure": str, "retries": int}
 """What Arazzo has no word for in a request, and a step says in `EXTENSION`."""
 
 OPTIONAL = "optional"
@@ -44,10 +44,10 @@ _VERSION = re.compile(r"1\.[01]\.\d+(-.+)?")
 _EXPRESSION = re.compile(r"\$(?:inputs|steps|response|statusCode)\b[^\s{}]*")
 _INPUTS = "#/components/inputs/"
 _RESULT = ("result", "$response.body")  # every request has this output
-_DEEPEST = 32
-_MOST_PARTS = 10_000  # of the schema of a workflow's inputs: references can make a small document a large one
+_MAX_DEPTH = 32
+_MAX_PARTS = 10_000  # of the schema of a workflow's inputs: references can make a small document a large one
 _ASYNCHRONOUS = ("channelPath", "action", "correlationId")
-_KEPT = frozenset(
+_EXTENSION_FIELDS = frozenset(
     "name trigger_patterns priority ambiguous confirm response as_tool tool_name examples".split()
 )
 
@@ -87,16 +87,16 @@ def import_arazzo(
     Raises:
         ConfigError: it is no such document, or does what Loom's flows do not; the message says where.
     """
-    root = JsonPart(document_of(text, name=name), name=name)
+    root = JsonPart(parse_document(text, name=name), name=name)
     if not _VERSION.fullmatch(version := root.text("arazzo", required=True)):
-        raise root.get("arazzo").wrong(f"is {version[:20]!r}.", "Loom reads Arazzo 1.0 and 1.1.")
-    return _Import(root, Sources(root, sources or {})).flows()
+        raise root.get("arazzo").error(f"is {version[:20]!r}.", "Loom reads Arazzo 1.0 and 1.1.")
+    return _Import(root, OpenApiSources(root, sources or {})).flows()
 
 
 class _Import:
     """A document being read."""
 
-    def __init__(self, root: JsonPart, sources: Sources) -> None:
+    def __init__(self, root: JsonPart, sources: OpenApiSources) -> None:
         self._root = root
         self._sources = sources
         self._notes: dict[str, None] = {}
@@ -110,8 +110,8 @@ class _Import:
 
     def _flow(self, part: JsonPart) -> FlowConfig:
         if part.get("dependsOn").value:
-            raise part.get("dependsOn").wrong("is not read.", "Make the other workflow the first step.")
-        extra = {key: each for key, each in part.get(EXTENSION).members().items() if key in _KEPT}
+            raise part.get("dependsOn").error("is not read.", "Make the other workflow the first step.")
+        extra = {key: each for key, each in part.get(EXTENSION).members().items() if key in _EXTENSION_FIELDS}
         flow_id = part.text("workflowId", required=True)
         if not extra.get("trigger_patterns"):
             self._notes[f"{flow_id}: write `trigger_patterns`, or let a model choose it."] = None
@@ -120,23 +120,23 @@ class _Import:
             "flow_id": flow_id,
             "name": part.text("summary"),
             "description": part.text("description"),
-            "input_schema": self._resolved(part.get("inputs"), 0),
+            "input_schema": self._resolve_reference(part.get("inputs"), 0),
             "steps": [self._step(each, part) for each in part.get("steps").items()],
             "outputs": self._outputs(part),
             **extra,
         }
         if not written["steps"]:
-            raise part.get("steps").wrong("is empty.")
+            raise part.get("steps").error("is empty.")
         try:
             return FlowConfig.model_validate(written)
         except ValidationError as error:
             detail = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            raise part.wrong(f"({readable_path(detail['loc'])}): {plain_reason(detail)}.") from None
+            raise part.error(f"({readable_path(detail['loc'])}): {plain_reason(detail)}.") from None
 
     def _step(self, part: JsonPart, workflow: JsonPart) -> dict[str, Any]:
         for key in _ASYNCHRONOUS:
             if part.get(key).value is not None:
-                raise part.get(key).wrong("belongs to messages, which Loom's flows do not send.")
+                raise part.get(key).error("belongs to messages, which Loom's flows do not send.")
         criteria = [self._criterion(each) for each in part.get("successCriteria").items()]
         step: dict[str, Any] = {
             "stepId": part.text("stepId", required=True),
@@ -154,7 +154,7 @@ class _Import:
         parameters = self._parameters(part, workflow)
         if other := part.text("workflowId"):
             if other.startswith("$"):
-                raise part.get("workflowId").wrong("is in another document.", "Import that, too.")
+                raise part.get("workflowId").error("is in another document.", "Import that, too.")
             step["workflowId"] = other
             step["parameters"] = {name: value for (_, name), value in parameters.items()}
             return step
@@ -163,7 +163,7 @@ class _Import:
         step["operation"] = self._operation(operation, parameters, part)
         kept = part.get(EXTENSION).members()
         step["operation"] |= {
-            key: kept[key] for key, kind in REQUEST_KEPT.items() if isinstance(kept.get(key), kind)
+            key: kept[key] for key, kind in REQUEST_EXTENSIONS.items() if isinstance(kept.get(key), kind)
         }
         return step
 
@@ -179,7 +179,7 @@ class _Import:
             else:
                 query[name] = value
         if unfilled := re.search(r"\{(?!\$)[^{}]*\}", path):
-            raise part.wrong(f"has no parameter for {unfilled[0]} in its path.")
+            raise part.error(f"has no parameter for {unfilled[0]} in its path.")
         written: dict[str, Any] = {"method": operation.method, "url": path, "query": query}
         if headers:
             written["headers"] = headers
@@ -190,13 +190,13 @@ class _Import:
 
     def _body(self, part: JsonPart) -> dict[str, Any]:
         if part.get("replacements").value:
-            raise part.get("replacements").wrong("is not read.", "Write the values into the payload.")
+            raise part.get("replacements").error("is not read.", "Write the values into the payload.")
         kind = part.text("contentType") or "application/json"
         payload = part.get("payload").value
         if kind == "application/json" and isinstance(payload, str):
             with suppress(ValueError, RecursionError):  # it may be an expression, or a text
                 payload = json.loads(payload)
-        return {"content_type": kind, "body": self._filled(part.at("payload", payload))}
+        return {"content_type": kind, "body": self._fill_values(part.at("payload", payload))}
 
     def _parameters(self, part: JsonPart, workflow: JsonPart) -> dict[tuple[str, str], Any]:
         """Values by place and name: those of the workflow, and over them those of the step."""
@@ -205,9 +205,9 @@ class _Import:
             each = self._component(written, "parameters")
             where = each.text("in")
             if where not in {"", "path", "query", "header"}:
-                raise written.wrong(f"is put in {where!r}, which Loom's flows do not do.")
+                raise written.error(f"is put in {where!r}, which Loom's flows do not do.")
             value = written.get("value") if "value" in written.members() else each.get("value")
-            found[where, each.text("name", required=True)] = self._filled(value)
+            found[where, each.text("name", required=True)] = self._fill_values(value)
         return found
 
     def _component(self, part: JsonPart, kind: str) -> JsonPart:
@@ -218,7 +218,7 @@ class _Import:
         name = reference.removeprefix(f"$components.{kind}.")
         there = self._root.get("components").get(kind).members()
         if name not in there:
-            raise part.get("reference").wrong(f"refers to {reference[:80]!r}, which is not there.")
+            raise part.get("reference").error(f"refers to {reference[:80]!r}, which is not there.")
         return part.at(reference, there[name])
 
     def _actions(self, part: JsonPart, workflow: JsonPart, key: str, shared_key: str) -> list[dict[str, Any]]:
@@ -230,7 +230,7 @@ class _Import:
 
     def _action(self, part: JsonPart) -> dict[str, Any]:
         if part.text("workflowId"):
-            raise part.get("workflowId").wrong("is not followed.", "Go to a step that runs the workflow.")
+            raise part.get("workflowId").error("is not followed.", "Go to a step that runs the workflow.")
         action: dict[str, Any] = {
             "name": part.text("name"),
             "type": part.text("type", required=True),
@@ -248,7 +248,7 @@ class _Import:
         kind = part.get("type")
         said = kind.text("type") if isinstance(kind.value, Mapping) else part.text("type")
         if said not in {"", "simple", "regex", "jsonpath"}:
-            raise kind.wrong(f"is {said[:20]!r}, which Loom's flows do not have.")
+            raise kind.error(f"is {said[:20]!r}, which Loom's flows do not have.")
         return {
             "condition": part.text("condition", required=True),
             "type": said or "simple",
@@ -259,32 +259,32 @@ class _Import:
         outputs = part.get("outputs")
         return {name: outputs.text(name, required=True) for name in outputs.members()}
 
-    def _filled(self, part: JsonPart, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
+    def _fill_values(self, part: JsonPart, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
         """A value with expressions as placeholders: in Arazzo, a whole value that is one has no braces."""
-        if depth > _DEEPEST:
-            raise part.wrong("is nested too deeply.")
+        if depth > _MAX_DEPTH:
+            raise part.error("is nested too deeply.")
         value = part.value
         if isinstance(value, str):
             return f"{{{value}}}" if _EXPRESSION.fullmatch(value) else value
         if isinstance(value, list):
-            return [self._filled(each, depth + 1) for each in part.items()]
+            return [self._fill_values(each, depth + 1) for each in part.items()]
         if isinstance(value, Mapping):
             members = part.members()
             if set(members) == {"context", "selector", "type"}:
-                raise part.wrong("is a selector, which is not read.", "Write an expression.")
-            return {key: self._filled(part.at(key, each), depth + 1) for key, each in members.items()}
+                raise part.error("is a selector, which is not read.", "Write an expression.")
+            return {key: self._fill_values(part.at(key, each), depth + 1) for key, each in members.items()}
         return value
 
-    def _resolved(self, part: JsonPart, depth: int) -> Any:  # noqa: ANN401 - JSON
+    def _resolve_reference(self, part: JsonPart, depth: int) -> Any:  # noqa: ANN401 - JSON
         """A schema with what it refers to in the document in the place of the references."""
-        if depth > _DEEPEST:
-            raise part.wrong("refers to itself, or is nested too deeply.")
+        if depth > _MAX_DEPTH:
+            raise part.error("refers to itself, or is nested too deeply.")
         self._parts += 1
-        if self._parts > _MOST_PARTS:
-            raise part.wrong(f"makes more than {_MOST_PARTS:,} parts of the inputs.", "Refer to less.")
+        if self._parts > _MAX_PARTS:
+            raise part.error(f"makes more than {_MAX_PARTS:,} parts of the inputs.", "Refer to less.")
         value = part.value
         if isinstance(value, list):
-            return [self._resolved(each, depth + 1) for each in part.items()]
+            return [self._resolve_reference(each, depth + 1) for each in part.items()]
         if isinstance(value, str | int | float) or (value is None and depth):
             return value
         members = part.members()
@@ -293,6 +293,6 @@ class _Import:
             inputs = self._root.get("components").get("inputs")
             name = reference.removeprefix(_INPUTS)
             if name not in inputs.members():
-                raise part.wrong(f"refers to {reference[:80]!r}, which is not there.")
-            return self._resolved(inputs.get(name), depth + 1)
-        return {key: self._resolved(part.at(key, each), depth + 1) for key, each in members.items()}
+                raise part.error(f"refers to {reference[:80]!r}, which is not there.")
+            return self._resolve_reference(inputs.get(name), depth + 1)
+        return {key: self._resolve_reference(part.at(key, each), depth + 1) for key, each in members.items()}

@@ -12,12 +12,12 @@ from loom_core.errors import ConfigError
 from loom_core.jsonc import object_of
 from loom_core.llm.json_schema.values import readable_path
 
-__all__ = ["JsonPart", "Operation", "Sources", "document_of", "source_addresses"]
+__all__ = ["JsonPart", "OpenApiSources", "Operation", "parse_document", "source_addresses"]
 
 
 _PATH = re.compile(r"\{?\$sourceDescriptions\.([^.{}]+)(?:\.url)?\}?#/paths/([^/]+)/([a-z]+)")
 _METHODS = ("get", "head", "post", "put", "patch", "delete")
-_GIVE = "Give the OpenAPI description, too: --source NAME=FILE."
+_SOURCE_ADVICE = "Give the OpenAPI description, too: --source NAME=FILE."
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Operation:
     path: str
 
 
-def document_of(text: str, *, name: str) -> object:
+def parse_document(text: str, *, name: str) -> object:
     """Parse a text in JSON or YAML.
 
     Raises:
@@ -65,12 +65,12 @@ def source_addresses(text: str, *, name: str) -> dict[str, str]:
     Raises:
         ConfigError: it is no such document.
     """
-    root = JsonPart(document_of(text, name=name), name=name)
+    root = JsonPart(parse_document(text, name=name), name=name)
     parts = root.get("sourceDescriptions").items()
     return {each.text("name", required=True): each.text("url") for each in parts}
 
 
-class Sources:
+class OpenApiSources:
     """The descriptions that a document names.
 
     Args:
@@ -84,12 +84,12 @@ class Sources:
     def __init__(self, root: JsonPart, texts: Mapping[str, str]) -> None:
         names = [each.text("name", required=True) for each in root.get("sourceDescriptions").items()]
         if unknown := [name for name in texts if name not in names]:
-            raise root.get("sourceDescriptions").wrong(
+            raise root.get("sourceDescriptions").error(
                 f"does not name {unknown[0]!r}.", f"It names: {', '.join(names) or 'none'}."
             )
         self._names = names
         self._documents = {
-            name: JsonPart(document_of(text, name=name), name=name) for name, text in texts.items()
+            name: JsonPart(parse_document(text, name=name), name=name) for name, text in texts.items()
         }
         self._servers = {name: _server(document) for name, document in self._documents.items()}
         servers = {server for server in self._servers.values() if server}
@@ -105,7 +105,7 @@ class Sources:
         if path := step.text("operationPath"):
             found = _PATH.fullmatch(path)
             if not found or found[3] not in _METHODS or found[1] not in self._names:
-                raise step.get("operationPath").wrong(
+                raise step.get("operationPath").error(
                     "is no operation of a source.",
                     "It looks so: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
                 )
@@ -120,7 +120,9 @@ class Sources:
                 for method in _METHODS:
                     if _id_of(operations.get(method)) == wanted:
                         return Operation(method.upper(), self._address(name, way))
-        raise step.get("operationId").wrong(f"{identifier[:80]!r} is not in the sources at hand.", _GIVE)
+        raise step.get("operationId").error(
+            f"{identifier[:80]!r} is not in the sources at hand.", _SOURCE_ADVICE
+        )
 
     def _address(self, name: str, way: str) -> str:
         return way if self.flow_url else self._servers.get(name, "") + way
@@ -146,7 +148,7 @@ def _id_of(operation: object) -> str:
     return str(object_of(operation).get("operationId", ""))
 
 
-_LONGEST = 200
+_MAX_LENGTH = 200
 
 
 class JsonPart:
@@ -163,9 +165,11 @@ class JsonPart:
         self._name = name
         self._path = path
 
-    def wrong(self, message: str, advice: str = "Correct it there.") -> ConfigError:
+    def error(self, message: str, advice: str = "Correct it there.") -> ConfigError:
         """The error that says what is wrong here."""
-        return ConfigError(f"{self._name}: {readable_path(self._path)[:_LONGEST]} {message}", advice=advice)
+        return ConfigError(
+            f"{self._name}: {readable_path(self._path)[:_MAX_LENGTH]} {message}", advice=advice
+        )
 
     def at(self, key: str | int, value: object) -> JsonPart:
         """A value that stands, or is as if it stood, in this one."""
@@ -185,10 +189,10 @@ class JsonPart:
             return {}
         value: object = self.value
         if not isinstance(value, Mapping):
-            raise self.wrong("should be an object.")
+            raise self.error("should be an object.")
         members = cast("Mapping[Any, Any]", value)
         if not all(isinstance(key, str) for key in members):
-            raise self.wrong("has a name that is no text.")
+            raise self.error("has a name that is no text.")
         return members
 
     def items(self) -> Iterator[JsonPart]:
@@ -201,7 +205,7 @@ class JsonPart:
             return
         value: object = self.value
         if not isinstance(value, list):
-            raise self.wrong("should be a list.")
+            raise self.error("should be a list.")
         for index, each in enumerate(cast("list[object]", value)):
             yield self.at(index, each)
 
@@ -215,7 +219,7 @@ class JsonPart:
         if value is None and not required:
             return ""
         if not isinstance(value, str) or (required and not value):
-            raise self.get(key).wrong("should be a text." if value is not None else "is missing.")
+            raise self.get(key).error("should be a text." if value is not None else "is missing.")
         return value
 
     def number(self, key: str, otherwise: float) -> float:
@@ -228,5 +232,5 @@ class JsonPart:
         if value is None:
             return otherwise
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.get(key).wrong("should be a number.")
+            raise self.get(key).error("should be a number.")
         return value

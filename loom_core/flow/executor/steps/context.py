@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.flow.executor.definition import REQUEST_STEP
 from loom_core.flow.executor.state import Frame, StepStatus
-from loom_core.flow.expressions import Values, evaluate
-from loom_core.flow.understanding.choices import titled_inputs
+from loom_core.flow.expressions import ExpressionValues, evaluate
+from loom_core.flow.understanding.choices import with_titles
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_step import StepConfig
-    from loom_core.flow.executor.asking import FlowQuestions
-    from loom_core.flow.executor.idling import Idling
-    from loom_core.flow.executor.parts import FlowParts
-    from loom_core.flow.executor.record import FlowRecord
-    from loom_core.flow.executor.wording import Wording
+    from loom_core.flow.executor.activity import RunActivity
+    from loom_core.flow.executor.dependencies import FlowDependencies
+    from loom_core.flow.executor.messages import FlowMessages
+    from loom_core.flow.executor.questions import FlowQuestions
+    from loom_core.flow.executor.recorder import FlowRecorder
 
-__all__ = ["Response", "Scene", "StepOutcome", "is_begun"]
+__all__ = ["RunScope", "StepOutcome", "StepResponse", "is_begun"]
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class StepResponse:
     """What answered: an HTTP server; or a tool or a flow, whose answer is taken for a body.
 
     Attributes:
@@ -54,7 +54,7 @@ class StepOutcome:
     """
 
     status: StepStatus = "success"
-    response: Response | None = None
+    response: StepResponse | None = None
     outputs: Mapping[str, Any] = field(default_factory=dict[str, Any])
     problem: str = ""
     said: str = ""
@@ -80,7 +80,7 @@ class StepOutcome:
         )
 
 
-class Scene:
+class RunScope:
     """One run, as its steps see it.
 
     Args:
@@ -93,12 +93,12 @@ class Scene:
 
     def __init__(
         self,
-        parts: FlowParts,
-        record: FlowRecord,
+        parts: FlowDependencies,
+        record: FlowRecorder,
         *,
         questions: FlowQuestions,
-        idling: Idling,
-        wording: Wording,
+        idling: RunActivity,
+        wording: FlowMessages,
     ) -> None:
         self.parts = parts
         self.record = record
@@ -113,8 +113,8 @@ class Scene:
         step_id: str = "",
         outputs: Mapping[str, Any] | None = None,
         *,
-        response: Response | None = None,
-    ) -> Values:
+        response: StepResponse | None = None,
+    ) -> ExpressionValues:
         """What expressions in a frame speak of.
 
         Args:
@@ -125,7 +125,7 @@ class Scene:
         """
         state = self.record.state
         more = {} if outputs is None else {step_id: outputs}
-        return Values(
+        return ExpressionValues(
             inputs=state.inputs(frame),
             steps={**state.results_for(frame), **more},
             response=response,
@@ -133,18 +133,18 @@ class Scene:
             message=state.message,
         )
 
-    def told(self, frame: Frame, values: Values | None = None) -> Values:
+    def values_for_text(self, frame: Frame, values: ExpressionValues | None = None) -> ExpressionValues:
         """What texts for people speak of: the same, with choices by their titles."""
         values = self.values(frame) if values is None else values
         flow = self.parts.file.find_flow(frame.flow_id)
-        return replace(values, inputs=titled_inputs(flow.input_schema, values.inputs, self.wording.language))
+        return replace(values, inputs=with_titles(flow.input_schema, values.inputs, self.wording.language))
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
         """A step begins that does nothing by itself; one that has begun goes on after a crash."""
         if not is_begun(frame, step.step_id):
-            self.record.step_begun(frame, step.step_id, what)
+            self.record.record_step_start(frame, step.step_id, what)
 
-    def outputs_of(self, frame: Frame, values: Values) -> dict[str, Any]:
+    def outputs_of(self, frame: Frame, values: ExpressionValues) -> dict[str, Any]:
         """What the flow of a frame gives by name."""
         flow = self.parts.file.find_flow(frame.flow_id)
         if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
@@ -159,7 +159,7 @@ class Scene:
         last = frame.last
         return None if last is None else last.outputs.get("result", last.outputs.get("answer")), {}
 
-    def failed_as(self, frame: Frame) -> StepStatus:
+    def failure_status(self, frame: Frame) -> StepStatus:
         """How the step failed because of which a list of steps has."""
         step = frame.steps.get(frame.at)
         return "failure" if step is None or step.status == "success" else step.status
@@ -169,7 +169,7 @@ class Scene:
         step = frame.steps.get(frame.at)
         return "" if step is None else step.problem
 
-    def said_of(self, frame: Frame) -> str:
+    def message_of(self, frame: Frame) -> str:
         """What users are told of that."""
         step = frame.steps.get(frame.at)
         return (step.said if step is not None else "") or self.wording.broken

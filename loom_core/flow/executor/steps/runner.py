@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Any, cast
 import anyio
 
 from loom_core.errors import InvalidInputError, LoomError, NetError, RecordError
-from loom_core.flow.executor.asking import DeclinedError
-from loom_core.flow.executor.definition import digests_of, flow_steps, step_title
-from loom_core.flow.executor.failing import request_failed
-from loom_core.flow.executor.inputs import checked_inputs, with_defaults
+from loom_core.flow.executor.definition import compute_digests, flow_steps, step_title
+from loom_core.flow.executor.failures import request_failure_message
+from loom_core.flow.executor.inputs import validate_inputs, with_defaults
+from loom_core.flow.executor.questions import DeclinedError
 from loom_core.flow.executor.state import Frame, StepStatus
-from loom_core.flow.executor.steps.context import Response, Scene, StepOutcome, is_begun
-from loom_core.flow.executor.steps.tool import ToolStep, ToolWork
-from loom_core.flow.expressions import Values, fill, text_of
-from loom_core.flow.http.answer import judged
+from loom_core.flow.executor.steps.context import RunScope, StepOutcome, StepResponse, is_begun
+from loom_core.flow.executor.steps.tool import ToolStep, ToolStepContext
+from loom_core.flow.expressions import ExpressionValues, fill, text_of
 from loom_core.flow.http.request import is_lost
+from loom_core.flow.http.response import interpret_response
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.observability.spans import FLOW_STEP
-from loom_core.observability.tracing import failed, span
+from loom_core.observability.tracing import record_failure, span
 from loom_core.retry import retry_after
-from loom_core.runs.run import Spent
+from loom_core.runs.run import RunUsage
 from loom_core.tools.interface import CallContext
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import EndpointConfig
     from loom_core.flow.config.models_step import AskConfig, ConfirmConfig, StepConfig
-    from loom_core.runs.human_broker import People
+    from loom_core.runs.human_broker import HumanBroker
     from loom_core.tools.permission.permissions import ToolIdentity
 
-__all__ = ["InnerSteps", "PersonSteps", "StepWork"]
+__all__ = ["NestedSteps", "StepRunner", "UserSteps"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _ABANDON_SECONDS = 10.0
 _HARMLESS = frozenset({"GET", "HEAD"})
 
 
-class StepWork:
+class StepRunner:
     """Does the steps of one run.
 
     Args:
@@ -52,23 +52,23 @@ class StepWork:
     """
 
     def __init__(
-        self, scene: Scene, people: People, *, run_frame: Callable[[Frame], Awaitable[None]]
+        self, scene: RunScope, people: HumanBroker, *, run_frame: Callable[[Frame], Awaitable[None]]
     ) -> None:
         self._scene = scene
         self._parts = scene.parts
         self._record = scene.record
-        self._inner = InnerSteps(scene, run_frame)
-        self._person = PersonSteps(scene)
+        self._inner = NestedSteps(scene, run_frame)
+        self._person = UserSteps(scene)
         pipeline = scene.parts.pipeline(scene.record.run)
         for tool in scene.record.state.approved:
             pipeline.remember(tool)
-        self._tools = ToolWork(
+        self._tools = ToolStepContext(
             record=scene.record,
             people=people,
             questions=scene.questions,
             pipeline=pipeline,
-            starting=self.starting,
-            standing=scene.idling.standing,
+            starting=self.record_start,
+            standing=scene.idling.stop_clocks,
             wording=scene.wording,
         )
         self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
@@ -76,7 +76,7 @@ class StepWork:
         self._quiet = anyio.Event()
         self._leaving = False
 
-    async def leave(self) -> None:
+    async def detach(self) -> None:
         """Begin nothing else, and wait until nothing runs that must not be done twice."""
         self._leaving = True
         while any(self._under_way.values()):
@@ -88,7 +88,7 @@ class StepWork:
         self._leaving = True
         return bool(self._under_way)
 
-    async def settled(self) -> None:
+    async def wait_until_settled(self) -> None:
         """Wait until nothing runs that changes anything outside."""
         while self._under_way:
             self._quiet = anyio.Event()
@@ -105,11 +105,11 @@ class StepWork:
                     context = CallContext(run_id=self._record.run.id, call_id=key)
                     try:
                         with anyio.move_on_after(_ABANDON_SECONDS):
-                            await self._parts.toolbox.find(step.tool).abandoned(context=context)
+                            await self._parts.toolbox.find(step.tool).abandon(context=context)
                     except LoomError as error:
                         _log.warning("what goes on for the call %s may go on: %s", key, error)
 
-    async def starting(
+    async def record_start(
         self,
         frame: Frame,
         step_id: str,
@@ -123,20 +123,20 @@ class StepWork:
         """A step begins to do something; the journal has it by then, and the disk, if it is risky."""
         if self._leaving:
             await anyio.sleep_forever()
-        self._record.step_begun(
+        self._record.record_step_start(
             frame, step_id, what, changes=changes, risky=risky, approved=approved, tool=tool
         )
-        self._record.took(Spent(tool_calls=1))
+        self._record.record_usage(RunUsage(tool_calls=1))
         if changes:
             self._under_way[frame.path + step_id] = risky
         await self._record.commit(durable=risky)
 
-    def ended(self, frame: Frame, step_id: str) -> None:
+    def record_end(self, frame: Frame, step_id: str) -> None:
         """What came of a step is written down."""
         self._under_way.pop(frame.path + step_id, None)
         self._quiet.set()
 
-    async def outcome(self, frame: Frame, step: StepConfig) -> StepOutcome:
+    async def run(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Do a step, and say what came of it; what is in the journal of it already is not done again.
 
         Raises:
@@ -149,17 +149,17 @@ class StepWork:
             "loom.run.id": self._record.run.id,
         }
         with span(FLOW_STEP, attributes) as told:
-            outcome = await self._outcome(frame, step)
+            outcome = await self._run_limited(frame, step)
             told.set_attribute("loom.flow.step.status", outcome.status)
             if outcome.status in {"failure", "unknown"}:
-                failed(told, f"step_{outcome.status}")
+                record_failure(told, f"step_{outcome.status}")
             return outcome
 
-    async def _outcome(self, frame: Frame, step: StepConfig) -> StepOutcome:
+    async def _run_limited(self, frame: Frame, step: StepConfig) -> StepOutcome:
         timed = step.kind in {"tool", "workflow", "parallel"}
-        with self._scene.idling.limited(step.timeout_seconds if timed else None) as scope:
+        with self._scene.idling.limit_time(step.timeout_seconds if timed else None) as scope:
             try:
-                return await self._done(frame, step)
+                return await self._run_by_kind(frame, step)
             except DeclinedError as error:
                 return StepOutcome(status="declined", problem=error.reason)
             except RecordError:
@@ -178,16 +178,16 @@ class StepWork:
             maybe_done=sent,
         )
 
-    async def _done(self, frame: Frame, step: StepConfig) -> StepOutcome:
+    async def _run_by_kind(self, frame: Frame, step: StepConfig) -> StepOutcome:
         match step.kind:
             case "operation":
-                return await self._operation(frame, step, step.request())
+                return await self._run_operation(frame, step, step.request())
             case "tool":
-                return await self._tool(frame, step)
+                return await self._run_tool(frame, step)
             case "workflow":
-                return await self._inner.workflow(frame, step)
+                return await self._inner.run_workflow(frame, step)
             case "parallel":
-                return await self._inner.parallel(frame, step)
+                return await self._inner.run_parallel(frame, step)
             case _:
                 if step.ask is not None:
                     return await self._person.ask(frame, step, step.ask)
@@ -196,27 +196,29 @@ class StepWork:
                 self._scene.enter(frame, step, "")
                 return StepOutcome()
 
-    async def _operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> StepOutcome:
+    async def _run_operation(self, frame: Frame, step: StepConfig, endpoint: EndpointConfig) -> StepOutcome:
         values = self._scene.values(frame)
         what = f"{endpoint.method} {endpoint.url.partition('?')[0]}".strip()
         risky = not endpoint.repeatable
-        again = await self._maybe_again(frame, step)
+        again = await self._confirm_repeat(frame, step)
         if isinstance(again, StepOutcome):
             return again
         key = self._record.state.key_of(frame, step.step_id)
         changes = endpoint.method not in _HARMLESS
         if changes:
-            arguments = _told(endpoint, values)
+            arguments = _payload_for_user(endpoint, values)
             try:
-                await self._parts.audit.request("start", self._record.run, what, key=key, arguments=arguments)
+                await self._parts.audit.record_request(
+                    "start", self._record.run, what, key=key, arguments=arguments
+                )
             except LoomError as error:
                 self._scene.enter(frame, step, what)
                 return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)
-        await self.starting(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
-        ended = partial(self._parts.audit.request, "end", self._record.run, what, key=key)
+        await self.record_start(frame, step.step_id, what, changes=changes, risky=risky, approved=again)
+        ended = partial(self._parts.audit.record_request, "end", self._record.run, what, key=key)
         began = perf_counter()
         try:
-            outcome = await self._sent(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
+            outcome = await self._send(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
         except LoomError:  # it could not be made, and nothing was sent
             if changes:
                 await ended(outcome="failure", seconds=perf_counter() - began)
@@ -225,8 +227,14 @@ class StepWork:
             await ended(outcome=outcome.status, seconds=perf_counter() - began)
         return outcome
 
-    async def _sent(
-        self, endpoint: EndpointConfig, values: Values, key: str, *, seconds: float | None, risky: bool
+    async def _send(
+        self,
+        endpoint: EndpointConfig,
+        values: ExpressionValues,
+        key: str,
+        *,
+        seconds: float | None,
+        risky: bool,
     ) -> StepOutcome:
         """Send a request, and judge what comes back."""
         changes = endpoint.method not in _HARMLESS
@@ -239,12 +247,12 @@ class StepWork:
             return StepOutcome(
                 status="unknown" if risky and lost else "failure",
                 problem=str(error),
-                said=request_failed(error.failure, self._scene.wording, unsure=changes and lost),
+                said=request_failure_message(error.failure, self._scene.wording, unsure=changes and lost),
                 maybe_done=lost,
             )
-        response = Response(result.status, result.headers, result.body)
+        response = StepResponse(result.status, result.headers, result.body)
         try:
-            judgement = judged(endpoint, result, values)
+            judgement = interpret_response(endpoint, result, values)
         except LoomError as error:
             said = self._scene.wording.unusable
             return StepOutcome(response=response).unreadable(str(error), said=said, risky=risky)
@@ -255,12 +263,14 @@ class StepWork:
             response=response,
             problem=judgement.problem,
             said=self._scene.wording.part_of(judgement.told)
-            or request_failed(result.status, self._scene.wording, unsure=changes and is_lost(result.status)),
+            or request_failure_message(
+                result.status, self._scene.wording, unsure=changes and is_lost(result.status)
+            ),
             retry_after=retry_after(result.headers),
             maybe_done=result.maybe_done,
         )
 
-    async def _maybe_again(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
+    async def _confirm_repeat(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
         """Ask people about what may have been done already; returns whether they have approved it.
 
         They are told what it is called, and what it was done with: the inputs, not what was made of them.
@@ -270,7 +280,7 @@ class StepWork:
             return False
         if not before.risky or not (before.begun or before.status == "unknown"):
             return before.approved and (before.begun or before.due is not None)
-        decision = await self._scene.questions.decision(
+        decision = await self._scene.questions.request_decision(
             self._record.state.key_of(frame, step.step_id),
             "unknown",
             self._scene.wording.unknown.format(
@@ -284,14 +294,14 @@ class StepWork:
             return StepOutcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
         return True
 
-    async def _tool(self, frame: Frame, step: StepConfig) -> StepOutcome:
+    async def _run_tool(self, frame: Frame, step: StepConfig) -> StepOutcome:
         values, state = self._scene.values(frame), self._record.state
         key = state.key_of(frame, step.step_id)
         arguments = cast("dict[str, Any]", fill(step.arguments, values))
         if not step.parameters:
             known = self._parts.toolbox.find(step.tool).args_schema.get("properties", {})
             arguments = {name: value for name, value in values.inputs.items() if name in known}
-        again = await self._maybe_again(frame, step)
+        again = await self._confirm_repeat(frame, step)
         if isinstance(again, StepOutcome):
             return again
         call = ToolStep(
@@ -320,7 +330,7 @@ class StepWork:
         return Phrases.of(wording.language).with_values(text, arguments, schema)
 
 
-def _told(endpoint: EndpointConfig, values: Values) -> dict[str, Any]:
+def _payload_for_user(endpoint: EndpointConfig, values: ExpressionValues) -> dict[str, Any]:
     """What a request sends, for people; references to secrets stay references."""
     if endpoint.sends_inputs:
         return dict(values.inputs)
@@ -331,7 +341,7 @@ def _told(endpoint: EndpointConfig, values: Values) -> dict[str, Any]:
 _WORST: tuple[StepStatus, ...] = ("unknown", "failure", "declined", "running", "success")
 
 
-class InnerSteps:
+class NestedSteps:
     """Does such steps of one run.
 
     Args:
@@ -339,11 +349,11 @@ class InnerSteps:
         run_frame: takes a list of steps to its end.
     """
 
-    def __init__(self, scene: Scene, run_frame: Callable[[Frame], Awaitable[None]]) -> None:
+    def __init__(self, scene: RunScope, run_frame: Callable[[Frame], Awaitable[None]]) -> None:
         self._scene = scene
         self._run_frame = run_frame
 
-    async def workflow(self, frame: Frame, step: StepConfig) -> StepOutcome:
+    async def run_workflow(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Run another flow, as a part of this run."""
         state, file = self._scene.record.state, self._scene.parts.file
         flow = file.find_flow(step.workflow_id)
@@ -358,7 +368,7 @@ class InnerSteps:
             if not step.parameters:
                 known = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
                 given = {name: value for name, value in values.inputs.items() if name in known}
-            given = checked_inputs(flow, with_defaults(flow.input_schema, given), whole=False)
+            given = validate_inputs(flow, with_defaults(flow.input_schema, given), whole=False)
             steps = flow_steps(file, flow)
             inner = Frame(
                 path=path,
@@ -368,30 +378,32 @@ class InnerSteps:
                 flow_id=flow.flow_id,
                 scope=path,
                 inputs=given,
-                digests=digests_of(steps),
+                digests=compute_digests(steps),
                 at=steps[0].step_id,
             )
-            self._scene.record.flow_begun(inner, name=flow.title, message=state.message, config=state.config)
-        await self._scene.questions.inputs(inner, flow)
+            self._scene.record.record_flow_start(
+                inner, name=flow.title, message=state.message, config=state.config
+            )
+        await self._scene.questions.request_inputs(inner, flow)
         if flow.confirm == "always":
-            await self._scene.questions.begin(inner, flow, "")
+            await self._scene.questions.confirm_begin(inner, flow, "")
         await self._run_frame(inner)
         result, outputs = self._scene.result_of(inner)
         if inner.ended == "failure":
-            status = self._scene.failed_as(inner)
+            status = self._scene.failure_status(inner)
             return StepOutcome(
                 status=status,
                 problem=self._scene.problem_of(inner),
-                said=self._scene.said_of(inner),
+                said=self._scene.message_of(inner),
                 final=status == "unknown",
             )
-        return StepOutcome(response=Response(body=result), outputs={**outputs, "result": result})
+        return StepOutcome(response=StepResponse(body=result), outputs={**outputs, "result": result})
 
-    async def parallel(self, frame: Frame, step: StepConfig) -> StepOutcome:
+    async def run_parallel(self, frame: Frame, step: StepConfig) -> StepOutcome:
         """Run lists of steps side by side; one that fails lets the others end."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
-        inside = state.inside(frame.path, step.step_id)
+        inside = state.frames_inside(frame.path, step.step_id)
         if not inside:
             key = state.key_of(frame, step.step_id)
             for number, branch in enumerate(step.parallel):
@@ -403,35 +415,37 @@ class InnerSteps:
                     flow_id=frame.flow_id,
                     scope=frame.scope,
                     inputs={},
-                    digests=digests_of(branch),
+                    digests=compute_digests(branch),
                     at=branch[0].step_id if branch else "",
                     ended="" if branch else "success",
                 )
-                self._scene.record.branch_begun(inner, number)
+                self._scene.record.record_branch_start(inner, number)
                 inside.append(inner)
-        await self._side_by_side([inner for inner in inside if not inner.ended])
+        await self._run_concurrently([inner for inner in inside if not inner.ended])
         failed = [inner for inner in inside if inner.ended == "failure"]
         if not failed:
             return StepOutcome()
-        kinds: set[StepStatus] = {self._scene.failed_as(inner) for inner in failed}
+        kinds: set[StepStatus] = {self._scene.failure_status(inner) for inner in failed}
         status: StepStatus = next(kind for kind in _WORST if kind in kinds)
         problem = " ".join(self._scene.problem_of(inner) for inner in failed)
-        said = self._scene.wording.space.join(dict.fromkeys(self._scene.said_of(inner) for inner in failed))
+        said = self._scene.wording.space.join(
+            dict.fromkeys(self._scene.message_of(inner) for inner in failed)
+        )
         return StepOutcome(status=status, problem=problem, said=said, final=status == "unknown")
 
-    async def _side_by_side(self, frames: list[Frame]) -> None:
+    async def _run_concurrently(self, frames: list[Frame]) -> None:
         left = len(frames)
 
         async def branch(frame: Frame) -> None:
             nonlocal left
             await self._run_frame(frame)
-            self._scene.record.branch_ended(frame)
+            self._scene.record.record_branch_end(frame)
             left -= 1
             if left:
-                self._scene.idling.ended()
+                self._scene.idling.remove_task()
 
         if frames:
-            self._scene.idling.split(left)
+            self._scene.idling.add_tasks(left)
             async with anyio.create_task_group() as group:
                 for frame in frames:
                     group.start_soon(branch, frame)
@@ -445,21 +459,21 @@ class InnerSteps:
         return depth
 
 
-def _was_told(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
+def _is_input_given(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
     """Whether the user has said an input before a step asks for it; a default is nothing that they said."""
     schema = properties.get(name)
     default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
     return bool(name) and name in inputs and inputs[name] != default
 
 
-class PersonSteps:
+class UserSteps:
     """Does such steps of one run.
 
     Args:
         scene: the run.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: RunScope) -> None:
         self._scene = scene
 
     async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> StepOutcome:
@@ -470,10 +484,10 @@ class PersonSteps:
         name = ask.into or "answer"
         properties = cast("Mapping[str, Any]", flow.input_schema.get("properties", {}))
         is_first = not state.visited[frame.key + step.step_id]
-        if is_first and _was_told(ask.into, scope.inputs, properties):
+        if is_first and _is_input_given(ask.into, scope.inputs, properties):
             self._scene.enter(frame, step, "")
             value = scope.inputs[ask.into]
-            return StepOutcome(response=Response(body=value), outputs={"answer": value})
+            return StepOutcome(response=StepResponse(body=value), outputs={"answer": value})
         self._scene.enter(frame, step, "")
         wanted = ask.answer if ask.answer is not None else properties.get(ask.into, {"type": "string"})
         schema = {"type": "object", "properties": {name: wanted}, "required": [name]}
@@ -481,8 +495,8 @@ class PersonSteps:
         key = state.key_of(frame, step.step_id)
         problem = ""
         while True:
-            text = text_of(fill(ask.question, self._scene.told(frame)))
-            answered = await self._scene.questions.answer(
+            text = text_of(fill(ask.question, self._scene.values_for_text(frame)))
+            answered = await self._scene.questions.request_answer(
                 key,
                 text,
                 tool=frame.flow_id,
@@ -493,21 +507,21 @@ class PersonSteps:
             if answered.action != "accept":
                 return StepOutcome(status="declined", problem=self._scene.wording.declined)
             if answered.content and name not in answered.content:  # a correction, and no answer yet
-                problem = self._scene.questions.corrections(frame, answered.content)
-                self._scene.record.given(frame, {}, answered=key)
+                problem = self._scene.questions.apply_corrections(frame, answered.content)
+                self._scene.record.record_inputs(frame, {}, answered=key)
                 continue
             try:
-                content = checked_inputs(flow, answered.content, schema=schema)
+                content = validate_inputs(flow, answered.content, schema=schema)
                 value = content.pop(name)
-                problem = self._scene.questions.corrections(frame, content)
+                problem = self._scene.questions.apply_corrections(frame, content)
             except InvalidInputError as error:
                 problem = error.message
             else:
                 if not problem:
                     if ask.into:
-                        self._scene.record.given(frame, {ask.into: value})
-                    return StepOutcome(response=Response(body=value), outputs={"answer": value})
-            self._scene.record.given(frame, {}, answered=key)
+                        self._scene.record.record_inputs(frame, {ask.into: value})
+                    return StepOutcome(response=StepResponse(body=value), outputs={"answer": value})
+            self._scene.record.record_inputs(frame, {}, answered=key)
 
     async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> StepOutcome:
         """Ask for a yes or no; a yes may correct inputs that were not used yet."""
@@ -515,8 +529,8 @@ class PersonSteps:
         self._scene.enter(frame, step, "")
         key, problem = state.key_of(frame, step.step_id), ""
         while True:
-            text = text_of(fill(confirm.question, self._scene.told(frame)))
-            decision = await self._scene.questions.decision(
+            text = text_of(fill(confirm.question, self._scene.values_for_text(frame)))
+            decision = await self._scene.questions.request_decision(
                 key,
                 "approval",
                 text,
@@ -527,7 +541,7 @@ class PersonSteps:
             if decision.action == "deny":
                 why = decision.reason or self._scene.wording.declined
                 return StepOutcome(status="declined", problem=why, outputs={"answer": False})
-            problem = self._scene.questions.corrections(frame, decision.arguments)
+            problem = self._scene.questions.apply_corrections(frame, decision.arguments)
             if not problem and not decision.ask_again:
                 return StepOutcome(outputs={"answer": True})
-            self._scene.record.given(frame, {}, decided=key)
+            self._scene.record.record_inputs(frame, {}, decided=key)

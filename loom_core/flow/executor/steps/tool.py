@@ -10,27 +10,27 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loom_core.agent.calling_run import SPENT
+from loom_core.agent.calling_run import USAGE_KEY
 from loom_core.agent.notices import Notices
-from loom_core.flow.executor.failing import request_failed
-from loom_core.flow.executor.steps.context import Response, StepOutcome
+from loom_core.flow.executor.failures import request_failure_message
+from loom_core.flow.executor.steps.context import StepOutcome, StepResponse
 from loom_core.flow.http.tool import DOUBT, FAILURE, PROBLEM, TOLD
 from loom_core.llm.messages import ToolCallPart
-from loom_core.runs.run import Pending, Spent
-from loom_core.tools.depth import DEPTH_META_KEY, called_with
+from loom_core.runs.run import Pending, RunUsage
+from loom_core.tools.depth import DEPTH_META_KEY, inherit_depth
 from loom_core.tools.permission.permissions import ToolIdentity, UnapprovedToolError, identity
 
 if TYPE_CHECKING:
-    from loom_core.flow.executor.asking import FlowQuestions
-    from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.messages import FlowMessages
+    from loom_core.flow.executor.questions import FlowQuestions
+    from loom_core.flow.executor.recorder import FlowRecorder
     from loom_core.flow.executor.state import Frame
-    from loom_core.flow.executor.wording import Wording
-    from loom_core.runs.human_broker import People
+    from loom_core.runs.human_broker import HumanBroker
     from loom_core.tools.calls import CallResult, PlannedCall
     from loom_core.tools.execution.pipeline import ToolPipeline
-    from loom_core.tools.interface import Answer, Question
+    from loom_core.tools.interface import Question, QuestionAnswer
 
-__all__ = ["Starting", "ToolStep", "ToolWork"]
+__all__ = ["StepStartRecorder", "ToolStep", "ToolStepContext"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _PROGRESS_SECONDS = 0.25  # between two events of one call
 _FAILED = 500
 
 
-class Starting(Protocol):
+class StepStartRecorder(Protocol):
     """Writes down that a step begins to do something; see `StepMachine.starting`."""
 
     async def __call__(
@@ -57,7 +57,7 @@ class Starting(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolWork:
+class ToolStepContext:
     """What calls of tools need.
 
     Attributes:
@@ -70,13 +70,13 @@ class ToolWork:
         wording: how people are told something.
     """
 
-    record: FlowRecord
-    people: People
+    record: FlowRecorder
+    people: HumanBroker
     questions: FlowQuestions
     pipeline: ToolPipeline
-    starting: Starting
+    starting: StepStartRecorder
     standing: Callable[[], AbstractContextManager[None]]
-    wording: Wording
+    wording: FlowMessages
 
 
 class ToolStep:
@@ -94,7 +94,7 @@ class ToolStep:
 
     def __init__(
         self,
-        work: ToolWork,
+        work: ToolStepContext,
         frame: Frame,
         step_id: str,
         *,
@@ -122,7 +122,7 @@ class ToolStep:
     async def outcome(self, planned: PlannedCall) -> StepOutcome:
         """Ask whether it may be called, if that has to be, and call it."""
         if planned.result is None and (self._asks or planned.verdict == "ask") and not self._approved:
-            decided = self._refused(planned) or await self._decided(planned)
+            decided = self._check_refusal(planned) or await self._request_decision(planned)
             if isinstance(decided, StepOutcome):
                 return decided
             planned = decided
@@ -130,16 +130,16 @@ class ToolStep:
             return self._outcome(planned.result, repeatable=True)
         depth = self._work.record.run.request.depth + 1
         approved = frozenset({self._key}) if self._approved else frozenset[str]()
-        with called_with({DEPTH_META_KEY: depth}):
+        with inherit_depth({DEPTH_META_KEY: depth}):
             (result,) = await self._work.pipeline.execute(
                 [planned], host=self, approved=approved, depth=depth
             )
         repeatable = planned.tool is not None and planned.tool.annotations.repeatable
-        if isinstance(spent := result.output.metadata.get(SPENT), Spent):
-            self._work.record.took(spent)
+        if isinstance(spent := result.output.metadata.get(USAGE_KEY), RunUsage):
+            self._work.record.record_usage(spent)
         return self._outcome(result, repeatable=repeatable)
 
-    def _refused(self, planned: PlannedCall) -> StepOutcome | None:
+    def _check_refusal(self, planned: PlannedCall) -> StepOutcome | None:
         """What comes of a call whose tool no operator has approved: customers are not asked to do that."""
         said = self._work.people.unapproved
         if planned.tool is None or not planned.is_unapproved or not said:
@@ -148,15 +148,15 @@ class ToolStep:
         _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
         return StepOutcome(status="failure", problem=str(error), said=error.said)
 
-    async def _decided(self, planned: PlannedCall) -> PlannedCall | StepOutcome:
+    async def _request_decision(self, planned: PlannedCall) -> PlannedCall | StepOutcome:
         """The call, if it may be made, as a person says."""
         tool = planned.tool
         for_run = tool is not None and (tool.keeps_approval or not tool.approval_reason)
         notices = Notices.of(self._work.wording.language)
-        decision = await self._work.questions.decision(
+        decision = await self._work.questions.request_decision(
             self._key,
             "approval",
-            notices.told(planned.reason) if planned.is_unapproved else self._question,
+            notices.translate(planned.reason) if planned.is_unapproved else self._question,
             tool=planned.name,
             arguments=planned.arguments,
             arguments_schema=None if tool is None else tool.args_schema,
@@ -181,7 +181,7 @@ class ToolStep:
         """See `CallHost`: where there is no user, the answer says so."""
         return True
 
-    async def starting(self, planned: PlannedCall) -> None:
+    async def record_start(self, planned: PlannedCall) -> None:
         """See `CallHost`."""
         repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         await self._work.starting(
@@ -194,7 +194,7 @@ class ToolStep:
             approved=self._lasting or self._approved,
         )
 
-    async def finished(self, planned: PlannedCall, result: CallResult) -> None:
+    async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
         """See `CallHost`: the machine writes down what came of it."""
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
@@ -202,9 +202,9 @@ class ToolStep:
         now = monotonic()
         if now - self._shown >= _PROGRESS_SECONDS:
             self._shown = now
-            self._work.record.progress(planned.call.id, done, total, message)
+            self._work.record.record_progress(planned.call.id, done, total, message)
 
-    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
+    async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
         """See `CallHost`."""
         self._asked += 1
         where = f" ({question.url})" if question.url else ""
@@ -221,7 +221,7 @@ class ToolStep:
             deadline=self._work.people.deadline(),
         )
         with self._work.standing():
-            return await self._work.people.answer(pending)
+            return await self._work.people.request_input(pending)
 
     def _outcome(self, result: CallResult, *, repeatable: bool) -> StepOutcome:
         output = result.output
@@ -229,22 +229,24 @@ class ToolStep:
         if body is None:
             body = _read(output.text)
         if result.status == "success":
-            return StepOutcome(response=Response(body=body), outputs={"result": body})
+            return StepOutcome(response=StepResponse(body=body), outputs={"result": body})
         doubt = output.metadata.get(DOUBT)
         lost = result.status in {"timeout", "unknown"} or doubt == "lost"
         return StepOutcome(
             status="unknown" if lost and not repeatable else "failure",
-            response=Response(_FAILED, body=body),
+            response=StepResponse(_FAILED, body=body),
             problem=str(output.metadata.get(PROBLEM) or output.text),
-            said=self._said(result, unsure=lost and not repeatable),
+            said=self._message(result, unsure=lost and not repeatable),
             maybe_done=lost or doubt is not None,
         )
 
-    def _said(self, result: CallResult, *, unsure: bool) -> str:
+    def _message(self, result: CallResult, *, unsure: bool) -> str:
         """What users are told of a call that has failed."""
         about, wording = result.output.metadata, self._work.wording
         failure = about.get(FAILURE) or ("timeout" if result.status == "timeout" else "other")
-        return wording.part_of(about.get(TOLD, "")) or request_failed(failure, wording, unsure=unsure)
+        return wording.part_of(about.get(TOLD, "")) or request_failure_message(
+            failure, wording, unsure=unsure
+        )
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
         """See `CallHost`."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, damage_boundary
-from loom_core.knowledge.indexes.engines.vector_rows import checked_batch, checked_query
+from loom_core.knowledge.indexes.engines.vector_rows import validate_batch, validate_query
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ class ChromaVectorIndex:
             InvalidInputError: keys and vectors do not fit each other or this index.
             IndexDamagedError: Chroma does not take them. Never try again: rebuild.
         """
-        fresh_keys, rows = checked_batch(keys, vectors, dimension=self._dimension)
+        fresh_keys, rows = validate_batch(keys, vectors, dimension=self._dimension)
         with self._boundary():
             for start in range(0, len(fresh_keys), _BATCH):
                 ids = [str(key) for key in fresh_keys[start : start + _BATCH]]
@@ -100,7 +100,7 @@ class ChromaVectorIndex:
             InvalidInputError: the vector does not fit this index.
             IndexDamagedError: Chroma does not answer.
         """
-        query = checked_query(vector, dimension=self._dimension)
+        query = validate_query(vector, dimension=self._dimension)
         with self._boundary():
             stored = self._collection.count()
             if limit < 1 or not stored:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.indexes.engines.vector_rows import DEAD, MemoryRows, checked_batch, checked_query
+from loom_core.knowledge.indexes.engines.vector_rows import DEAD, MemoryRows, validate_batch, validate_query
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _THREADED_FROM = 1 << 24  # numbers of a matrix from which waking a second threa
 _PICKING = 4  # comparing one row out of many takes as long as so many rows one after another
 
 
-class _Order(NamedTuple):
+class _KeyOrder(NamedTuple):
     """Where each key is: `keys` ascending, and the place of each among the first `used` rows of a matrix."""
 
     matrix: NDArray[np.float32]
@@ -50,7 +50,7 @@ class ExactVectorIndex:
         self._dimension = dimension
         self._rows = rows or MemoryRows(dimension)
         self._writing = threading.Lock()
-        self._order: _Order | None = None
+        self._order: _KeyOrder | None = None
         self._count = self._newest = 0
         self.refresh()
         self._total = self._sum_of_all() if total is None else total
@@ -88,11 +88,11 @@ class ExactVectorIndex:
         """
         import numpy as np
 
-        fresh_keys, fresh = checked_batch(keys, vectors, dimension=self._dimension)
+        fresh_keys, fresh = validate_batch(keys, vectors, dimension=self._dimension)
         if not fresh_keys:
             return
         with self._writing:
-            self._bury(fresh_keys)
+            self._mark_dead(fresh_keys)
             self._rows.append(np.array(fresh_keys, dtype=np.int64), fresh)
             self._count += len(fresh_keys)
             self._newest = max(self._newest, *fresh_keys)
@@ -101,7 +101,7 @@ class ExactVectorIndex:
     def delete(self, keys: Collection[int]) -> None:
         """Forget keys; unknown ones are ignored."""
         with self._writing:
-            self._bury(keys)
+            self._mark_dead(keys)
 
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
@@ -115,16 +115,16 @@ class ExactVectorIndex:
         """
         import numpy as np
 
-        query = checked_query(vector, dimension=self._dimension)
+        query = validate_query(vector, dimension=self._dimension)
         if limit < 1:
             return []
-        rows = self._whole()
+        rows = self._consistent_rows()
         keys = rows.keys[: rows.used]
         if among is None:
             similarities = _cosines(rows.matrix[: rows.used], query)
             similarities[keys == DEAD] = -np.inf
         else:
-            places = self._places(rows, among)
+            places = self._positions(rows, among)
             keys = keys[places]
             if _PICKING * len(places) < rows.used:
                 similarities = _cosines(rows.matrix[places], query)
@@ -143,9 +143,9 @@ class ExactVectorIndex:
         Raises:
             InvalidInputError: the vector does not fit this index.
         """
-        query = checked_query(vector, dimension=self._dimension)
-        rows = self._whole()
-        places = self._places(rows, keys)
+        query = validate_query(vector, dimension=self._dimension)
+        rows = self._consistent_rows()
+        places = self._positions(rows, keys)
         similarities = _cosines(rows.matrix[places], query)
         return dict(zip(rows.keys[places].tolist(), similarities.tolist(), strict=True))
 
@@ -157,15 +157,15 @@ class ExactVectorIndex:
         import numpy as np
 
         found = np.zeros((len(keys), self._dimension), dtype=np.float32)
-        rows = self._whole()
+        rows = self._consistent_rows()
         wanted = np.array(keys, dtype=np.int64)
         places = self._find(rows, wanted)
         found[places >= 0] = rows.matrix[places[places >= 0]]
         return found
 
-    def known(self, keys: Collection[int]) -> list[int]:
+    def existing_keys(self, keys: Collection[int]) -> list[int]:
         """Those of some keys that have a vector, ascending."""
-        rows = self._whole()
+        rows = self._consistent_rows()
         wanted = _array(keys)
         return wanted[self._find(rows, wanted) >= 0].tolist()
 
@@ -195,24 +195,24 @@ class ExactVectorIndex:
             self._order = None
             self._count = self._newest = 0
 
-    def _whole(self) -> Rows:
+    def _consistent_rows(self) -> Rows:
         """The rows when no change of them is half made."""
         with self._writing:
             return self._rows.rows
 
-    def _bury(self, keys: Collection[int]) -> None:
+    def _mark_dead(self, keys: Collection[int]) -> None:
         import numpy as np
 
         if not keys or min(keys) > self._newest:
             return
         rows = self._rows.rows
-        places = self._places(rows, keys)
+        places = self._positions(rows, keys)
         if len(places):
             self._total = self._total - rows.matrix[places].sum(axis=0, dtype=np.float64)
             self._count -= len(places)
-            self._rows.kill(places)
+            self._rows.mark_dead(places)
 
-    def _places(self, rows: Rows, keys: Collection[int]) -> NDArray[np.int64]:
+    def _positions(self, rows: Rows, keys: Collection[int]) -> NDArray[np.int64]:
         """The rows of those keys that have one, in order of memory, each once."""
         import numpy as np
 
@@ -223,7 +223,7 @@ class ExactVectorIndex:
         """The row of each key, or -1."""
         import numpy as np
 
-        order = self._ordered(rows)
+        order = self._key_order(rows)
         if not len(order.keys):
             return np.full(len(wanted), -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(order.keys, wanted), len(order.keys) - 1)
@@ -232,7 +232,7 @@ class ExactVectorIndex:
         there = (order.keys[at] == wanted) & (rows.keys[places] == wanted)
         return np.where(there, places, -1)
 
-    def _ordered(self, rows: Rows) -> _Order:
+    def _key_order(self, rows: Rows) -> _KeyOrder:
         import numpy as np
 
         order = self._order
@@ -242,7 +242,7 @@ class ExactVectorIndex:
             if not np.all(keys[1:] > keys[:-1]):  # mostly they are, as they come in the order of their keys
                 ascending = np.argsort(keys, kind="stable")
                 keys, places = keys[ascending], places[ascending]
-            self._order = order = _Order(rows.matrix, rows.used, keys, places)
+            self._order = order = _KeyOrder(rows.matrix, rows.used, keys, places)
         return order
 
     def _sum_of_all(self) -> NDArray[np.float64]:

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_NEIGHBOUR_HOPS",
     "MAX_PATH_HOPS",
-    "checked_hops",
     "edges_along",
-    "missing_ends",
+    "missing_ends_error",
     "strongest_first",
+    "validate_hops",
 ]
 
 MAX_NEIGHBOUR_HOPS = 3
 MAX_PATH_HOPS = 10
 
 
-def checked_hops(hops: int, *, most: int) -> int:
+def validate_hops(hops: int, *, most: int) -> int:
     """The number of hops, if it is one that a store will follow.
 
     Raises:
@@ -49,7 +49,7 @@ def edges_along(keys: Sequence[int], edges: Iterable[EntityEdge]) -> tuple[Entit
     return tuple(strongest[frozenset(step)] for step in pairwise(keys))
 
 
-def missing_ends(missing: Iterable[int]) -> InvalidInputError:
+def missing_ends_error(missing: Iterable[int]) -> InvalidInputError:
     """The error for relations whose ends are not in the graph."""
     named = ", ".join(str(key) for key in sorted(set(missing))[:5])
     return InvalidInputError(

@@ -12,10 +12,10 @@ from loom_core.errors import StoreBusyError
 from loom_core.knowledge.indexes.engines.graph_rules import (
     MAX_NEIGHBOUR_HOPS,
     MAX_PATH_HOPS,
-    checked_hops,
     edges_along,
-    missing_ends,
+    missing_ends_error,
     strongest_first,
+    validate_hops,
 )
 from loom_core.knowledge.indexes.engines.kuzu_session import (
     ENGINE_ERRORS,
@@ -37,7 +37,7 @@ from loom_core.knowledge.indexes.engines.kuzu_session import (
     read_shortest_path,
     store_entity,
     tables_size,
-    translated,
+    translate_error,
     update_relation,
     write_tables,
 )
@@ -104,7 +104,7 @@ class KuzuGraphStore:
                 undo.callback(self._database.close)
                 self._writer = self._new_session()
             except ENGINE_ERRORS as error:
-                raise translated(error, path=self._path) from error
+                raise translate_error(error, path=self._path) from error
             create_schema(self._writer)
             undo.pop_all()
 
@@ -189,7 +189,7 @@ class KuzuGraphStore:
             InvalidInputError: a key is not below 2^63, or a text is not Unicode.
             IndexDamagedError: the engine failed.
         """
-        with self._change() as session:
+        with self._write_transaction() as session:
             for entity in entities:
                 store_entity(session, entity)
 
@@ -200,11 +200,11 @@ class KuzuGraphStore:
             InvalidInputError: an end of a relation does not exist.
             IndexDamagedError: the engine failed.
         """
-        with self._change() as session:
+        with self._write_transaction() as session:
             for edge in relations:
                 if not update_relation(session, edge) and not create_relation(session, edge):
                     ends = {edge.subject, edge.object}
-                    raise missing_ends(ends - {entity.key for entity in read_entities(session, ends)})
+                    raise missing_ends_error(ends - {entity.key for entity in read_entities(session, ends)})
 
     def delete_entities(self, keys: Collection[int]) -> None:
         """Forget entities with every relation that touches them; unknown ones are ignored.
@@ -212,7 +212,7 @@ class KuzuGraphStore:
         Raises:
             IndexDamagedError: the engine failed.
         """
-        with self._change() as session:
+        with self._write_transaction() as session:
             for key in keys:
                 delete_entity(session, key)
 
@@ -222,7 +222,7 @@ class KuzuGraphStore:
         Raises:
             IndexDamagedError: the engine failed.
         """
-        with self._change() as session:
+        with self._write_transaction() as session:
             for identity in relations:
                 delete_relation(session, *identity)
 
@@ -233,7 +233,7 @@ class KuzuGraphStore:
             InvalidInputError: the engine did not answer in time.
             IndexDamagedError: the engine failed.
         """
-        with self._question() as session:
+        with self._read_transaction() as session:
             return read_entities(session, keys)
 
     def neighbours(
@@ -249,10 +249,10 @@ class KuzuGraphStore:
             InvalidInputError: `hops` is not 1 to 3, or the engine did not answer in time.
             IndexDamagedError: the engine failed.
         """
-        checked_hops(hops, most=MAX_NEIGHBOUR_HOPS)
+        validate_hops(hops, most=MAX_NEIGHBOUR_HOPS)
         if limit < 1:
             return [], []
-        with self._question() as session:
+        with self._read_transaction() as session:
             ring = read_ring_of_one(session, key, limit=limit)
             met = [key, *ring]
             for _ in range(hops - 1):
@@ -271,8 +271,8 @@ class KuzuGraphStore:
             InvalidInputError: `max_hops` is not 1 to 10, or the engine did not answer in time.
             IndexDamagedError: the engine failed.
         """
-        checked_hops(max_hops, most=MAX_PATH_HOPS)
-        with self._question() as session:
+        validate_hops(max_hops, most=MAX_PATH_HOPS)
+        with self._read_transaction() as session:
             keys = [start] if start == end else read_shortest_path(session, start, end, hops=max_hops)
             found = {entity.key: entity for entity in read_entities(session, keys)}
             if not found:
@@ -287,7 +287,7 @@ class KuzuGraphStore:
             InvalidInputError: the engine did not answer in time.
             IndexDamagedError: the engine failed.
         """
-        with self._question() as session:
+        with self._read_transaction() as session:
             return read_edges_of_range(session, first, last)
 
     def touching(self, keys: Collection[int]) -> list[EntityEdge]:
@@ -301,7 +301,7 @@ class KuzuGraphStore:
 
     def counts(self) -> tuple[int, int]:
         """How many entities and how many relations are stored."""
-        with self._question() as session:
+        with self._read_transaction() as session:
             return read_counts(session)
 
     def close(self) -> None:
@@ -313,7 +313,7 @@ class KuzuGraphStore:
                 self._writer.close()
                 self._database.close()
             except ENGINE_ERRORS as error:
-                raise translated(error, path=self._path) from error
+                raise translate_error(error, path=self._path) from error
             finally:
                 release(self._path)
 
@@ -321,29 +321,29 @@ class KuzuGraphStore:
         return KuzuSession(connect(self._module, self._database), path=self._path)
 
     @contextmanager
-    def _question(self) -> Generator[KuzuSession]:
+    def _read_transaction(self) -> Generator[KuzuSession]:
         """A connection of this thread alone, until it is given back."""
         try:
             session = self._idle.pop()
         except IndexError:
             session = self._new_session()
         try:
-            with session.question(timeout_ms=self._timeout_ms):
+            with session.read_transaction(timeout_ms=self._timeout_ms):
                 yield session
         finally:
             self._idle.append(session)
 
     @contextmanager
-    def _change(self) -> Generator[KuzuSession]:
+    def _write_transaction(self) -> Generator[KuzuSession]:
         """The one writer, in a transaction."""
-        with self._writing, self._writer.change():
+        with self._writing, self._writer.write_transaction():
             yield self._writer
 
 
 _SUFFIXES = ("", ".wal", ".shadow", ".tmp")
 
-_claimed: set[Path] = set()
-_claiming = threading.Lock()
+_open_paths: set[Path] = set()
+_open_paths_lock = threading.Lock()
 
 
 def claim(path: Path) -> None:
@@ -354,19 +354,19 @@ def claim(path: Path) -> None:
     Raises:
         StoreBusyError: it is open already.
     """
-    with _claiming:
-        if path.resolve() in _claimed:
+    with _open_paths_lock:
+        if path.resolve() in _open_paths:
             raise StoreBusyError(
                 f"The graph at {path} is open in this process already.",
                 advice="Use that one, or close it first.",
             )
-        _claimed.add(path.resolve())
+        _open_paths.add(path.resolve())
 
 
 def release(path: Path) -> None:
     """Note that the database is closed."""
-    with _claiming:
-        _claimed.discard(path.resolve())
+    with _open_paths_lock:
+        _open_paths.discard(path.resolve())
 
 
 def kuzu_files(path: Path) -> list[Path]:

@@ -42,7 +42,7 @@ __all__ = [
     "read_shortest_path",
     "store_entity",
     "tables_size",
-    "translated",
+    "translate_error",
     "update_relation",
     "write_tables",
 ]
@@ -79,11 +79,13 @@ class KuzuSession:
             found = self._connection.execute(self._prepare(statement), parameters)
             return cast("list[list[object]]", list(found))
         except ENGINE_ERRORS as error:
-            if self._deadline is not None and lacks_memory(error):  # a change that does has to be a rebuild
+            if self._deadline is not None and is_out_of_memory(
+                error
+            ):  # a change that does has to be a rebuild
                 raise InvalidInputError(
                     "The graph would need more memory for the answer than it may take.", advice=_ASK_LESS
                 ) from error
-            raise translated(error, path=self._path) from error
+            raise translate_error(error, path=self._path) from error
 
     def run(self, statement: str) -> None:
         """Run one statement that cannot be prepared: a definition, a COPY, the bound of a transaction.
@@ -95,22 +97,22 @@ class KuzuSession:
         try:
             self._connection.execute(statement)
         except ENGINE_ERRORS as error:
-            raise translated(error, path=self._path) from error
+            raise translate_error(error, path=self._path) from error
 
     @contextmanager
-    def change(self) -> Generator[None]:
+    def write_transaction(self) -> Generator[None]:
         """All the block's statements or none, without a time limit: deleting a hub takes seconds."""
         self.run("BEGIN TRANSACTION")
-        with self._ended():
+        with self._commit_or_roll_back():
             yield
 
     @contextmanager
-    def question(self, *, timeout_ms: int) -> Generator[None]:
+    def read_transaction(self, *, timeout_ms: int) -> Generator[None]:
         """One state of the graph for all the block's statements, and one time limit."""
         self.run("BEGIN TRANSACTION READ ONLY")
         self._deadline = time.monotonic() + timeout_ms / 1000
         try:
-            with self._ended():
+            with self._commit_or_roll_back():
                 yield
         finally:
             self._deadline = None
@@ -121,7 +123,7 @@ class KuzuSession:
         self._connection.close()
 
     @contextmanager
-    def _ended(self) -> Generator[None]:
+    def _commit_or_roll_back(self) -> Generator[None]:
         try:
             yield
         except BaseException:
@@ -174,14 +176,14 @@ def connect(module: str, database: kuzu.Database) -> kuzu.Connection:
     return importlib.import_module(module).Connection(database)
 
 
-def lacks_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether the engine had too little memory, as it says in several ways."""
     return isinstance(error, MemoryError) or any(
         sign in str(error) for sign in ("bad_alloc", "Buffer manager")
     )
 
 
-def translated(error: Exception, *, path: Path) -> LoomError:
+def translate_error(error: Exception, *, path: Path) -> LoomError:
     """The engine's error as one of ours, told by its text: all of them are RuntimeError."""
     text = str(error)
     if text.startswith("Interrupted"):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from loom_core.knowledge.indexes.engines.graph_rules import (
     MAX_NEIGHBOUR_HOPS,
     MAX_PATH_HOPS,
-    checked_hops,
     edges_along,
-    missing_ends,
+    missing_ends_error,
     strongest_first,
+    validate_hops,
 )
 from loom_core.knowledge.interface import EntityEdge, EntityNode, GraphPath
 
@@ -48,7 +48,7 @@ class MemoryGraphStore:
         with self._lock:
             ends = {end for edge in relations for end in (edge.subject, edge.object)}
             if missing := ends - self._entities.keys():
-                raise missing_ends(missing)
+                raise missing_ends_error(missing)
             for edge in relations:
                 identity = (edge.subject, edge.predicate, edge.object)
                 self._relations[identity] = edge
@@ -83,7 +83,7 @@ class MemoryGraphStore:
         Raises:
             InvalidInputError: `hops` is not 1 to 3.
         """
-        checked_hops(hops, most=MAX_NEIGHBOUR_HOPS)
+        validate_hops(hops, most=MAX_NEIGHBOUR_HOPS)
         with self._lock:
             if key not in self._entities or limit < 1:
                 return [], []
@@ -108,7 +108,7 @@ class MemoryGraphStore:
         Raises:
             InvalidInputError: `max_hops` is not 1 to 10.
         """
-        checked_hops(max_hops, most=MAX_PATH_HOPS)
+        validate_hops(max_hops, most=MAX_PATH_HOPS)
         with self._lock:
             if start not in self._entities or end not in self._entities:
                 return None

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from math import log
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.indexes.engines.token_text import joined_tokens
+from loom_core.knowledge.indexes.engines.token_text import join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -44,7 +44,7 @@ class MemoryLexicalIndex:
         """
         checked: list[tuple[int, tuple[str, ...] | None]] = []
         for key, tokens in documents:
-            text = joined_tokens(tokens)
+            text = join_tokens(tokens)
             checked.append((key, tuple(text.split(" ")) if text else ()))
         with self._lock:
             self._pending.extend(checked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from loom_core.knowledge.indexes.engines.child import ChildError, run_in_child
+from loom_core.knowledge.indexes.engines.child_call import ChildError, run_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from loom_core.knowledge.indexes.engines.child import Json
+    from loom_core.knowledge.indexes.engines.child_call import Json
 
 __all__ = [
     "check_chroma",

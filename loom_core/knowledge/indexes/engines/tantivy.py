@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from loom_core.errors import IndexDamagedError, InvalidInputError, StoreBusyError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE, damage_boundary
-from loom_core.knowledge.indexes.engines.token_text import is_searchable, joined_tokens
+from loom_core.knowledge.indexes.engines.token_text import is_searchable, join_tokens
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class TantivyIndex:
         for key, tokens in documents:
             if not 0 < key <= _MOST_KEY:
                 raise InvalidInputError(f"{key} is not a key.", advice="Use the record's chunk keys.")
-            batch[key] = joined_tokens(tokens)
+            batch[key] = join_tokens(tokens)
             if len(batch) == _BATCH:
                 self._replace(batch)
                 batch = {}
@@ -163,7 +163,7 @@ class TantivyIndex:
         with self._boundary():
             terms = [(Occur.Must, Query.term_query(self._schema, _BODY, token)) for token in set(tokens)]
             unscored = Query.const_score_query(Query.boolean_query(terms), 0.0)
-            return self._found(unscored, self._index.searcher().num_docs)[0]
+            return self._run_query(unscored, self._index.searcher().num_docs)[0]
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
         """Keys whose token lists hold a token that begins so, in no particular order, at most so many.
@@ -177,7 +177,7 @@ class TantivyIndex:
             return []
         with self._boundary():
             terms = Query.regex_query(self._schema, _BODY, f"{re.escape(prefix)}.*")
-            return self._found(Query.const_score_query(terms, 0.0), limit)[0]
+            return self._run_query(Query.const_score_query(terms, 0.0), limit)[0]
 
     def keys(self) -> list[int]:
         """Every key that is indexed as of the last commit, as often as it is there; in no order.
@@ -188,7 +188,7 @@ class TantivyIndex:
         from tantivy import Query
 
         with self._boundary():
-            return self._found(Query.all_query(), self._index.searcher().num_docs)[0]
+            return self._run_query(Query.all_query(), self._index.searcher().num_docs)[0]
 
     def count(self) -> int:
         """How many keys are indexed, as of the last commit."""
@@ -293,7 +293,7 @@ class TantivyIndex:
         return Query.boolean_query([(Occur.Must, keys_only), (Occur.Must, query)])
 
     def _hits(self, query: tantivy.Query, limit: int) -> list[tuple[int, float]]:
-        keys, scores = self._found(query, limit)
+        keys, scores = self._run_query(query, limit)
         return sorted(zip(keys, scores, strict=True), key=lambda hit: (-hit[1], hit[0]))
 
     def _hits_among(
@@ -301,13 +301,13 @@ class TantivyIndex:
     ) -> list[tuple[int, float]]:
         """Ask for more and more, and keep what is among the keys, until there is enough or no more."""
         while True:
-            keys, scores = self._found(query, asked)
+            keys, scores = self._run_query(query, asked)
             kept = [(keys[place], scores[place]) for place in wanted.places(keys)]
             if len(kept) >= limit or len(keys) < asked:
                 return sorted(kept, key=lambda hit: (-hit[1], hit[0]))[:limit]
             asked *= 8
 
-    def _found(self, query: tantivy.Query, limit: int) -> tuple[list[int], list[float]]:
+    def _run_query(self, query: tantivy.Query, limit: int) -> tuple[list[int], list[float]]:
         """Keys and scores of the best, in the engine's order."""
         searcher = self._index.searcher()
         if not searcher.num_docs:

@@ -9,10 +9,10 @@ from loom_core.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["is_searchable", "joined_tokens"]
+__all__ = ["is_searchable", "join_tokens"]
 
 
-def joined_tokens(tokens: Sequence[str] | str) -> str:
+def join_tokens(tokens: Sequence[str] | str) -> str:
     """The tokens with a space between; cutting at ASCII white space gives exactly them back.
 
     A string is taken for tokens that were joined so before.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["DEAD", "FileRows", "MemoryRows", "Rows", "VectorRows", "checked_batch", "checked_query"]
+__all__ = ["DEAD", "FileRows", "MemoryRows", "Rows", "VectorRows", "validate_batch", "validate_query"]
 
 DEAD = 0
 """The key of a row that no longer counts; no chunk has it."""
@@ -60,7 +60,7 @@ class VectorRows(Protocol):
         """Add rows at the end."""
         ...
 
-    def kill(self, places: NDArray[np.int64]) -> None:
+    def mark_dead(self, places: NDArray[np.int64]) -> None:
         """Make rows count no longer."""
         ...
 
@@ -99,7 +99,7 @@ class MemoryRows:
         rows.keys[rows.used : end] = keys
         self._rows = rows._replace(used=end)
 
-    def kill(self, places: NDArray[np.int64]) -> None:
+    def mark_dead(self, places: NDArray[np.int64]) -> None:
         """Make rows count no longer."""
         keys = self._rows.keys.copy()  # readers keep the old one
         keys[places] = DEAD
@@ -154,7 +154,7 @@ class FileRows:
         self._dimension = dimension
         self._rows = no_rows(dimension)
         mode = "r+b" if writable else "rb"
-        with self._explained():
+        with self._translate_errors():
             if writable and not used:
                 for suffix in (".f32", ".keys"):
                     stem.with_name(stem.name + suffix).write_bytes(b"")
@@ -165,7 +165,7 @@ class FileRows:
                 self._matrix_file.close()
                 raise
         try:
-            self._rows = self._mapped(used)
+            self._rows = self._map_rows(used)
         except (IndexDamagedError, RecordError):
             self.close()
             raise
@@ -183,17 +183,17 @@ class FileRows:
         """
         used = self._rows.used
         end = used + len(keys)
-        with self._explained():
+        with self._translate_errors():
             if end > self._capacity():
                 self._matrix_file.truncate((end + max(_FIRST_ROWS, end // 4)) * self._row_bytes)
             self._write(self._matrix_file, used * self._row_bytes, matrix.tobytes())
             self._write(self._keys_file, used * _KEY_BYTES, keys.tobytes())
-        self._rows = self._mapped(end)
+        self._rows = self._map_rows(end)
 
-    def kill(self, places: NDArray[np.int64]) -> None:
+    def mark_dead(self, places: NDArray[np.int64]) -> None:
         """Make rows count no longer, for every reader at once."""
         nothing = DEAD.to_bytes(_KEY_BYTES, "little")
-        with self._explained():
+        with self._translate_errors():
             for place in places.tolist():
                 self._write(self._keys_file, place * _KEY_BYTES, nothing)
 
@@ -204,7 +204,7 @@ class FileRows:
             IndexDamagedError: a file has become too short for its rows.
         """
         if used != self._rows.used:
-            self._rows = self._mapped(used)
+            self._rows = self._map_rows(used)
 
     def check(self) -> None:
         """Refuse files that have been cut off while they are in use: reading there would end the process.
@@ -212,14 +212,14 @@ class FileRows:
         Raises:
             IndexDamagedError: they have been.
         """
-        with self._explained():
+        with self._translate_errors():
             for file, size in ((self._matrix_file, self._row_bytes), (self._keys_file, _KEY_BYTES)):
                 if os.fstat(file.fileno()).st_size < self._rows.used * size:
                     raise IndexDamagedError(f"{file.name} is too short.", advice=REBUILD_ADVICE)
 
     def flush(self) -> None:
         """Make all changes durable."""
-        with self._explained():
+        with self._translate_errors():
             os.fsync(self._matrix_file.fileno())
             os.fsync(self._keys_file.fileno())
 
@@ -228,11 +228,11 @@ class FileRows:
         self._matrix_file.close()
         self._keys_file.close()
 
-    def _mapped(self, used: int) -> Rows:
+    def _map_rows(self, used: int) -> Rows:
         """Both files mapped as far as they are needed; what is mapped already is used on."""
         import numpy as np
 
-        with self._explained():
+        with self._translate_errors():
             keys_size = os.fstat(self._keys_file.fileno()).st_size
             capacity = self._capacity()
             if used > capacity or used * _KEY_BYTES > keys_size:
@@ -260,7 +260,7 @@ class FileRows:
             left = left[file.write(left) :]
 
     @contextmanager
-    def _explained(self) -> Generator[None]:
+    def _translate_errors(self) -> Generator[None]:
         try:
             yield
         except OSError as error:
@@ -275,7 +275,7 @@ class FileRows:
             ) from error
 
 
-def checked_batch(
+def validate_batch(
     keys: Sequence[int], vectors: NDArray[np.float32], *, dimension: int
 ) -> tuple[list[int], NDArray[np.float32]]:
     """Keys and their float32 rows, ready to store; of a repeated key the last row stays.
@@ -305,7 +305,7 @@ def checked_batch(
     return list(last), rows
 
 
-def checked_query(vector: NDArray[np.float32], *, dimension: int) -> NDArray[np.float32]:
+def validate_query(vector: NDArray[np.float32], *, dimension: int) -> NDArray[np.float32]:
     """A query vector as float32.
 
     Raises:

@@ -16,7 +16,7 @@ from loom_core.cjk import is_cjk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["cut_near", "is_joined", "sentence_ends"]
+__all__ = ["find_split", "is_joined", "sentence_ends"]
 
 # UAX #15 §13 (stream-safe text) allows 30 non-starters in a row; nothing real comes near.
 _LONGEST_SEQUENCE = 32
@@ -82,7 +82,7 @@ def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
             yield match.end()
 
 
-def cut_near(text: str, floor: int, limit: int) -> int:
+def find_split(text: str, floor: int, limit: int) -> int:
     """The best offset to cut a text at, as near to `limit` as the best kind of boundary allows.
 
     The last end of a paragraph after `floor` is preferred, then of a sentence, line, clause, word.
@@ -97,7 +97,7 @@ def cut_near(text: str, floor: int, limit: int) -> int:
         best = max(cuts(text, floor, limit), default=floor)
         if best > floor:
             return best
-    return _cut_between_characters(text, floor, limit)
+    return _split_between_characters(text, floor, limit)
 
 
 def _is_flag_letter(char: str) -> bool:
@@ -160,7 +160,7 @@ def _word_cuts(text: str, floor: int, limit: int) -> Iterator[int]:
     return _ends(text, floor, limit, _SPACE)
 
 
-def _cut_between_characters(text: str, floor: int, limit: int) -> int:
+def _split_between_characters(text: str, floor: int, limit: int) -> int:
     lowest = max(floor, limit - _LONGEST_SEQUENCE)
     last = 0
     for cut in range(limit, lowest, -1):

@@ -56,7 +56,7 @@ class Outline:
             end=end,
             title=self._document.title,
             title_source=self._document.title_source,
-            heading_path=self._below_title(_shared([self.paths[i] for i in body])),
+            heading_path=self._below_title(_common_prefix([self.paths[i] for i in body])),
             page=self.blocks[inside[0]].page if inside else None,
             kind=_kind({self.blocks[i].kind for i in body}),
             name=_name({block.name for i in body if (block := self.blocks[i]).kind == "code" and block.name}),
@@ -71,7 +71,7 @@ class Outline:
         return range(max(first, 0), after)
 
     def _below_title(self, path: tuple[str, ...]) -> tuple[str, ...]:
-        if path and _folded(path[0]) == _folded(self._document.title):
+        if path and _fold(path[0]) == _fold(self._document.title):
             return path[1:]
         return path
 
@@ -100,7 +100,7 @@ def _path(text: str, blocks: Sequence[Block], index: int) -> tuple[str, ...]:
     return block.path
 
 
-def _shared(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
+def _common_prefix(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
     """The longest beginning that all paths have."""
     if not paths:
         return ()
@@ -118,8 +118,8 @@ def _kind(kinds: set[BlockKind]) -> BlockKind:
 
 def _name(names: set[str]) -> str:
     """Return the common name of units of code: `Record` for `Record.open` and `Record.close`."""
-    return ".".join(_shared([tuple(name.split(".")) for name in names]))
+    return ".".join(_common_prefix([tuple(name.split(".")) for name in names]))
 
 
-def _folded(heading: str) -> str:
+def _fold(heading: str) -> str:
     return " ".join(heading.split()).casefold()

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.ingest.chunking.boundaries import cut_near, sentence_ends
+from loom_core.knowledge.ingest.chunking.boundaries import find_split, sentence_ends
 from loom_core.knowledge.ingest.chunking.outline import Outline
 from loom_core.tokens import estimate_tokens
 
@@ -57,7 +57,7 @@ class StructureChunker:
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
         """Passages in order, without overlap, that cover every block."""
         outline = Outline(document)
-        budget = Budget(self.target_tokens, self.max_tokens, self.min_tokens)
+        budget = TokenBudget(self.target_tokens, self.max_tokens, self.min_tokens)
         return [outline.chunk(start, end) for start, end in _spans(outline, budget)]
 
 
@@ -76,7 +76,7 @@ class _Section:
     tokens: int
 
 
-def _spans(outline: Outline, budget: Budget) -> Iterator[tuple[int, int]]:
+def _spans(outline: Outline, budget: TokenBudget) -> Iterator[tuple[int, int]]:
     blocks = outline.blocks
     if not blocks:
         return
@@ -90,7 +90,7 @@ def _spans(outline: Outline, budget: Budget) -> Iterator[tuple[int, int]]:
         yield from _passages(outline, numbers, budget)
 
 
-def _passages(outline: Outline, numbers: range, budget: Budget) -> list[tuple[int, int]]:
+def _passages(outline: Outline, numbers: range, budget: TokenBudget) -> list[tuple[int, int]]:
     blocks = outline.blocks
     pieces = [
         block_piece(outline.text, blocks[number], number=number, min_tokens=budget.min) for number in numbers
@@ -100,7 +100,7 @@ def _passages(outline: Outline, numbers: range, budget: Budget) -> list[tuple[in
     return pack(outline.text, pieces, budget)
 
 
-def _groups(outline: Outline, budget: Budget, *, slides: bool) -> Iterator[list[_Section]]:
+def _groups(outline: Outline, budget: TokenBudget, *, slides: bool) -> Iterator[list[_Section]]:
     """Sections, each alone or tiny ones together."""
     group: list[_Section] = []
     for section in _sections(outline, slides=slides):
@@ -114,7 +114,7 @@ def _groups(outline: Outline, budget: Budget, *, slides: bool) -> Iterator[list[
 
 
 def _joins(
-    outline: Outline, group: list[_Section], section: _Section, budget: Budget, *, slides: bool
+    outline: Outline, group: list[_Section], section: _Section, budget: TokenBudget, *, slides: bool
 ) -> bool:
     """Whether a tiny section may be put to others: siblings of the first of them, or below these."""
     if max(group[-1].tokens, section.tokens) >= budget.min:
@@ -159,7 +159,7 @@ def _tokens(outline: Outline, numbers: range) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class TokenBudget:
     """Sizes of passages in tokens: what they aim at, must not exceed and should not fall below."""
 
     target: int
@@ -188,7 +188,7 @@ class _Passage:
 
     __slots__ = ("bare", "defines", "end", "first", "last", "start", "tokens", "unit")
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: TextPiece) -> None:
         self.start = piece.start
         self.end = piece.end
         self.tokens = piece.tokens
@@ -197,7 +197,7 @@ class _Passage:
         self.defines = piece.defines
         self.unit = piece.unit
 
-    def add(self, piece: Piece, tokens: int) -> None:
+    def add(self, piece: TextPiece, tokens: int) -> None:
         self.end = piece.end
         self.tokens = tokens
         self.last = piece.block
@@ -205,12 +205,12 @@ class _Passage:
         self.defines = self.defines or piece.defines
         self.unit = self.unit or piece.unit
 
-    def parts_from(self, piece: Piece) -> bool:
+    def parts_from(self, piece: TextPiece) -> bool:
         """Whether a definition begins or ends between this passage and a piece after it."""
         return not self.bare and piece.block != self.last and (piece.unit or self.unit)
 
 
-def pack(text: str, pieces: Iterable[Piece], budget: Budget) -> list[tuple[int, int]]:
+def pack(text: str, pieces: Iterable[TextPiece], budget: TokenBudget) -> list[tuple[int, int]]:
     """Offsets (start, end) of passages made of pieces in order.
 
     A heading stays with what follows it. A piece is cut if it is larger than the maximum, or if a
@@ -225,14 +225,14 @@ def pack(text: str, pieces: Iterable[Piece], budget: Budget) -> list[tuple[int, 
         total = _total(text, passage, piece, budget)
         if passage is not None and _accepts(passage, piece, total, budget):
             passage.add(piece, total)
-        elif parts := _cut(text, passage, piece, budget):
+        elif parts := _split(text, passage, piece, budget):
             queue.extendleft(reversed(parts))
         else:
             filled.append(_Passage(piece))
     return [(passage.start, passage.end) for passage in _without_fragments(text, filled, budget)]
 
 
-def _total(text: str, passage: _Passage | None, piece: Piece, budget: Budget) -> int:
+def _total(text: str, passage: _Passage | None, piece: TextPiece, budget: TokenBudget) -> int:
     """Tokens of a passage with a piece put to it."""
     if passage is None:
         return piece.tokens
@@ -243,27 +243,27 @@ def _total(text: str, passage: _Passage | None, piece: Piece, budget: Budget) ->
     return total
 
 
-def _accepts(passage: _Passage, piece: Piece, total: int, budget: Budget) -> bool:
+def _accepts(passage: _Passage, piece: TextPiece, total: int, budget: TokenBudget) -> bool:
     if passage.parts_from(piece):
         return False
     roomy = passage.bare or passage.tokens < budget.min
     return total <= (budget.max if roomy else budget.target)
 
 
-def _cut(text: str, passage: _Passage | None, piece: Piece, budget: Budget) -> list[Piece]:
+def _split(text: str, passage: _Passage | None, piece: TextPiece, budget: TokenBudget) -> list[TextPiece]:
     """The parts of a piece that does not fit, if cutting it is better than to begin a new passage."""
     if piece.tokens > budget.max:
-        return cut_piece(text, piece, grain=budget.grain)
+        return split_piece(text, piece, grain=budget.grain)
     if passage is None or piece.kind == "heading" or passage.parts_from(piece):
         return []
     if passage.bare:
-        return cut_piece(text, piece, grain=budget.grain)
+        return split_piece(text, piece, grain=budget.grain)
     if passage.tokens < budget.min and not piece.rigid:
-        return cut_piece(text, piece, grain=budget.grain, between_sentences=True)
+        return split_piece(text, piece, grain=budget.grain, between_sentences=True)
     return []
 
 
-def _without_fragments(text: str, filled: list[_Passage], budget: Budget) -> list[_Passage]:
+def _without_fragments(text: str, filled: list[_Passage], budget: TokenBudget) -> list[_Passage]:
     kept: list[_Passage] = []
     for passage in filled:
         before = kept[-1] if kept else None
@@ -277,7 +277,7 @@ def _without_fragments(text: str, filled: list[_Passage], budget: Budget) -> lis
     return kept
 
 
-def _belong_together(before: _Passage, passage: _Passage, budget: Budget) -> bool:
+def _belong_together(before: _Passage, passage: _Passage, budget: TokenBudget) -> bool:
     """Whether one of two neighbours is too small to stand alone; a whole definition never is."""
     if before.last == passage.first:
         return min(before.tokens, passage.tokens) < budget.min
@@ -293,7 +293,7 @@ _CODE_LINE = re.compile(r"\n(?P<blank>\s*\n)?(?P<indent>[^\S\n]*)(?=[^\s)\]}])")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextPiece:
     """A stretch of text that goes into one passage, unless it is cut first.
 
     Attributes:
@@ -322,15 +322,17 @@ class Piece:
         return self.kind in {"row", "table", "code"}
 
 
-def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> Piece:
+def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> TextPiece:
     """A whole block as a piece."""
     tokens = estimate_tokens(text[block.start : block.end])
     defines = block.kind == "code" and bool(block.name)
     unit = defines and tokens >= min_tokens
-    return Piece(block.start, block.end, tokens, block.kind, number, defines, unit)
+    return TextPiece(block.start, block.end, tokens, block.kind, number, defines, unit)
 
 
-def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = False) -> list[Piece]:
+def split_piece(
+    text: str, piece: TextPiece, *, grain: int, between_sentences: bool = False
+) -> list[TextPiece]:
     """Cut a piece in the best way that parts it: two pieces or more, or none where it cannot be cut.
 
     Prose is cut between paragraphs, then sentences; lists between items, then lines; tables between
@@ -356,9 +358,11 @@ def cut_piece(text: str, piece: Piece, *, grain: int, between_sentences: bool = 
     return parts if len(parts) > 1 else []
 
 
-def _parts(text: str, piece: Piece, cuts: Iterable[int], *, cuts_used: int, least: int) -> list[Piece]:
+def _parts(
+    text: str, piece: TextPiece, cuts: Iterable[int], *, cuts_used: int, least: int
+) -> list[TextPiece]:
     """Split a piece at cuts into parts of `least` characters or more: smaller ones are no use."""
-    parts: list[Piece] = []
+    parts: list[TextPiece] = []
     start = piece.start
     for cut in (*cuts, piece.end):
         if cut - start < least and cut != piece.end:
@@ -369,18 +373,18 @@ def _parts(text: str, piece: Piece, cuts: Iterable[int], *, cuts_used: int, leas
             tokens = estimate_tokens(part)
             last = first + len(part)
             parts.append(
-                Piece(first, last, tokens, piece.kind, piece.block, piece.defines, piece.unit, cuts_used)
+                TextPiece(first, last, tokens, piece.kind, piece.block, piece.defines, piece.unit, cuts_used)
             )
         start = cut
     return parts
 
 
-def _every(text: str, piece: Piece, grain: int) -> Iterator[int]:
+def _every(text: str, piece: TextPiece, grain: int) -> Iterator[int]:
     """Cuts about every `grain` tokens, at the best boundary near by."""
     size = max(1, (piece.end - piece.start) * grain // piece.tokens)
     cut = piece.start
     while cut + size < piece.end:
-        cut = cut_near(text, cut + size // 2, cut + size)
+        cut = find_split(text, cut + size // 2, cut + size)
         yield cut
 
 
@@ -388,7 +392,7 @@ def _blank_lines(text: str, start: int, end: int) -> Iterator[int]:
     return (match.end() for match in _BLANK_LINES.finditer(text, start, end))
 
 
-def _closed_lines(text: str, start: int, end: int) -> Iterator[int]:
+def _sentence_lines(text: str, start: int, end: int) -> Iterator[int]:
     """Line ends that end a sentence: paragraphs, in texts that put no blank line between them."""
     if "\n" not in text[start:end]:
         return iter(())
@@ -419,7 +423,7 @@ def _least_indented(text: str, start: int, end: int) -> list[re.Match[str]]:
     return [line for line in lines if len(line["indent"]) == least]
 
 
-_PROSE = (_blank_lines, _closed_lines, sentence_ends)
+_PROSE = (_blank_lines, _sentence_lines, sentence_ends)
 _LISTED = (_list_items, _blank_lines, _lines, sentence_ends)
 _TABULAR = (_lines, sentence_ends)
 _CODE = (_statement_groups, _blank_lines, _statements, _lines)

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.ingest.chunking.boundaries import cut_near
+from loom_core.knowledge.ingest.chunking.boundaries import find_split
 from loom_core.knowledge.ingest.chunking.outline import Outline
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SimpleChunker", "SlidingWindowChunker", "windows"]
 
-_INK = re.compile(r"\S")
+_NOT_BLANK = re.compile(r"\S")
 
 
 def windows(text: str, *, size: int, overlap: int = 0) -> Iterator[tuple[int, int]]:
@@ -31,20 +31,20 @@ def windows(text: str, *, size: int, overlap: int = 0) -> Iterator[tuple[int, in
             about half of it where a better boundary asks for that; less than `size`.
     """
     start = end = 0
-    while ink := _INK.search(text, end):
+    while ink := _NOT_BLANK.search(text, end):
         fresh = ink.start()
-        start = _first_ink(text, start) if fresh < start + size else fresh
+        start = _first_nonblank(text, start) if fresh < start + size else fresh
         if len(text) - start <= size:
             yield start, len(text)
             return
         # A window always adds something, even where most of it repeats the one before.
-        end = cut_near(text, max(start + size // 2, fresh), start + size)
+        end = find_split(text, max(start + size // 2, fresh), start + size)
         yield start, end
         start = _resume(text, start, end, overlap)
 
 
-def _first_ink(text: str, start: int) -> int:
-    ink = _INK.search(text, start)
+def _first_nonblank(text: str, start: int) -> int:
+    ink = _NOT_BLANK.search(text, start)
     return ink.start() if ink else len(text)
 
 
@@ -52,7 +52,7 @@ def _resume(text: str, start: int, end: int, overlap: int) -> int:
     if not overlap or end == len(text):
         return end
     floor = max(start, end - overlap - 1)
-    return min(end, cut_near(text, floor, max(floor + 1, end - overlap // 2)))
+    return min(end, find_split(text, floor, max(floor + 1, end - overlap // 2)))
 
 
 @dataclass(frozen=True, slots=True)

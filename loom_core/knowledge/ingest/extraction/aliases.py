@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from loom_core.cjk import holds_cjk
 from loom_core.knowledge.model import Alias
 from loom_core.knowledge.text.analysis import is_stop_word
-from loom_core.knowledge.text.scripts import simplified
+from loom_core.knowledge.text.scripts import to_simplified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["aliases_in"]
 
-_SAID = 0.9
+_STATED = 0.9
 _TRANSLATION = 0.5  # 小明（Python） is no translation: only a person may say so
 _MOST_WORDS = 12  # of what an acronym stands for
 _MOST_CHARACTERS = 12  # of a Chinese name that was found nowhere else
@@ -70,7 +70,7 @@ def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> li
         mentions: the names found in it, which tell where a Chinese name begins.
         title: title of its document, which tells the same.
     """
-    found = [*_acronyms(text), *_called(text)]
+    found = [*_acronyms(text), *_find_stated(text)]
     if holds_cjk(text):
         found += _chinese(text, mentions, title)
     surest = {(alias.name, alias.other): alias for alias in sorted(found, key=lambda a: a.confidence)}
@@ -82,19 +82,19 @@ def _acronyms(text: str) -> Iterator[Alias]:
         return
     openings = [opening.start() for opening in _OPENING.finditer(text)]
     for match in filter(None, (_SHORT_INSIDE.match(text, place) for place in openings)):
-        start = _spelled_out_before(text, match.start(), match["short"])
+        start = _find_expansion(text, match.start(), match["short"])
         if start is not None:
             long = text[start : match.start()].rstrip()
-            yield Alias(long, match["short"], "acronym", start, match.end("short"), _SAID)
+            yield Alias(long, match["short"], "acronym", start, match.end("short"), _STATED)
     for match in filter(None, (_LONG_INSIDE.match(text, place) for place in openings)):
         before = _SHORT_BEFORE.search(text, max(0, match.start() - 12), match.start())
         words = _WORD.findall(match["long"]) if before is not None else []
         if before is not None and len(words) > 1 and _spell(words, before["short"]):
             long = match["long"].strip()
-            yield Alias(long, before["short"], "acronym", before.start(), match.end(), _SAID)
+            yield Alias(long, before["short"], "acronym", before.start(), match.end(), _STATED)
 
 
-def _spelled_out_before(text: str, end: int, short: str) -> int | None:
+def _find_expansion(text: str, end: int, short: str) -> int | None:
     """Where the words before `end` begin that an acronym stands for; None if there are none."""
     line = text.rfind("\n", 0, end) + 1
     words = list(_WORD.finditer(text, max(line, end - 120), end))[-_MOST_WORDS:]
@@ -115,8 +115,8 @@ def _spell(words: Sequence[str], short: str) -> bool:
     return any("".join(word[0] for word in some) == letters for some in (folded, told, bare))
 
 
-def _called(text: str) -> Iterator[Alias]:
-    if not _may_call(text):  # which spares most texts the pattern
+def _find_stated(text: str) -> Iterator[Alias]:
+    if not _may_state(text):  # which spares most texts the pattern
         return
     for cue in _CUE.finditer(text):
         before = _NAME_BEFORE.search(text, max(0, cue.start() - 80), cue.start())
@@ -124,17 +124,19 @@ def _called(text: str) -> Iterator[Alias]:
             continue
         name, other = before["name"].rstrip(" .,'’"), cue["other"].rstrip(" .,'’")
         if name.casefold() != other.casefold() and not is_stop_word(name.casefold()):
-            yield Alias(name, other, "also_called", before.start(), cue.end(), _SAID)
+            yield Alias(name, other, "also_called", before.start(), cue.end(), _STATED)
 
 
-def _may_call(text: str) -> bool:
+def _may_state(text: str) -> bool:
     if any(word in text for word in _CUES) and any(word in text for word in _BEFORE_CUES):
         return True
     return any(word in text for word in _WHOLE_CUES)
 
 
 def _chinese(text: str, mentions: Sequence[Mention], title: str) -> Iterator[Alias]:
-    folded = simplified(text)  # of the same length: what is found in it stands at the same place in the text
+    folded = to_simplified(
+        text
+    )  # of the same length: what is found in it stands at the same place in the text
     for match in _APPOSITION.finditer(folded):
         yield from _same(text, match.start(), [(match, True)], mentions, title)
     for match in _PARENTHESES.finditer(folded):
@@ -166,7 +168,7 @@ def _same(
     for match, is_said in others:
         other = text[match.start("other") : match.end("other")].strip()
         if other != name:
-            kind, confidence = ("also_called", _SAID) if is_said else ("translation", _TRANSLATION)
+            kind, confidence = ("also_called", _STATED) if is_said else ("translation", _TRANSLATION)
             yield Alias(name, other, kind, start, match.end(), confidence)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from loom_core.knowledge.ingest.extraction.chinese_types import (
     ChineseType,
     foreign_kind,
-    is_place_beside,
+    is_place_in_context,
     organisation_type,
     person_kind,
     place_type,
@@ -16,8 +16,8 @@ from loom_core.knowledge.ingest.extraction.chinese_types import (
 )
 from loom_core.knowledge.model import Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
-from loom_core.knowledge.text.memoization import remembered
-from loom_core.knowledge.text.segmentation import tagged_words
+from loom_core.knowledge.text.memoization import memoize
+from loom_core.knowledge.text.segmentation import tag_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
     for match in _WORK.finditer(text):
         yield Mention(match[1], match.start(1), match.end(1), "work", "quoted", 0.9)
     foreign: list[tuple[str, int]] = []
-    for word, tag, start in tagged_words(text):
+    for word, tag, start in tag_words(text):
         type_of = _TYPES.get(tag)
         if type_of is not None and (type_ := type_of(word)) is not None:
             if type_ == "foreign":
@@ -62,7 +62,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
                 yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
     if foreign:
         # Where a name stands once as only places do, it is a place in the whole passage.
-        places = {word for word, start in foreign if is_place_beside(text, start, start + len(word))}
+        places = {word for word, start in foreign if is_place_in_context(text, start, start + len(word))}
         for word, start in foreign:
             type_ = "place" if word in places else "person"
             yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
@@ -83,7 +83,7 @@ def chinese_definition(text: str) -> Relation | None:
     )
 
 
-@remembered
+@memoize
 def chinese_predicate(between: str) -> str:
     """The verbs between two names, or empty if there are none."""
     if len(between) > 20 or any(mark in between for mark in "。；！？\n"):

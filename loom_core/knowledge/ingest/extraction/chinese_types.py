@@ -11,13 +11,13 @@ import re
 from typing import Literal
 
 from loom_core.knowledge.text.analysis import is_stop_word
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 
 __all__ = [
     "BEFORE_PERSONS",
     "ChineseType",
     "foreign_kind",
-    "is_place_beside",
+    "is_place_in_context",
     "organisation_type",
     "person_kind",
     "place_type",
@@ -128,7 +128,7 @@ _LONGEST_END = max(map(len, NOUN_TYPES))
 PersonKind = Literal["person", "foreign", "place", "thing"]
 
 
-@remembered
+@memoize
 def person_kind(word: str) -> PersonKind | None:
     """Return the kind of a word that jieba tags as a person's name; `foreign` is a person or a place."""
     if is_stop_word(word):
@@ -151,7 +151,7 @@ def person_kind(word: str) -> PersonKind | None:
 _KNOWN = frozenset("老子 墨子 释迦牟尼 努尔哈赤".split())
 
 
-@remembered
+@memoize
 def foreign_kind(word: str) -> PersonKind | None:
     """Return the kind of a word that jieba tags as a foreign person's name."""
     kind = person_kind(word)
@@ -159,7 +159,7 @@ def foreign_kind(word: str) -> PersonKind | None:
     return "foreign" if kind == "thing" and not is_common else kind
 
 
-@remembered
+@memoize
 def place_type(word: str) -> ChineseType | None:
     """Return the type of a word that jieba tags as a place's name."""
     if is_stop_word(word):
@@ -167,13 +167,13 @@ def place_type(word: str) -> ChineseType | None:
     return "thing" if word in NO_PLACES else "place"
 
 
-@remembered
+@memoize
 def organisation_type(word: str) -> ChineseType | None:
     """Return the type of a word that jieba tags as an organisation's name."""
     return None if is_stop_word(word) else "organisation"
 
 
-@remembered
+@memoize
 def thing_type(word: str) -> ChineseType | None:
     """Return the type of a word that jieba tags as another name."""
     return None if is_stop_word(word) else "thing"
@@ -185,7 +185,7 @@ _OF_PERSON = frozenset("之的看身眼带领率手家心等时说任与和及�
 _PLACE_BEHIND = ("市", "省", "州", "县", "岛", "城", "境内", "地区", "大学", "以北", "以南", "以东", "以西")
 
 
-def is_place_beside(text: str, start: int, end: int) -> bool:
+def is_place_in_context(text: str, start: int, end: int) -> bool:
     """Whether a foreign name stands where the text speaks of a place: `在里昂`, `位于里昂`, `里昂地区`."""
     if text.startswith(_PLACE_BEHIND, end):
         return True

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from loom_core.knowledge.ingest.extraction.english_types import (
     NameType,
     is_quoted_work,
-    type_beside,
+    type_from_context,
     type_of_name,
     type_of_noun_phrase,
 )
 from loom_core.knowledge.model import Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +63,7 @@ def english_mentions(text: str) -> Iterator[Mention]:
             )
     end, type_ = -1, "thing"  # of the name before
     for match in _NAME.finditer(text):
-        before, name, confidence, own_type = _trimmed(match.group())
+        before, name, confidence, own_type = _trim(match.group())
         start = match.start() + before
         if confidence is None:
             confidence = 0.3 if _begins_sentence(text, start) else 0.7
@@ -71,7 +71,7 @@ def english_mentions(text: str) -> Iterator[Mention]:
             # "in Austin, Texas": what stands right behind a place is where it lies.
             is_where = type_ == "place" and start - end == 2 and text[end] == ","
             end = start + len(name)
-            type_ = own_type or ("place" if is_where else type_beside(text, start, end))
+            type_ = own_type or ("place" if is_where else type_from_context(text, start, end))
             yield Mention(name, start, end, type_, "capitalised", confidence)
 
 
@@ -81,8 +81,8 @@ def _begins_sentence(text: str, start: int) -> bool:
     return _SENTENCE_START.search(text, max(0, start - 4), start) is not None
 
 
-@remembered
-def _trimmed(phrase: str) -> tuple[int, str, float | None, NameType | None]:
+@memoize
+def _trim(phrase: str) -> tuple[int, str, float | None, NameType | None]:
     """A capitalised phrase without what is no part of a name.
 
     Returns:

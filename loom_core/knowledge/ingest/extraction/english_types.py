@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 
-__all__ = ["NameType", "is_quoted_work", "type_beside", "type_of_name", "type_of_noun_phrase"]
+__all__ = ["NameType", "is_quoted_work", "type_from_context", "type_of_name", "type_of_noun_phrase"]
 
 _PEOPLES = ("an", "ish", "ese", "ers", "ern", "ists")  # North American, East Germans, New Yorkers
 _PERSON_ENDS = frozenset("Jr Sr II III IV VI VII VIII".split())
@@ -30,7 +30,7 @@ _PEOPLE = re.compile(
 )
 
 
-@remembered
+@memoize
 def type_of_name(name: str) -> NameType | None:
     """Return the type of a name by its own words; None if they do not tell, but its neighbours may."""
     words = [word.rstrip(".") for word in name.replace("\u00a0", " ").split()]
@@ -54,7 +54,11 @@ def type_of_name(name: str) -> NameType | None:
         return "person"
     if first in FIRST_PLACE or (first in DIRECTIONS and len(words) == 2 and _is_place_word(last)):
         return "place"
-    if len(words) <= _LONGEST_PERSON and (first in GIVEN or _INITIALS.match(name)) and last[0].isalpha():
+    if (
+        len(words) <= _LONGEST_PERSON
+        and (first in GIVEN_NAMES or _INITIALS.match(name))
+        and last[0].isalpha()
+    ):
         return "person"
     return None
 
@@ -85,7 +89,7 @@ def type_of_noun_phrase(phrase: str) -> NameType:
     return "thing"
 
 
-@remembered
+@memoize
 def _noun_type(noun: str) -> NameType | None:
     """The type of a noun: singular, plural, or a compound such as `singer-songwriter`."""
     noun = noun.rpartition("-")[2]
@@ -108,7 +112,7 @@ _APPOSITION = re.compile(r", (?:an?|the) ([^.;:()\n]{3,80})")
 _LEAST_LIFE, _LONGEST_LIFE = 15, 110  # years
 
 
-def type_beside(text: str, start: int, end: int) -> NameType:
+def type_from_context(text: str, start: int, end: int) -> NameType:
     """Return the type of a name by its neighbours: "the actor X", "in X", "X (born 1950)", "X, a town"."""
     if end < len(text):
         following = text[end : end + 2]
@@ -135,7 +139,7 @@ def type_beside(text: str, start: int, end: int) -> NameType:
     return "thing"
 
 
-@remembered
+@memoize
 def _noun_before(word: str) -> NameType:
     return NOUN_TYPES.get(word, "thing")
 
@@ -151,7 +155,7 @@ def _in_parentheses(text: str, end: int) -> NameType | None:
     return None
 
 
-_WORK_BESIDE = re.compile(
+_WORK_CONTEXT = re.compile(
     r"\b(?:album|anthem|article|ballad|book|called|cover|directed|entitled|episode|essay|film|hit|named|novel|op[eé]ra|"
     r"painting|play|poem|read|recorded|released|sang|series|show|single|song|sing|sketch|story|titled|track|tune|"
     r"video|wrote|written)s?\b"
@@ -163,7 +167,7 @@ def is_quoted_work(text: str, start: int, end: int) -> bool:
     if text.count(" ", start, end) > 1:
         return True
     around = text[max(0, start - _BEFORE) : start], text[end : end + _BEFORE]
-    return any(map(_WORK_BESIDE.search, around))
+    return any(map(_WORK_CONTEXT.search, around))
 
 
 NameType = Literal["person", "place", "organisation", "work", "event", "thing"]
@@ -331,7 +335,7 @@ PLAYED_IN = frozenset(
 )
 """Before "in", these say that a work follows: "starred in Alien"."""
 
-GIVEN = frozenset(
+GIVEN_NAMES = frozenset(
     """
     Aaron Abigail Abraham Ada Adam Adolf Adrian Agnes Ahmed Aidan Alan Albert Alejandro Alessandro Alex
     Alexander Alexandra Alexei Alfred Ali Alice Alison Allan Allen Amanda Amelia Amy Ana Anastasia Andre André

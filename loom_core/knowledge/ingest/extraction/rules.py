@@ -23,7 +23,6 @@ from loom_core.knowledge.ingest.extraction.chinese import (
     chinese_predicate,
 )
 from loom_core.knowledge.ingest.extraction.chinese_types import type_of_chinese_noun, type_of_chinese_subject
-from loom_core.knowledge.ingest.extraction.choosing import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.ingest.extraction.english import (
     english_defined_type,
     english_definition,
@@ -31,9 +30,10 @@ from loom_core.knowledge.ingest.extraction.english import (
 )
 from loom_core.knowledge.ingest.extraction.english_types import type_of_noun_phrase
 from loom_core.knowledge.ingest.extraction.rule_settings import RuleSettings
+from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.surface_forms import name_key
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _is_placed(chunk: Chunk) -> bool:
     return bool(chunk.heading_path) or (bool(chunk.title) and chunk.title_source != "filename")
 
 
-@remembered
+@memoize
 def _says_something(name: str) -> bool:
     key = name_key(name)
     return len(key) > 1 and not key.isdigit() and key not in _generic_keys()
@@ -288,7 +288,7 @@ _VERBS = _BEING | frozenset(
 _LONGEST_PARTICIPLE_STEM = 2  # letters before -ed and -ing that make no verb: red, king
 
 
-@remembered
+@memoize
 def english_predicate(between: str) -> str:
     """The words between two names as a phrase with a verb or a preposition, or empty if they are none.
 
@@ -365,7 +365,7 @@ def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
     if not known and not persons:
         return mentions
     return [
-        _typed(mention, known) if mention[0] in known or mention[0] in persons else mention
+        _assign_type(mention, known) if mention[0] in known or mention[0] in persons else mention
         for mention in mentions
     ]
 
@@ -383,7 +383,7 @@ def with_title(mentions: list[Mention], chunk: Chunk, known: SubjectTypes) -> li
     return sorted([*mentions, made], key=lambda mention: mention.start)
 
 
-def _typed(mention: Mention, known: SubjectTypes) -> Mention:
+def _assign_type(mention: Mention, known: SubjectTypes) -> Mention:
     # Schwarzenegger, in a passage that names Arnold Schwarzenegger, is a person.
     type_ = known.get(mention.name, "person" if mention.type == "thing" else mention.type)
     return mention if mention.type == type_ else mention._replace(type=type_)

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from loom_core.files.encoding import decode
     from loom_core.knowledge.ingest.loaders.folder import ScanEntry, scan
     from loom_core.knowledge.ingest.loaders.load import load_bytes, load_file
-    from loom_core.knowledge.ingest.loaders.registry import supported_extensions
+    from loom_core.knowledge.ingest.loaders.registry import list_extensions
     from loom_core.knowledge.ingest.loaders.source import LoadLimits
 
 __all__ = [
     "LoadLimits",
     "ScanEntry",
     "decode",
+    "list_extensions",
     "load_bytes",
     "load_file",
     "scan",
-    "supported_extensions",
 ]
 
 if not TYPE_CHECKING:

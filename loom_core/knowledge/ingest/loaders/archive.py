@@ -37,9 +37,9 @@ def open_archive(source: Source, kind: str) -> zipfile.ZipFile:
         archive = zipfile.ZipFile(io.BytesIO(source.data))
         members = archive.infolist()
     except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
-        raise source.broken(kind, str(error)) from error
+        raise source.damage_error(kind, str(error)) from error
     if any(member.flag_bits & 1 for member in members):
-        raise source.encrypted()
+        raise source.encryption_error()
     unpacked = sum(member.file_size for member in members)
     limits = source.limits
     suspicious = unpacked > _HARMLESS and unpacked > limits.max_unpack_ratio * len(source.data)
@@ -66,7 +66,7 @@ def read_part(source: Source, archive: zipfile.ZipFile, name: str, kind: str) ->
     try:
         size = archive.getinfo(name).file_size
     except KeyError as error:
-        raise source.broken(kind, f"it has no part {name}") from error
+        raise source.damage_error(kind, f"it has no part {name}") from error
     if size > source.limits.max_part_bytes:
         raise source.error(
             f"has a part of {size:,} bytes, more than can be parsed ({source.limits.max_part_bytes:,}).",
@@ -77,7 +77,7 @@ def read_part(source: Source, archive: zipfile.ZipFile, name: str, kind: str) ->
 
 def _ole_error(source: Source, kind: str) -> DocumentError:
     if _ENCRYPTED_STREAM in source.data:
-        return source.encrypted()
+        return source.encryption_error()
     return source.error(
         f"is in the old binary Office format, not {kind}.",
         advice="Open it in Office or LibreOffice and save it in the current format.",

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders.source import Source
     from loom_core.knowledge.model import BlockKind, TitleSource
 
-__all__ = ["Content", "ContentWriter", "HeadingStack"]
+__all__ = ["ContentWriter", "HeadingStack", "LoadedContent"]
 
 _TIGHT = frozenset({"row", "list"})
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class LoadedContent:
     """A document's text and structure, before it has a URI and, at the latest, a title."""
 
     text: str
@@ -94,9 +94,9 @@ class ContentWriter:
 
     def finish(
         self, *, title: str = "", title_source: TitleSource = "none", metadata: dict[str, Any] | None = None
-    ) -> Content:
+    ) -> LoadedContent:
         """Everything written so far."""
-        return Content("".join(self._parts), tuple(self._blocks), title, title_source, metadata or {})
+        return LoadedContent("".join(self._parts), tuple(self._blocks), title, title_source, metadata or {})
 
     def _append(self, kind: BlockKind, text: str, *, level: int, page: int | None, name: str) -> None:
         if self._blocks:
@@ -106,7 +106,7 @@ class ContentWriter:
             self._length += len(gap)
         start, end = self._length, self._length + len(text)
         if end > self._source.limits.max_text_chars:
-            raise self._source.too_long()
+            raise self._source.length_error()
         self._parts.append(text)
         self._length = end
         path = self._headings.enter(text, level=level) if kind == "heading" else self._headings.path

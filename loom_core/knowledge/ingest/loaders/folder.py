@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.errors import InvalidInputError
-from loom_core.files.opening import open_regular
+from loom_core.files.safe_open import open_regular
 from loom_core.knowledge.ingest.loaders.credentials import (
     holds_credentials,
     is_named_as_credentials,
@@ -25,10 +25,10 @@ from loom_core.knowledge.ingest.loaders.generated import (
 from loom_core.knowledge.ingest.loaders.gzipped import GZIP, inner_path, unpack_head
 from loom_core.knowledge.ingest.loaders.registry import (
     PROBE,
+    advise_on_format,
     format_for,
     format_of_content,
     is_known_by_content,
-    unsupported_advice,
 )
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ class _Walk:
             if not whole and not self._within.has(relative):
                 continue
             is_folder = entry.is_dir(follow_symlinks=False)
-            left_out = self._left_out(entry, relative + "/" * is_folder, rules)
+            left_out = self._is_ignored(entry, relative + "/" * is_folder, rules)
             if left_out:
                 continue
             path = folder / entry.name
@@ -209,7 +209,7 @@ class _Walk:
             elif self._included is None or self._included.match_file(relative):
                 yield _entry(path, self._root, siblings=None if wanted else names)
 
-    def _left_out(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool | None:
+    def _is_ignored(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool | None:
         """Whether rules leave something out, or take it back; None if they say nothing."""
         if entry.name.startswith(".") or entry.name in _NEVER:
             return True
@@ -277,21 +277,21 @@ def _reason(path: Path, root: Path, siblings: set[str] | None, size: int) -> str
         return GENERATED
     by_content = is_known_by_content(path)
     if not by_content and format_for(path) is None:
-        return _unsupported(path)
+        return _format_problem(path)
     if size == 0:
         return "empty"
     if by_content:
         head = _head(path, root)
         if is_private_key(head) or holds_credentials(head):
             return _CREDENTIALS
-        return None if format_of_content(head) else _unsupported(path)
+        return None if format_of_content(head) else _format_problem(path)
     if siblings is not None and may_be_minified(path.name) and is_minified(_head(path, root)):
         return GENERATED
     return None
 
 
-def _unsupported(path: Path) -> str:
-    return f"unsupported type. {unsupported_advice(path.suffix)}"
+def _format_problem(path: Path) -> str:
+    return f"unsupported type. {advise_on_format(path.suffix)}"
 
 
 def _head(path: Path, root: Path) -> bytes:

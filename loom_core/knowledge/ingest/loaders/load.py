@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
 from loom_core.files.encoding import decode
-from loom_core.files.opening import OutsideError, open_regular
+from loom_core.files.safe_open import OutsideError, open_regular
 from loom_core.knowledge.ingest.loaders.credentials import is_private_key
 from loom_core.knowledge.ingest.loaders.gzipped import GZIP, inner_path, unpack
 from loom_core.knowledge.ingest.loaders.registry import (
     PROBE,
+    advise_on_format,
     format_for,
     format_of_content,
     is_known_by_content,
-    unsupported_advice,
 )
 from loom_core.knowledge.ingest.loaders.signature import find_signature, looks_binary
 from loom_core.knowledge.ingest.loaders.source import LoadLimits, Source
@@ -29,7 +29,7 @@ from loom_core.knowledge.model import DocumentDraft
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.registry import Format
 
 __all__ = ["load_bytes", "load_file"]
@@ -98,14 +98,14 @@ def _format(source: Source, mime: str = "") -> Format | None:
     """
     kind = format_for(source.path, mime=mime)
     if kind is None and (mime or not is_known_by_content(source.path)):
-        raise _unsupported(source, mime)
+        raise _format_error(source, mime)
     return kind
 
 
-def _unsupported(source: Source, mime: str = "") -> DocumentError:
+def _format_error(source: Source, mime: str = "") -> DocumentError:
     known_by = source.extension or mime or "no extension"
     return source.error(
-        f"is of a type that cannot be loaded ({known_by}).", advice=unsupported_advice(source.extension)
+        f"is of a type that cannot be loaded ({known_by}).", advice=advise_on_format(source.extension)
     )
 
 
@@ -151,7 +151,7 @@ def _unreadable(source: Source, error: OSError | ValueError) -> DocumentError:
     return source.error(f"cannot be read: {reason}.", advice="Check the path and the disk.")
 
 
-def _unpacked(source: Source) -> Source:
+def _unpack(source: Source) -> Source:
     """The file inside a packed one; any other as it is."""
     if not source.data.startswith(GZIP) or inner_path(source.path) == source.path:
         return source
@@ -159,7 +159,7 @@ def _unpacked(source: Source) -> Source:
     try:
         data = unpack(source.data, limit=limit)
     except ValueError as error:
-        raise source.broken("a gzip file", str(error)) from error
+        raise source.damage_error("a gzip file", str(error)) from error
     if len(data) > limit:
         raise source.error(
             f"unpacks to more bytes than a document may have ({limit:,}).",
@@ -169,14 +169,14 @@ def _unpacked(source: Source) -> Source:
 
 
 def _draft(source: Source, kind: Format | None, uri: str) -> DocumentDraft:
-    source = _unpacked(source)
+    source = _unpack(source)
     if not source.data.strip():
         raise source.error("is empty.", advice="Remove it or fill it.")
     if is_private_key(source.data):
         raise source.error("is a private key, which is never read.", advice="Leave it out.")
     kind = kind or format_of_content(source.data[:PROBE])
     if kind is None:
-        raise _unsupported(source)
+        raise _format_error(source)
     _check_signature(source, kind)
     try:
         content = kind.load(source)
@@ -185,15 +185,15 @@ def _draft(source: Source, kind: Format | None, uri: str) -> DocumentDraft:
     except Exception as error:
         # The boundary to the parsers, which raise anything on hostile files: KeyError, RecursionError…
         _LOG.debug("loading %s failed", source.path, exc_info=True)
-        raise source.broken(kind.name, f"{type(error).__name__}: {error}") from error
+        raise source.damage_error(kind.name, f"{type(error).__name__}: {error}") from error
     if not content.text.strip():
         raise source.error("has no text.", advice="Check that it is the right file.")
     if len(content.text) > source.limits.max_text_chars:
-        raise source.too_long()
+        raise source.length_error()
     return _assemble(content, source, kind, uri)
 
 
-def _assemble(content: Content, source: Source, kind: Format, uri: str) -> DocumentDraft:
+def _assemble(content: LoadedContent, source: Source, kind: Format, uri: str) -> DocumentDraft:
     title, title_source = choose_title(content, inner_path(source.path))
     return DocumentDraft(uri, content.text, title, title_source, content.blocks, kind.mime, content.metadata)
 

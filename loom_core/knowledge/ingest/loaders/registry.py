@@ -18,18 +18,18 @@ from loom_core.knowledge.ingest.loaders.signature import find_signature, looks_b
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = [
     "PROBE",
     "Format",
+    "advise_on_format",
     "extension_for",
     "format_for",
     "format_of_content",
     "is_known_by_content",
-    "supported_extensions",
-    "unsupported_advice",
+    "list_extensions",
 ]
 
 PROBE = 16 * 1024
@@ -37,7 +37,7 @@ PROBE = 16 * 1024
 
 
 class _Loader(Protocol):
-    def __call__(self, source: Source) -> Content: ...
+    def __call__(self, source: Source) -> LoadedContent: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Format:
     is_text: bool = True
     is_foreign: bool = False
 
-    def load(self, source: Source) -> Content:
+    def load(self, source: Source) -> LoadedContent:
         """Read a file of this kind.
 
         Raises:
@@ -234,11 +234,11 @@ def extension_for(mime: str) -> str:
     return next((extension for extension, other in _FORMATS.items() if other is kind), "") if kind else ""
 
 
-def supported_extensions() -> frozenset[str]:
+def list_extensions() -> frozenset[str]:
     """Extensions that can be loaded, in lower case, with their dot."""
     return frozenset(_FORMATS)
 
 
-def unsupported_advice(extension: str) -> str:
+def advise_on_format(extension: str) -> str:
     """Return the advice for a file without a loader."""
     return _ADVICE.get(extension.lower(), "Convert it to PDF, DOCX, HTML, Markdown or plain text.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders.gzipped import inner_path
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from pathlib import PurePath
@@ -38,20 +38,20 @@ class Source:
 
     def error(self, what: str, *, advice: str) -> DocumentError:
         """A `DocumentError` whose message reads "`<path>` `<what>`"."""
-        return DocumentError(f"{visible(str(self.path))} {what}", advice=advice)
+        return DocumentError(f"{escape_controls(str(self.path))} {what}", advice=advice)
 
-    def too_long(self) -> DocumentError:
+    def length_error(self) -> DocumentError:
         """The error for a text beyond `LoadLimits.max_text_chars`."""
         return self.error(
             f"holds more text than a document may ({self.limits.max_text_chars:,} characters).",
             advice="Split it into smaller files.",
         )
 
-    def encrypted(self) -> DocumentError:
+    def encryption_error(self) -> DocumentError:
         """The error for a file that asks for a password."""
         return self.error("is encrypted.", advice="Save a copy without a password and load that.")
 
-    def broken(self, kind: str, reason: str) -> DocumentError:
+    def damage_error(self, kind: str, reason: str) -> DocumentError:
         """The error for a file that is damaged or is not what its name says.
 
         Args:

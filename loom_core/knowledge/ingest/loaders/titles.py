@@ -10,7 +10,7 @@ from loom_core.knowledge.ingest.loaders.cleaning import clean_line
 if TYPE_CHECKING:
     from pathlib import PurePath
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.model import TitleSource
 
 __all__ = ["choose_title", "readable_name", "usable_title"]
@@ -40,7 +40,7 @@ def readable_name(path: PurePath) -> str:
     return clean_line(_SEPARATORS.sub(" ", path.stem))[:_MAX_TITLE]
 
 
-def choose_title(content: Content, path: PurePath) -> tuple[str, TitleSource]:
+def choose_title(content: LoadedContent, path: PurePath) -> tuple[str, TitleSource]:
     """The loader's own title, else the first heading of level 1, else the file's name."""
     if content.title:
         return content.title, content.title_source
@@ -51,7 +51,7 @@ def choose_title(content: Content, path: PurePath) -> tuple[str, TitleSource]:
     return "", "none"
 
 
-def _first_heading(content: Content) -> str:
+def _first_heading(content: LoadedContent) -> str:
     """Text of the first level-1 heading, without markup, read off the path of what stands below it."""
     blocks = content.blocks
     for index, block in enumerate(blocks):

@@ -11,10 +11,10 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any, BinaryIO, TypedDict
 
-from loom_core.knowledge.child_process import give_way, limit_memory
+from loom_core.knowledge.child_process import limit_memory, lower_priority
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.workers.preparation import NO_MEMORY, prepare
 from loom_core.knowledge.ingest.workers.wire import decode_item, encode_prepared, read_frame, write_frame
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from loom_core.knowledge.ingest.chunking.registry import ChunkerName
-    from loom_core.knowledge.store.prepared import JobItem
+    from loom_core.knowledge.store.prepared_documents import JobItem
 
-__all__ = ["Settings", "main"]
+__all__ = ["WorkerSettings", "main"]
 
 _ALLOCATIONS = 50_000  # between two searches for garbage; what is made of a document has no cycles
 _SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the child's own alarm does
 
 
-class Settings(TypedDict):
+class WorkerSettings(TypedDict):
     """Settings that a child gets first.
 
     Keys:
@@ -57,8 +57,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a parser prints must not get among the replies
     requests = sys.stdin.buffer
-    give_way()
-    settings: Settings = json.loads(read_frame(requests))
+    lower_priority()
+    settings: WorkerSettings = json.loads(read_frame(requests))
     limit_memory(settings["memory"])
     items: queue.SimpleQueue[JobItem] = queue.SimpleQueue()
     threading.Thread(target=_receive, args=(requests, items), daemon=True).start()
@@ -88,7 +88,7 @@ def _receive(requests: BinaryIO, items: queue.SimpleQueue[JobItem]) -> None:
         os._exit(0)  # the parent is done with this child, or gone: no process waits for its current item
 
 
-def _pipeline(settings: Settings) -> Pipeline:
+def _pipeline(settings: WorkerSettings) -> Pipeline:
     told = settings["rules"]
     rules: RuleSettings | None = None
     if told is not None:
@@ -96,7 +96,7 @@ def _pipeline(settings: Settings) -> Pipeline:
         rules = RuleSettings(
             types, predicates, told["max_entities_per_chunk"], told["max_relations_per_chunk"]
         )
-    return Pipeline.of(Recipe(settings["chunker"], settings["options"], rules), id_=settings["id"])
+    return Pipeline.of(PipelineSpec(settings["chunker"], settings["options"], rules), id_=settings["id"])
 
 
 def _set_alarm(seconds: float) -> None:

@@ -17,19 +17,19 @@ from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import load_bytes, load_file
 from loom_core.knowledge.ingest.loaders.registry import extension_for, format_for
 from loom_core.knowledge.ingest.loaders.signature import find_signature
-from loom_core.knowledge.ingest.stored_documents import unpacked_draft
+from loom_core.knowledge.ingest.stored_documents import unpack_draft
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store.prepared import Outcome
+from loom_core.knowledge.store.prepared_documents import ItemOutcome
 from loom_core.knowledge.uris import path_of
 
 if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders import LoadLimits
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.store.prepared import JobItem, Prepared
+    from loom_core.knowledge.store.prepared_documents import JobItem, Prepared
 
 __all__ = [
     "NO_MEMORY",
-    "Fetched",
+    "FetchedPage",
     "draft_payload",
     "is_foreign",
     "load_item",
@@ -63,10 +63,10 @@ def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
     """
     if item.payload is None:
         draft = load_file(path_of(item.uri), limits=limits, roots=item.roots)
-    elif is_fetched(item.payload):
-        draft = load_fetched(item.uri, item.payload, limits=limits)
+    elif is_fetched_page(item.payload):
+        draft = load_fetched_page(item.uri, item.payload, limits=limits)
     else:
-        draft = _unpacked(item.uri, item.payload)
+        draft = _unpack_draft(item.uri, item.payload)
     if not item.metadata:
         return draft
     return replace(draft, metadata={**draft.metadata, **item.metadata})
@@ -75,15 +75,15 @@ def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
 def is_foreign(item: JobItem) -> bool:
     """Whether code that is not Loom's parses it, which may crash, hang or take all memory on a bad file."""
     if item.payload is not None:
-        return is_fetched(item.payload)
+        return is_fetched_page(item.payload)
     kind = format_for(path_of(item.uri))
     return kind is None or kind.is_foreign  # without a telling name it may be anything
 
 
-def _unpacked(uri: str, payload: bytes) -> DocumentDraft:
+def _unpack_draft(uri: str, payload: bytes) -> DocumentDraft:
     fields: dict[str, Any] = json.loads(payload)
     if "blocks" in fields:
-        return unpacked_draft({**fields, "uri": uri})
+        return unpack_draft({**fields, "uri": uri})
     text: str = fields["text"]
     draft = load_bytes(text.encode(), uri=uri, name="", mime=fields["mime"])
     title = fields["title"]
@@ -136,14 +136,14 @@ def web_name(url: str, *, mime: str, data: bytes) -> str:
     stem = stem.replace(".", " ")  # a dot would make the rest of it an extension
     if mime not in _VAGUE:
         return stem + (extension_for(mime) or path.suffix)
-    if found := _sniffed(data):
+    if found := _sniff_extension(data):
         return stem + found
     if mime == "text/plain" and not (path.suffix and format_for(path)):
         return f"{stem}.txt"
     return stem + path.suffix if path.suffix else f"{stem}.txt"
 
 
-def _sniffed(data: bytes) -> str:
+def _sniff_extension(data: bytes) -> str:
     """The extension of what content begins with; empty for text that may be anything."""
     kind = find_signature(data)
     if kind == "a PDF":
@@ -157,7 +157,7 @@ _MARK = b"\0"  # no JSON begins like this, as other payloads are
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPage:
     """Result of fetching a page.
 
     Attributes:
@@ -177,12 +177,12 @@ class Fetched:
         return _MARK + json.dumps([self.mime, self.charset, self.refusal]).encode() + b"\n" + self.data
 
 
-def is_fetched(payload: bytes) -> bool:
+def is_fetched_page(payload: bytes) -> bool:
     """Whether a payload is a page."""
     return payload.startswith(_MARK)
 
 
-def load_fetched(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDraft:
+def load_fetched_page(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDraft:
     """Read a page. Blocks.
 
     Raises:
@@ -200,7 +200,7 @@ def load_fetched(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDra
 _log = logging.getLogger(__name__)
 
 
-NO_MEMORY = Outcome("failed", "it takes more memory to prepare than a document may")
+NO_MEMORY = ItemOutcome("failed", "it takes more memory to prepare than a document may")
 """A document is too large or too intricate; so was what was read of it, which may still be around."""
 
 
@@ -210,13 +210,13 @@ def prepare(item: JobItem, *, pipeline: Pipeline, limits: LoadLimits) -> Prepare
         draft = load_item(item, limits=limits)
         hash_ = pipeline.hash(draft)
         if hash_ == item.known:
-            return Outcome("unchanged", hash=hash_)
+            return ItemOutcome("unchanged", hash=hash_)
         document = pipeline.prepare_one(draft, hash_=hash_)
     except DocumentError as error:
-        return Outcome("failed", str(error), by_content=True)
+        return ItemOutcome("failed", str(error), by_content=True)
     except MemoryError:
         return NO_MEMORY
     except Exception as error:  # noqa: BLE001 - texts are anything, and so is what chunkers and rules raise
         _log.exception("preparing %s failed", item.uri)
-        return Outcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")
-    return Outcome("failed", "there is no text in it", by_content=True) if document is None else document
+        return ItemOutcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")
+    return ItemOutcome("failed", "there is no text in it", by_content=True) if document is None else document

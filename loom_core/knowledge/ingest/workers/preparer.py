@@ -14,16 +14,16 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.workers.preparation import is_foreign, prepare
 from loom_core.knowledge.ingest.workers.wire import json_frame
-from loom_core.knowledge.ingest.workers.worker import ChildLimits, Keeper, Order
+from loom_core.knowledge.ingest.workers.worker import IngestWorker, WorkerLimits, WorkItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from loom_core.knowledge.ingest.pipeline import Pipeline
-    from loom_core.knowledge.ingest.workers.child import Settings
-    from loom_core.knowledge.store.prepared import JobItem, Prepared
+    from loom_core.knowledge.ingest.workers.child import WorkerSettings
+    from loom_core.knowledge.store.prepared_documents import JobItem, Prepared
 
-__all__ = ["Children", "Preparation", "Preparer"]
+__all__ = ["Preparation", "Preparer", "WorkerPool"]
 
 _MANY = 64  # documents, and
 _MUCH = 192 << 10  # bytes of text that take about as long to prepare here as a child takes to start
@@ -89,30 +89,30 @@ class Preparer:
         *,
         limits: LoadLimits | None = None,
         children: int | None = None,
-        child_limits: ChildLimits | None = None,
+        child_limits: WorkerLimits | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._files = limits or LoadLimits()
         count = min(_MOST_CHILDREN, os.cpu_count() or 1) if children is None else children
-        self._children: Children | None = None
+        self._children: WorkerPool | None = None
         if count and pipeline.recipe is not None:
-            self._children = Children(
-                pipeline, files=self._files, limits=child_limits or ChildLimits(), count=count
+            self._children = WorkerPool(
+                pipeline, files=self._files, limits=child_limits or WorkerLimits(), count=count
             )
-        self._orders: list[Order] = []
+        self._orders: list[WorkItem] = []
 
     def begin(self, items: Sequence[JobItem]) -> Preparation:
         """Begin to prepare items. Those that are prepared here are so by `work`."""
         preparation = Preparation(len(items))
-        orders = [Order(item, _deliverer(preparation, place)) for place, item in enumerate(items)]
+        orders = [WorkItem(item, _deliverer(preparation, place)) for place, item in enumerate(items)]
         children = self._children
         if children is None:
             self._orders += orders
         elif self._is_much(children, items):
-            children.order(orders)
+            children.submit(orders)
         else:
             foreign = [is_foreign(item) for item in items]
-            children.order(order for order, is_risky in zip(orders, foreign, strict=True) if is_risky)
+            children.submit(order for order, is_risky in zip(orders, foreign, strict=True) if is_risky)
             self._orders += [order for order, is_risky in zip(orders, foreign, strict=True) if not is_risky]
         return preparation
 
@@ -139,7 +139,7 @@ class Preparer:
             self._children.close()
 
     @staticmethod
-    def _is_much(children: Children, items: Sequence[JobItem]) -> bool:
+    def _is_much(children: WorkerPool, items: Sequence[JobItem]) -> bool:
         if children.running or len(items) >= _MANY:
             return bool(items)
         return sum(item.size for item in items) >= _MUCH
@@ -149,7 +149,7 @@ def _deliverer(preparation: Preparation, place: int) -> Callable[[Prepared], Non
     return lambda result: preparation.deliver(place, result)
 
 
-class Children:
+class WorkerPool:
     """Prepares documents in up to `count` child processes, which are started when there is work.
 
     Args:
@@ -162,28 +162,28 @@ class Children:
         ConfigError: the pipeline has no recipe.
     """
 
-    def __init__(self, pipeline: Pipeline, *, files: LoadLimits, limits: ChildLimits, count: int) -> None:
+    def __init__(self, pipeline: Pipeline, *, files: LoadLimits, limits: WorkerLimits, count: int) -> None:
         self._settings = json_frame(_settings(pipeline, files, limits))
         self._limits = limits
         self._count = count
         self._substitute = partial(prepare, pipeline=pipeline, limits=files)
-        self._orders: queue.Queue[Order | None] = queue.Queue()
+        self._orders: queue.Queue[WorkItem | None] = queue.Queue()
         self._lock = threading.Lock()
-        self._keepers: set[Keeper] = set()
+        self._keepers: set[IngestWorker] = set()
 
     @property
     def running(self) -> bool:
         """Whether there is any child now."""
         return bool(self._keepers)
 
-    def order(self, orders: Iterable[Order]) -> None:
+    def submit(self, orders: Iterable[WorkItem]) -> None:
         """Have items prepared; the children take them in this order."""
         with self._lock:
             for order in orders:
                 self._orders.put(order)
             while len(self._keepers) < min(self._count, self._orders.qsize()):
                 self._keepers.add(
-                    Keeper(
+                    IngestWorker(
                         self._settings,
                         self._limits,
                         self._orders,
@@ -206,7 +206,7 @@ class Children:
             for keeper in keepers:
                 keeper.end()
 
-    def _retire(self, keeper: Keeper) -> bool:
+    def _retire(self, keeper: IngestWorker) -> bool:
         """Let a keeper go that found nothing to do; False if there is something after all."""
         with self._lock:
             if not self._orders.empty():
@@ -215,7 +215,7 @@ class Children:
             return True
 
 
-def _settings(pipeline: Pipeline, files: LoadLimits, limits: ChildLimits) -> Settings:
+def _settings(pipeline: Pipeline, files: LoadLimits, limits: WorkerLimits) -> WorkerSettings:
     recipe = pipeline.recipe
     if recipe is None:
         raise ConfigError(

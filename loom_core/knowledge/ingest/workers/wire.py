@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pydantic_core import from_json, to_json
 
 from loom_core.knowledge.model import Chunk
-from loom_core.knowledge.store.prepared import (
+from loom_core.knowledge.store.prepared_documents import (
     AboutColumns,
     AliasColumns,
-    FoundColumns,
+    ExtractionColumns,
+    ItemOutcome,
     JobItem,
     MentionColumns,
-    Outcome,
     PreparedChunk,
     PreparedDocument,
     RelationColumns,
@@ -30,7 +30,7 @@ from loom_core.knowledge.store.prepared import (
 if TYPE_CHECKING:
     from io import BufferedReader
 
-    from loom_core.knowledge.store.prepared import Prepared
+    from loom_core.knowledge.store.prepared_documents import Prepared
 
 
 __all__ = [
@@ -139,7 +139,7 @@ def decode_item(described: bytes, payload: bytes) -> JobItem:
 
 def encode_prepared(made: Prepared) -> bytes:
     """Encode the result of a preparation as a frame."""
-    if isinstance(made, Outcome):
+    if isinstance(made, ItemOutcome):
         told = [made.hash.hex()] if made.state == "unchanged" else [made.reason, made.by_content]
         return json_frame([made.state, *told])
     head = [
@@ -172,9 +172,9 @@ def decode_prepared(frame: bytes) -> Prepared:
         kind, *rest = json.loads(frame.decode("utf-8", "surrogatepass"))
         match kind:
             case "unchanged":
-                return Outcome("unchanged", hash=bytes.fromhex(rest[0]))
+                return ItemOutcome("unchanged", hash=bytes.fromhex(rest[0]))
             case "failed":
-                return Outcome("failed", str(rest[0]), by_content=rest[1] is True)
+                return ItemOutcome("failed", str(rest[0]), by_content=rest[1] is True)
             case _:
                 raise ValueError(f"{kind!r} is no answer")
     except (TypeError, IndexError) as error:
@@ -197,10 +197,10 @@ def _tuples(rows: list[list[Any]]) -> tuple[Any, ...]:
     return tuple(map(tuple, rows))
 
 
-def _found(
+def _decode_findings(
     mentions: list[list[Any]], abouts: list[list[Any]], relations: list[list[Any]], aliases: list[list[Any]]
-) -> FoundColumns:
-    return FoundColumns(
+) -> ExtractionColumns:
+    return ExtractionColumns(
         MentionColumns(*map(tuple, mentions)),
         AboutColumns(*map(tuple, abouts)),
         RelationColumns(*map(tuple, relations)),
@@ -229,7 +229,7 @@ def _document(head: list[Any], rows: list[Any]) -> PreparedDocument:
                     chunk_language,
                     tuple(keywords),
                 ),
-                _found(*found),
+                _decode_findings(*found),
                 bytes.fromhex(chunk_hash),
                 bytes.fromhex(vector_hash),
                 tokens,

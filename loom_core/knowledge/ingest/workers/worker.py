@@ -12,18 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
-from loom_core.knowledge.child_process import child_command, ending
+from loom_core.knowledge.child_process import child_command, describe_exit
 from loom_core.knowledge.ingest.workers.wire import FrameReader, decode_prepared, encode_item, write_frame
-from loom_core.knowledge.store.prepared import Outcome
+from loom_core.knowledge.store.prepared_documents import ItemOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from io import BufferedReader
 
-    from loom_core.knowledge.store.prepared import JobItem, Prepared
+    from loom_core.knowledge.store.prepared_documents import JobItem, Prepared
 
 
-__all__ = ["ChildLimits", "Keeper", "Order"]
+__all__ = ["IngestWorker", "WorkItem", "WorkerLimits"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _ENDING_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class ChildLimits:
+class WorkerLimits:
     """Limits of a child.
 
     Attributes:
@@ -51,7 +51,7 @@ class ChildLimits:
 
 
 @dataclass(slots=True, eq=False)
-class Order:
+class WorkItem:
     """One item that is to be prepared, and who is told of the result.
 
     Attributes:
@@ -66,7 +66,7 @@ class Order:
     dropped: bool = False
 
 
-class Keeper:
+class IngestWorker:
     """A thread with a child process, which it feeds with orders and reads answers from.
 
     A child that ends while it is at a document, whatever the reason, takes only that one with it: the
@@ -84,10 +84,10 @@ class Keeper:
     def __init__(
         self,
         settings: bytes,
-        limits: ChildLimits,
-        orders: queue.Queue[Order | None],
+        limits: WorkerLimits,
+        orders: queue.Queue[WorkItem | None],
         *,
-        retire: Callable[[Keeper], bool],
+        retire: Callable[[IngestWorker], bool],
         substitute: Callable[[JobItem], Prepared],
     ) -> None:
         self._settings = settings
@@ -95,8 +95,8 @@ class Keeper:
         self._orders = orders
         self._retire = retire
         self._substitute = substitute
-        self._returned: deque[Order] = deque()  # taken from the orders, and not with a child now
-        self._sent: deque[Order] = deque()
+        self._returned: deque[WorkItem] = deque()  # taken from the orders, and not with a child now
+        self._sent: deque[WorkItem] = deque()
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: FrameReader | None = None
         self._done = 0  # documents that the child has done so far
@@ -153,7 +153,7 @@ class Keeper:
         if frames:
             write_frame(_stdin(self._process), *frames)
 
-    def _next(self) -> Order | None:
+    def _next(self) -> WorkItem | None:
         if self._returned:
             return self._returned.popleft()
         try:
@@ -197,7 +197,7 @@ class Keeper:
         if reason:
             sent.popleft()
             _log.warning("%s: %s", first.item.uri, reason)
-            first.deliver(Outcome("failed", reason))
+            first.deliver(ItemOutcome("failed", reason))
         self._returned.extendleft(reversed(sent))
 
     def _start(self) -> bool:
@@ -237,7 +237,7 @@ class Keeper:
         except subprocess.TimeoutExpired:
             process.kill()
             code = process.wait()
-        return ending(code)
+        return describe_exit(code)
 
 
 def _close_quietly(stream: IO[bytes]) -> None:

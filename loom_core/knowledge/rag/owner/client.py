@@ -14,15 +14,15 @@ from loom_core.errors import PeerError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.rag.owner.protocol import (
     PROTOCOL,
+    OwnerReply,
+    OwnerRequest,
     OwnerStatus,
-    Reply,
-    Request,
     decode,
     encode,
     loom_version,
 )
-from loom_core.knowledge.retrieval.searcher import Answer
-from loom_core.observability.propagation import carried
+from loom_core.knowledge.retrieval.searcher import SearchAnswer
+from loom_core.observability.propagation import inject_context
 from loom_core.storage.local_socket import MOST_BYTES, request
 from loom_core.storage.ownership import OwnerCard, read_card
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from loom_core.knowledge.interface import Channel
-    from loom_core.knowledge.rag.owner.protocol import Method, PeerSettings
+    from loom_core.knowledge.rag.owner.protocol import OwnerMethod, PeerSettings
     from loom_core.knowledge.retrieval.config import SearchRequest
 
 __all__ = ["OwnerClient"]
@@ -42,7 +42,7 @@ __all__ = ["OwnerClient"]
 _log = logging.getLogger(__name__)
 
 _Found = TypeVar("_Found")
-_ANSWER = TypeAdapter(Answer)
+_ANSWER = TypeAdapter(SearchAnswer)
 _ITEMS = TypeAdapter(list[KnowledgeItem])
 _STATUS = TypeAdapter(OwnerStatus)
 _ROWS = TypeAdapter(list[list[float]])
@@ -68,9 +68,9 @@ class OwnerClient:
         self._avoided: OwnerCard | None = None
         self._avoided_until = 0.0
 
-    async def search(self, request: SearchRequest) -> Answer | None:
+    async def search(self, request: SearchRequest) -> SearchAnswer | None:
         """Search as `GraphRAGKnowledgeBase.search` does; the options are without a reranker."""
-        return await self._asked("search", asdict(request), _ANSWER)
+        return await self._call("search", asdict(request), _ANSWER)
 
     async def ask(
         self,
@@ -88,11 +88,11 @@ class OwnerClient:
 
             given = np.asarray(vector, dtype=np.float32).tolist()
         params = {"channel": channel, "query": query, "limit": limit, "filters": filters, "vector": given}
-        return await self._asked("ask", params, _ITEMS)
+        return await self._call("ask", params, _ITEMS)
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
         """Vectors of questions."""
-        rows = await self._asked("embed", {"texts": list(texts)}, _ROWS)
+        rows = await self._call("embed", {"texts": list(texts)}, _ROWS)
         if rows is None:
             return None
         import numpy as np
@@ -101,36 +101,36 @@ class OwnerClient:
 
     async def wake(self) -> None:
         """Tell the owner that there is something new to do."""
-        await self._asked("wake", {}, _NOTHING)
+        await self._call("wake", {}, _NOTHING)
 
     async def status(self) -> OwnerStatus | None:
         """How the work stands."""
-        return await self._asked("status", {}, _STATUS)
+        return await self._call("status", {}, _STATUS)
 
-    async def _asked(
-        self, method: Method, params: dict[str, Any], form: TypeAdapter[_Found]
+    async def _call(
+        self, method: OwnerMethod, params: dict[str, Any], form: TypeAdapter[_Found]
     ) -> _Found | None:
         card = read_card(self._folder)
         if card is None or (card == self._avoided and time.monotonic() < self._avoided_until):
             return None
         if card.protocol != PROTOCOL or card.version != loom_version():
             return None
-        body = self._encoded(method, params)
+        body = self._encode_request(method, params)
         if body is None:
             return None
         settings = self._settings
         try:
             answer = await request(card.address, body, silence=settings.silence, deadline=settings.deadline)
-            return form.validate_python(decode(Reply, answer).result())
+            return form.validate_python(decode(OwnerReply, answer).result())
         except (PeerError, ValidationError) as error:
             _log.info("%s does without the owner, process %d: %s", method, card.pid, error)
             self._avoided, self._avoided_until = card, time.monotonic() + settings.pause
             return None
 
-    def _encoded(self, method: Method, params: dict[str, Any]) -> bytes | None:
+    def _encode_request(self, method: OwnerMethod, params: dict[str, Any]) -> bytes | None:
         """The request, or None if it would not arrive as it is."""
-        asked = Request(
-            protocol=PROTOCOL, method=method, settings=self._digest, params=params, trace=carried()
+        asked = OwnerRequest(
+            protocol=PROTOCOL, method=method, settings=self._digest, params=params, trace=inject_context()
         )
         try:
             body = encode(asked)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROTOCOL",
-    "Failure",
-    "Method",
+    "OwnerFailure",
+    "OwnerMethod",
+    "OwnerRefusal",
+    "OwnerReply",
+    "OwnerRequest",
+    "OwnerSearchResult",
     "OwnerStatus",
     "PeerSettings",
-    "Refused",
-    "Reply",
-    "Request",
-    "Result",
     "decode",
     "encode",
     "loom_version",
@@ -41,7 +41,7 @@ __all__ = [
 PROTOCOL = 4
 """Goes up with every change of what is said, or of what it means."""
 
-Method = Literal["search", "ask", "embed", "wake", "status"]
+OwnerMethod = Literal["search", "ask", "embed", "wake", "status"]
 """Methods of an owner."""
 
 _Message = TypeVar("_Message", bound=BaseModel)
@@ -51,7 +51,7 @@ _OF_THE_CALLER = {
 """Errors that the question would meet anywhere; any other is the owner's own."""
 
 
-class Request(BaseModel):
+class OwnerRequest(BaseModel):
     """A request of one process to the owner.
 
     Attributes:
@@ -65,19 +65,19 @@ class Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     protocol: int
-    method: Method
+    method: OwnerMethod
     settings: str
     params: dict[str, Any] = {}
     trace: dict[str, str] = {}
 
 
-class Refused(BaseModel):
+class OwnerRefusal(BaseModel):
     """Why the owner does not answer."""
 
     refused: str
 
 
-class Failure(BaseModel):
+class OwnerFailure(BaseModel):
     """An error as it was raised: the name of its class in `loom_core.errors`, and what it says."""
 
     error: str
@@ -85,18 +85,18 @@ class Failure(BaseModel):
     advice: str
 
 
-class Result(BaseModel):
+class OwnerSearchResult(BaseModel):
     """Result of a search."""
 
     result: Any
 
 
-class Reply(BaseModel):
+class OwnerReply(BaseModel):
     """Reply of the owner."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    reply: Result | Failure | Refused
+    reply: OwnerSearchResult | OwnerFailure | OwnerRefusal
 
     def result(self) -> Any:  # noqa: ANN401 - what it is, the method says
         """The result.
@@ -106,11 +106,11 @@ class Reply(BaseModel):
             InvalidInputError, NotFoundError, EmbeddingError, ConfigError: the owner raised it.
         """
         match self.reply:
-            case Result(result=result):
+            case OwnerSearchResult(result=result):
                 return result
-            case Failure(error=name, message=message, advice=advice):
+            case OwnerFailure(error=name, message=message, advice=advice):
                 raise _OF_THE_CALLER.get(name, PeerError)(message, advice=advice)
-            case Refused(refused=reason):
+            case OwnerRefusal(refused=reason):
                 raise PeerError(reason)
 
 
@@ -129,7 +129,7 @@ class OwnerStatus:
     stopped: str = ""
 
 
-def encode(message: Request | Reply) -> bytes:
+def encode(message: OwnerRequest | OwnerReply) -> bytes:
     """A message as it is sent.
 
     Raises:

@@ -13,17 +13,17 @@ from anyio import TASK_STATUS_IGNORED
 from loom_core.errors import LoomError, PeerError
 from loom_core.knowledge.rag.owner.protocol import (
     PROTOCOL,
-    Failure,
-    Refused,
-    Reply,
-    Request,
-    Result,
+    OwnerFailure,
+    OwnerRefusal,
+    OwnerReply,
+    OwnerRequest,
+    OwnerSearchResult,
     decode,
     encode,
     loom_version,
 )
-from loom_core.observability.propagation import detached
-from loom_core.storage.local_socket import MOST_BYTES, answer_requests, forget, listen
+from loom_core.observability.propagation import detach_context
+from loom_core.storage.local_socket import MOST_BYTES, listen, remove_socket, serve_requests
 from loom_core.storage.ownership import OwnerCard, read_card, remove_card, write_card
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class OwnerServer:
         *,
         settings: PeerSettings,
         digest: str,
-        answer: Callable[[Request], Awaitable[object]],
+        answer: Callable[[OwnerRequest], Awaitable[object]],
     ) -> None:
         self._folder = folder
         self._settings = settings
@@ -68,7 +68,7 @@ class OwnerServer:
         self._card: OwnerCard | None = None
 
     @property
-    def serving(self) -> bool:
+    def is_serving(self) -> bool:
         """Whether it has begun and not ended yet."""
         return self._scope is not None
 
@@ -79,16 +79,16 @@ class OwnerServer:
             task_status: started once others can ask.
         """
         begun = False
-        with anyio.CancelScope() as scope, detached():  # each request says which trace it belongs to
+        with anyio.CancelScope() as scope, detach_context():  # each request says which trace it belongs to
             self._scope = scope
             try:
-                listener = await self._announced()
+                listener = await self._announce()
                 task_status.started()
                 begun = True
                 if listener is None:
                     await anyio.sleep_forever()
                 else:
-                    await answer_requests(listener, self._secret(), self._replied)
+                    await serve_requests(listener, self._secret(), self._encode_reply)
             except* (OSError, anyio.BrokenResourceError) as failed:
                 _log.warning("Other processes were not served any more: %s", failed.exceptions[0])
             finally:
@@ -102,15 +102,15 @@ class OwnerServer:
         card, self._card = self._card, None
         if card is not None:
             remove_card(self._folder, card)
-            forget(card.address)
+            remove_socket(card.address)
         scope, self._scope = self._scope, None
         if scope is not None:
             scope.cancel()
 
-    async def _announced(self) -> MultiListener[SocketStream] | None:
+    async def _announce(self) -> MultiListener[SocketStream] | None:
         """A listener that others know of; None if there can be none."""
         if (last := read_card(self._folder)) is not None:
-            forget(last.address)  # of an owner that was killed: the lock is ours now
+            remove_socket(last.address)  # of an owner that was killed: the lock is ours now
         try:
             listener, address = await listen(self._settings.transport)
         except (OSError, PeerError) as error:
@@ -139,7 +139,7 @@ class OwnerServer:
             raise AssertionError("a listener has been announced")
         return self._card.secret
 
-    async def _replied(self, body: bytes) -> bytes:
+    async def _encode_reply(self, body: bytes) -> bytes:
         reply = await self._reply(body)
         try:
             encoded = encode(reply)
@@ -150,9 +150,9 @@ class OwnerServer:
             return encode(_refusal("The owner's answer is too long."))
         return encoded
 
-    async def _reply(self, body: bytes) -> Reply:
+    async def _reply(self, body: bytes) -> OwnerReply:
         try:
-            request = decode(Request, body)
+            request = decode(OwnerRequest, body)
         except PeerError as error:
             return _refusal(error.message)
         if request.protocol != PROTOCOL:
@@ -160,15 +160,15 @@ class OwnerServer:
         if request.method not in {"wake", "status"} and request.settings != self._digest:
             return _refusal("The owner has other settings.")
         try:
-            return Reply(reply=Result(result=await self._answer(request)))
+            return OwnerReply(reply=OwnerSearchResult(result=await self._answer(request)))
         except LoomError as error:
-            return Reply(
-                reply=Failure(error=type(error).__name__, message=error.message, advice=error.advice)
+            return OwnerReply(
+                reply=OwnerFailure(error=type(error).__name__, message=error.message, advice=error.advice)
             )
         except Exception:  # noqa: BLE001 - the outermost handler of a request
             _log.exception("answering %s to another process failed", request.method)
             return _refusal("The owner failed.")
 
 
-def _refusal(reason: str) -> Reply:
-    return Reply(reply=Refused(refused=reason))
+def _refusal(reason: str) -> OwnerReply:
+    return OwnerReply(reply=OwnerRefusal(refused=reason))

@@ -14,8 +14,8 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.errors import ConfigError, LLMError
 from loom_core.keys import checked_key, checked_variable, find_key, redacted
-from loom_core.knowledge.retrieval.rerankers.ranking import logistic, ranked, reading
-from loom_core.knowledge.validation import check_above_zero
+from loom_core.knowledge.retrieval.rerankers.ranking import logistic, order_by_relevance, text_with_headings
+from loom_core.knowledge.validation import require_positive
 from loom_core.net.url import is_base_url
 from loom_core.plugin_registry import register
 
@@ -106,7 +106,7 @@ class APIReranker:
         self._url = _endpoint(base_url)
         if not model:
             raise ConfigError("The reranker api has no model.", advice="Set model.")
-        check_above_zero(of="the reranker api", timeout=timeout, max_passages=max_passages)
+        require_positive(of="the reranker api", timeout=timeout, max_passages=max_passages)
         self._model = model
         self._key = _key(api_key, api_key_env)
         self._timeout = timeout
@@ -126,7 +126,7 @@ class APIReranker:
         body: dict[str, object] = {
             "model": self._model,
             "query": query,
-            "documents": [reading(item) for item in shown],
+            "documents": [text_with_headings(item) for item in shown],
             self._limit_field: min(limit, len(shown)),
         }
         try:
@@ -140,7 +140,7 @@ class APIReranker:
         scores = self._scores(response, len(shown))
         open_scale = any(not 0 <= score <= 1 for score in scores.values())
         relevance = {place: logistic(score) if open_scale else score for place, score in scores.items()}
-        return ranked(items, relevance, limit=limit, own=scores)
+        return order_by_relevance(items, relevance, limit=limit, own=scores)
 
     async def _post(self, body: dict[str, object]) -> httpx2.Response:
         """The answer to a request, which is sent again once if the server is busy or not reached."""

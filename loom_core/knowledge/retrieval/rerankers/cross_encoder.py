@@ -15,7 +15,7 @@ from loom_core.embedding.local_models.base import usable_threads
 from loom_core.embedding.local_models.onnx_session import open_session, run_session
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.installation import how_to_install
-from loom_core.knowledge.retrieval.rerankers.ranking import logistic, ranked, reading
+from loom_core.knowledge.retrieval.rerankers.ranking import logistic, order_by_relevance, text_with_headings
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class CrossEncoderReranker:
             ConfigError: the model is missing, damaged, or no cross-encoder.
             EmbeddingError: it failed on these passages.
         """
-        texts = [reading(item) for item in items[: self._max_passages]]
+        texts = [text_with_headings(item) for item in items[: self._max_passages]]
         if not texts:
             return []
         model = self._model or await to_thread.run_sync(self._load_once)
@@ -111,7 +111,7 @@ class CrossEncoderReranker:
                 workers.start_soon(work)
         if failures:
             raise failures[0]
-        return ranked(items, relevance, limit=limit)
+        return order_by_relevance(items, relevance, limit=limit)
 
     def _load_once(self) -> _Model:
         with self._loading:
@@ -158,7 +158,7 @@ class _Model:
         """Question and passages as tokens, the longest pairs first."""
         # A lone surrogate is no character; the tokenizer would refuse the whole text for it.
         question, *passages = (text.encode("utf-8", "replace").decode() for text in (query, *texts))
-        question = self._cut(question)
+        question = self._truncate(question)
         pairs = self._tokenizer.encode_batch([(question, passage) for passage in passages])
         batches: list[_Batch] = []
         width = 0
@@ -170,7 +170,7 @@ class _Model:
             batches[-1].pairs.append(pairs[place])
         return batches
 
-    def _cut(self, question: str) -> str:
+    def _truncate(self, question: str) -> str:
         """As much of a question as leaves half of the room to the passage.
 
         The tokenizer cuts passages only, then. Of two texts that are both too long it would make every

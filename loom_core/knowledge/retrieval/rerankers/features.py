@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from loom_core.cjk import is_cjk
 from loom_core.errors import ConfigError
-from loom_core.knowledge.retrieval.rerankers.ranking import heading, ranked
+from loom_core.knowledge.retrieval.rerankers.ranking import heading, order_by_relevance
 from loom_core.knowledge.text.analysis import analyse, is_stop_word
 from loom_core.knowledge.text.keywords import extract_chunk_keywords
 from loom_core.knowledge.text.scripts import normalise
@@ -78,7 +78,7 @@ class FeatureReranker:
             place: (1 - self._weight) * min(max(items[place].relevance, 0.0), 1.0) + self._weight * score
             for place, score in own.items()
         }
-        return ranked(items, relevance, limit=limit, own=own)
+        return order_by_relevance(items, relevance, limit=limit, own=own)
 
 
 class _Term(NamedTuple):
@@ -200,7 +200,7 @@ def _title(passage: _Passage, rarity: Mapping[str, float], total: float) -> floa
 
 
 def _read(query: str) -> _Question:
-    text = _compared(query)
+    text = _fold(query)
     words = [(token.start, token.end, not is_stop_word(token.key)) for token in surface_tokens(text)]
     words = words[:_MAX_WORDS]
     cut = words[-1][1] if words else 0
@@ -213,16 +213,16 @@ def _read(query: str) -> _Question:
         terms=tuple(terms),
         near=_NEAR_CJK if any(term.cjk for term in terms) else _NEAR,
         words=tuple(words),
-        exact=tuple(dict.fromkeys(_compared(part) for part in exact))[:_MAX_WORDS],
+        exact=tuple(dict.fromkeys(_fold(part) for part in exact))[:_MAX_WORDS],
     )
 
 
 def _look(question: _Question, item: KnowledgeItem) -> _Passage:
-    text = _compared(item.content)
+    text = _fold(item.content)
     found = ((term.key, list(_places(term, text))) for term in question.terms)
     return _Passage(
         text=text,
-        above=_terms(_compared(heading(item))),
+        above=_terms(_fold(heading(item))),
         places={term: places for term, places in found if places},
     )
 
@@ -257,6 +257,6 @@ def _terms(text: str) -> frozenset[str]:
     return frozenset(analyse(text))
 
 
-def _compared(text: str) -> str:
+def _fold(text: str) -> str:
     """Case-folded, with plain letters and digits for full-width ones; `normalise` is slower."""
     return normalise(text) if _WIDE.search(text) else text.casefold()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import anyio
 
 from loom_core.errors import LLMError
-from loom_core.knowledge.retrieval.rerankers.ranking import ranked, reading
+from loom_core.knowledge.retrieval.rerankers.ranking import order_by_relevance, text_with_headings
 from loom_core.knowledge.text.languages import detect_language
-from loom_core.knowledge.validation import check_above_zero
+from loom_core.knowledge.validation import require_positive
 from loom_core.plugin_registry import register
 from loom_core.tokens import estimate_tokens
 
@@ -75,7 +75,7 @@ class LLMReranker:
         Raises:
             ConfigError: a number that is not above 0.
         """
-        check_above_zero(
+        require_positive(
             of="the reranker llm",
             timeout=timeout,
             max_passages=max_passages,
@@ -116,15 +116,15 @@ class LLMReranker:
                 "The language model's answer holds no order of the passages.",
                 advice="If it thinks before it answers, allow it more (max_tokens); or use another model.",
             )
-        return ranked(items, relevance, limit=limit)
+        return order_by_relevance(items, relevance, limit=limit)
 
     def _messages(self, query: str, shown: Sequence[KnowledgeItem]) -> list[dict[str, str]]:
         language = "zh" if detect_language(query) == "zh" else "en"
         passages = "\n\n".join(
-            f'<passage number="{number}">\n{_quoted(reading(item), self._passage_tokens)}\n</passage>'
-            for number, item in enumerate(shown, 1)
+            f'<passage number="{n}">\n{_quote(text_with_headings(item), self._passage_tokens)}\n</passage>'
+            for n, item in enumerate(shown, 1)
         )
-        question = f"<question>\n{_quoted(query, self._passage_tokens)}\n</question>"
+        question = f"<question>\n{_quote(query, self._passage_tokens)}\n</question>"
         request = _REQUESTS[language].format(count=len(shown))
         return [
             {"role": "system", "content": _INSTRUCTIONS[language]},
@@ -132,7 +132,7 @@ class LLMReranker:
         ]
 
 
-def _quoted(text: str, tokens: int) -> str:
+def _quote(text: str, tokens: int) -> str:
     """The beginning of a text, without anything that would end its tag."""
     cut = text
     while (size := estimate_tokens(cut)) > tokens:
@@ -186,7 +186,7 @@ def _readings(text: str, count: int) -> Iterator[dict[int, float]]:
         yield _by_position(_NUMBER.findall(text), count)
     for value in _json_values(text):
         yield _by_position(value, count) if isinstance(value, list) else {}
-        yield _by_score(_scored(value), count)
+        yield _by_score(_score_pairs(value), count)
     for chain in _CHAIN.findall(text):
         yield _by_position(_NUMBER.findall(chain), count)
 
@@ -216,7 +216,7 @@ def _by_position(values: list[_Json] | list[str], count: int) -> dict[int, float
     return places
 
 
-def _scored(value: _Json) -> list[tuple[_Json, _Json]]:
+def _score_pairs(value: _Json) -> list[tuple[_Json, _Json]]:
     """Numbers and scores of an object, or of a list of objects."""
     if isinstance(value, dict):
         return list(value.items())

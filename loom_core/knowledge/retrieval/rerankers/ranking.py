@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import KnowledgeItem
 
-__all__ = ["heading", "logistic", "ranked", "reading"]
+__all__ = ["heading", "logistic", "order_by_relevance", "text_with_headings"]
 
 
-def ranked(
+def order_by_relevance(
     items: Sequence[KnowledgeItem],
     relevance: Mapping[int, float],
     *,
@@ -34,7 +34,7 @@ def ranked(
     own = relevance if own is None else own
     order = sorted(range(len(items)), key=lambda place: (place not in relevance, -relevance.get(place, 0.0)))
     return [
-        _judged(items[place], relevance.get(place, 0.0), own.get(place, 0.0))
+        _with_relevance(items[place], relevance.get(place, 0.0), own.get(place, 0.0))
         for place in order[: max(limit, 0)]
     ]
 
@@ -51,13 +51,13 @@ def heading(item: KnowledgeItem) -> str:
     return " › ".join(part for part in parts if isinstance(part, str) and part)
 
 
-def reading(item: KnowledgeItem) -> str:
+def text_with_headings(item: KnowledgeItem) -> str:
     """A passage as a model reads it: what stands above it, which its own text may not say, and its text."""
     above = heading(item)
     return f"{above}\n{item.content}" if above else item.content
 
 
-def _judged(item: KnowledgeItem, relevance: float, own: float) -> KnowledgeItem:
+def _with_relevance(item: KnowledgeItem, relevance: float, own: float) -> KnowledgeItem:
     known = item.metadata.get("scores")
     others = cast("dict[str, float]", known) if isinstance(known, dict) else {}
     scores = {**others, "rerank": own}

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, Request, SourceRetriever
+    from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, RetrievalRequest, SourceRetriever
 
-__all__ = ["BaseRetriever", "Request", "SourceRetriever"]
+__all__ = ["BaseRetriever", "RetrievalRequest", "SourceRetriever"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = exports(__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, runtime_chec
 import anyio
 
 from loom_core.errors import ConfigError, InvalidInputError, LoomError, NotFoundError
-from loom_core.knowledge.retrieval.retrievers.passages import ranked, to_passage
+from loom_core.knowledge.retrieval.retrievers.passages import sort_by_score, to_passage
 from loom_core.knowledge.validation import check_limit, question_text
 from loom_core.llm.default import default_provider
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem, RetrievedPassage
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["BaseRetriever", "Request", "SourceRetriever", "find_language_model", "gathered"]
+__all__ = ["BaseRetriever", "RetrievalRequest", "SourceRetriever", "find_language_model", "gather"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RetrievalRequest:
     """A validated request to a retriever.
 
     Attributes:
@@ -51,7 +51,7 @@ class Request:
     @classmethod
     def of(
         cls, query: str, *, top_k: int, filters: Mapping[str, Any] | None = None, tenant_id: str | None = None
-    ) -> Request:
+    ) -> RetrievalRequest:
         """Check the arguments of `Retriever.retrieve`.
 
         Raises:
@@ -65,7 +65,7 @@ class Request:
                 "`filters` and `tenant_id` name different tenants.",
                 advice="Leave the tenant out of `filters`.",
             )
-        return cls(text=text, top_k=_checked_top_k(top_k), filters=chosen)
+        return cls(text=text, top_k=_validate_top_k(top_k), filters=chosen)
 
     @property
     def candidates(self) -> int:
@@ -96,7 +96,7 @@ class BaseRetriever(ABC):
 
     def __init__(self, sources: Sequence[PassageSource], *, top_k: int = 5) -> None:
         self._sources = {source.name: source for source in sources}
-        self._top_k = _checked_top_k(top_k)
+        self._top_k = _validate_top_k(top_k)
         if not self._sources:
             raise ConfigError(
                 f"The retriever {self.name!r} has nothing to search.",
@@ -124,20 +124,22 @@ class BaseRetriever(ABC):
         filters: dict[str, Any] | None = None,
     ) -> list[RetrievedPassage]:
         """See `Retriever.retrieve`; `top_k` is at most 1000."""
-        request = Request.of(
+        request = RetrievalRequest.of(
             query,
             top_k=self._top_k if top_k is None else top_k,
             filters=filters,
             tenant_id=tenant_id,
         )
-        passages = await self._retrieve(request, self._chosen(kb_ids))
+        passages = await self._retrieve(request, self._select_sources(kb_ids))
         return passages[: request.top_k]
 
     @abstractmethod
-    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+    async def _retrieve(
+        self, request: RetrievalRequest, sources: Sequence[PassageSource]
+    ) -> list[RetrievedPassage]:
         """Find passages in some of the sources, best first; what is beyond `top_k` is cut off."""
 
-    def _chosen(self, kb_ids: Sequence[str] | None) -> list[PassageSource]:
+    def _select_sources(self, kb_ids: Sequence[str] | None) -> list[PassageSource]:
         """The sources with these names that have the channel this retriever needs."""
         names = list(self._sources) if kb_ids is None else list(dict.fromkeys(kb_ids))
         if not names:
@@ -168,12 +170,14 @@ class SourceRetriever(BaseRetriever):
 
     by_channel = True
 
-    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
-        found = await gathered(
+    async def _retrieve(
+        self, request: RetrievalRequest, sources: Sequence[PassageSource]
+    ) -> list[RetrievedPassage]:
+        found = await gather(
             {source.name: partial(self._search, source, request) for source in sources},
             of=f"Retriever {self.name!r}",
         )
-        return self._merged(
+        return self._merge(
             [
                 [to_passage(item, knowledge_base=name, retriever=self.name) for item in items]
                 for name, items in found.items()
@@ -181,12 +185,12 @@ class SourceRetriever(BaseRetriever):
         )
 
     @abstractmethod
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         """Return the hits of one source, in any order; `relevance` is the score."""
 
-    def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
+    def _merge(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
         """One ranking from what each source had: by score."""
-        return ranked(passage for passages in found for passage in passages)
+        return sort_by_score(passage for passages in found for passage in passages)
 
 
 @runtime_checkable
@@ -218,7 +222,7 @@ def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> 
     return model
 
 
-async def gathered(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) -> dict[_K, _T]:
+async def gather(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) -> dict[_K, _T]:
     """Do several searches at once.
 
     One that raises a `LoomError` is left out, with a warning in the log.
@@ -252,6 +256,6 @@ async def gathered(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) 
     return {name: results[name] for name in parts if name in results}
 
 
-def _checked_top_k(top_k: int) -> int:
+def _validate_top_k(top_k: int) -> int:
     check_limit(top_k, most=_MAX_TOP_K, name="top_k")
     return top_k

@@ -18,7 +18,7 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.indexes.engines.token_text import is_searchable
 from loom_core.knowledge.retrieval.fusion import min_max
-from loom_core.knowledge.retrieval.retrievers.passages import scored
+from loom_core.knowledge.retrieval.retrievers.passages import with_scores
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.knowledge.text.passage_text import index_tokens
@@ -31,25 +31,34 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import Channel, PassageSource
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.knowledge.retrieval.retrievers.base import Request
+    from loom_core.knowledge.retrieval.retrievers.base import RetrievalRequest
 
-__all__ = ["DenseChannel", "PassageWords", "PassageWordsCache", "WordChannel", "ask_channel", "fused_items"]
+__all__ = [
+    "DenseChannel",
+    "LexicalChannel",
+    "PassageLexicalIndex",
+    "PassageLexicalIndexCache",
+    "ask_channel",
+    "merge_channel_items",
+]
 
 
 async def ask_channel(
     channel: Channel,
     source: PassageSource,
-    request: Request,
+    request: RetrievalRequest,
     *,
     limit: int,
     vector: NDArray[np.float32] | None = None,
 ) -> list[KnowledgeItem]:
     """Search one channel of a source; the channel's score is kept in `metadata["scores"]`."""
     items = await source.ask(channel, request.text, limit=limit, filters=request.filters, vector=vector)
-    return [scored(item, item.relevance, {channel: item.relevance}) for item in items]
+    return [with_scores(item, item.relevance, {channel: item.relevance}) for item in items]
 
 
-def fused_items(found: Iterable[Sequence[KnowledgeItem]], scores: Mapping[str, float]) -> list[KnowledgeItem]:
+def merge_channel_items(
+    found: Iterable[Sequence[KnowledgeItem]], scores: Mapping[str, float]
+) -> list[KnowledgeItem]:
     """Return the hits of several channels of one source, each passage once, in no order.
 
     Args:
@@ -59,7 +68,7 @@ def fused_items(found: Iterable[Sequence[KnowledgeItem]], scores: Mapping[str, f
     items: dict[str, KnowledgeItem] = {}
     for item in chain.from_iterable(found):
         others: dict[str, float] = items[item.id].metadata["scores"] if item.id in items else {}
-        items[item.id] = scored(item, scores[item.id], others)
+        items[item.id] = with_scores(item, scores[item.id], others)
     return list(items.values())
 
 
@@ -87,7 +96,9 @@ class DenseChannel:
                     advice="Name the model that made them, or leave `embedding_config` out.",
                 )
 
-    async def ask(self, source: PassageSource, request: Request, *, limit: int) -> list[KnowledgeItem]:
+    async def ask(
+        self, source: PassageSource, request: RetrievalRequest, *, limit: int
+    ) -> list[KnowledgeItem]:
         """The passages nearest to the question; `relevance` is the cosine.
 
         Nothing for a question in a language that the given model does not cover.
@@ -101,7 +112,7 @@ class DenseChannel:
         return await ask_channel("dense", source, request, limit=limit, vector=vectors[0])
 
 
-class WordChannel:
+class LexicalChannel:
     """BM25, whether or not the source has an index of words.
 
     A source without one is read, and indexed in memory for a while.
@@ -122,9 +133,11 @@ class WordChannel:
         cache_ttl: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._words = PassageWordsCache(max_chunks=max_chunks, ttl=cache_ttl, clock=clock)
+        self._words = PassageLexicalIndexCache(max_chunks=max_chunks, ttl=cache_ttl, clock=clock)
 
-    async def ask(self, source: PassageSource, request: Request, *, limit: int) -> list[KnowledgeItem]:
+    async def ask(
+        self, source: PassageSource, request: RetrievalRequest, *, limit: int
+    ) -> list[KnowledgeItem]:
         """The passages that share words with the question; `relevance` is BM25 by `min_max` over them."""
         if "bm25" in source.channels:
             items = await ask_channel("bm25", source, request, limit=limit)
@@ -140,7 +153,7 @@ _log = logging.getLogger(__name__)
 _MAX_KEPT = 16  # indexes; one is some 15 MB at 5,000 passages
 
 
-class PassageWords:
+class PassageLexicalIndex:
     """Some passages, indexed by words. Making one blocks: about 0.7 ms a passage of 400 characters."""
 
     def __init__(self, items: Sequence[KnowledgeItem]) -> None:
@@ -152,10 +165,10 @@ class PassageWords:
     def search(self, query: str, limit: int) -> list[KnowledgeItem]:
         """The passages that share words with a question, best first; `relevance` is raw BM25. Blocks."""
         hits = self._index.search(analyse(query), limit)
-        return [scored(self.items[key - 1], score, {"bm25": score}) for key, score in hits]
+        return [with_scores(self.items[key - 1], score, {"bm25": score}) for key, score in hits]
 
 
-class PassageWordsCache:
+class PassageLexicalIndexCache:
     """The index of each source and filters, made when it is asked for and kept for a while.
 
     Callers at the same time share one index: the first makes it and the others wait.
@@ -180,7 +193,7 @@ class PassageWordsCache:
         self._clock = clock
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
 
-    async def of(self, source: PassageSource, filters: dict[str, Any] | None) -> PassageWords:
+    async def of(self, source: PassageSource, filters: dict[str, Any] | None) -> PassageLexicalIndex:
         """The index of the passages that the filters allow.
 
         Raises:
@@ -195,14 +208,14 @@ class PassageWordsCache:
             return slot.words
 
     async def _read(
-        self, source: PassageSource, filters: dict[str, Any] | None, *, known: PassageWords | None
-    ) -> PassageWords:
+        self, source: PassageSource, filters: dict[str, Any] | None, *, known: PassageLexicalIndex | None
+    ) -> PassageLexicalIndex:
         items = await source.passages(limit=self._max_chunks, filters=filters)
         if known is not None and known.items == items:
             return known  # reading is cheap compared to indexing
         if len(items) >= self._max_chunks:
             _log.info("Only the first %d passages of %s are searched by words.", len(items), source.name)
-        return await to_thread.run_sync(PassageWords, items)
+        return await to_thread.run_sync(PassageLexicalIndex, items)
 
     def _slot(self, name: str, filters: Mapping[str, Any]) -> _Slot:
         key = name, json.dumps(filters, sort_keys=True, default=repr)
@@ -219,7 +232,7 @@ class _Slot:
     def __init__(self) -> None:
         self.making = anyio.Lock()
         self.read_at = 0.0
-        self.words: PassageWords | None = None
+        self.words: PassageLexicalIndex | None = None
 
 
 def _tokens(item: KnowledgeItem) -> list[str]:

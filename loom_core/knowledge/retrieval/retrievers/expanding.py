@@ -13,14 +13,14 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.model import QueryDetail
 from loom_core.knowledge.retrieval.fusion import reciprocal_rank
-from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model, gathered
+from loom_core.knowledge.retrieval.retrievers.base import BaseRetriever, find_language_model, gather
 from loom_core.knowledge.retrieval.retrievers.channels import ask_channel
 from loom_core.knowledge.retrieval.retrievers.expansion import (
     decompose,
     generate_variants,
     hypothetical_documents,
 )
-from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked, to_passage
+from loom_core.knowledge.retrieval.retrievers.passages import passage_key, sort_by_score, to_passage
 from loom_core.plugin_registry import create, register
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from loom_core.embedding.interface import EmbeddingProvider
     from loom_core.knowledge.interface import PassageSource
     from loom_core.knowledge.model import RetrievedPassage
-    from loom_core.knowledge.retrieval.retrievers.base import Request
+    from loom_core.knowledge.retrieval.retrievers.base import RetrievalRequest
     from loom_core.knowledge.retrieval.retrievers.passages import PassageKey
     from loom_core.llm.interface import LLMProvider
 
 __all__ = [
     "DecompositionRetriever",
     "ExpandingRetriever",
-    "Expansion",
     "HyDERetriever",
     "MultiQueryRetriever",
+    "QueryExpansion",
 ]
 
 _log = logging.getLogger(__name__)
@@ -49,12 +49,12 @@ _log = logging.getLogger(__name__)
 _MAX_QUERIES = 10
 _MIN_DEPTH, _MAX_DEPTH = 20, 100
 """Number of hits of each text in the fusion: twice as many passages as are wanted, within these limits."""
-_EXPANDING = frozenset({"decomposition", "hyde", "multi_query"})
+_EXPANSION_RETRIEVERS = frozenset({"decomposition", "hyde", "multi_query"})
 """Base retrievers that want the language model as well."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expansion:
+class QueryExpansion:
     """Result of a query expansion.
 
     Attributes:
@@ -65,7 +65,7 @@ class Expansion:
     texts: list[str]
     rankings: dict[str, list[RetrievedPassage]]
 
-    def fused(self, *, k: int) -> list[RetrievedPassage]:
+    def fuse(self, *, k: int) -> list[RetrievedPassage]:
         """One ranking from all, by reciprocal rank fusion with the constant `k`."""
         first: dict[PassageKey, RetrievedPassage] = {}
         for ranking in self.rankings.values():
@@ -74,9 +74,9 @@ class Expansion:
         scores = reciprocal_rank(
             ([passage_key(passage) for passage in ranking] for ranking in self.rankings.values()), k=k
         )
-        return ranked({**first[key], "score": score} for key, score in scores.items())
+        return sort_by_score({**first[key], "score": score} for key, score in scores.items())
 
-    def told(self, source: str, *, k: int) -> list[RetrievedPassage]:
+    def to_passages(self, source: str, *, k: int) -> list[RetrievedPassage]:
         """`fused`, each passage telling what was searched for and what each text found, for a retriever."""
         details = [_detail(query, hits) for query, hits in self.rankings.items()]
         return [
@@ -87,7 +87,7 @@ class Expansion:
                 "queries_count": len(self.texts),
                 "retrieval_details": details,
             }
-            for passage in self.fused(k=k)
+            for passage in self.fuse(k=k)
         ]
 
 
@@ -145,7 +145,7 @@ class ExpandingRetriever(BaseRetriever):
         self._max_tokens = max_tokens
         self._timeout = timeout
         params = dict(base_retriever_params or {})
-        if base_retriever in _EXPANDING:
+        if base_retriever in _EXPANSION_RETRIEVERS:
             params.setdefault("llm_provider", self._llm)
         self._base_name = base_retriever
         self._base_params = params
@@ -153,12 +153,12 @@ class ExpandingRetriever(BaseRetriever):
 
     async def _expand(
         self,
-        request: Request,
+        request: RetrievalRequest,
         sources: Sequence[PassageSource],
         generate: Callable[..., Awaitable[list[str]]],
         *,
         search_each: bool = True,
-    ) -> Expansion:
+    ) -> QueryExpansion:
         """Search for the question while the model is at work, then for each text that it generated.
 
         So the question's passages are there at once if the model fails, and what is wrong with the request
@@ -209,7 +209,7 @@ class ExpandingRetriever(BaseRetriever):
         searched = [text for text in texts if text in found]
         if self._include_original or not searched:
             searched.insert(0, request.text)
-        return Expansion(texts, {text: found[text] for text in searched})
+        return QueryExpansion(texts, {text: found[text] for text in searched})
 
 
 def _detail(query: str, hits: Sequence[RetrievedPassage]) -> QueryDetail:
@@ -237,9 +237,11 @@ class DecompositionRetriever(ExpandingRetriever):
 
     name = "decomposition"
 
-    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+    async def _retrieve(
+        self, request: RetrievalRequest, sources: Sequence[PassageSource]
+    ) -> list[RetrievedPassage]:
         expansion = await self._expand(request, sources, decompose)
-        return expansion.told(self.name, k=self._rrf_k)
+        return expansion.to_passages(self.name, k=self._rrf_k)
 
 
 @register("retriever", "multi_query")
@@ -253,9 +255,11 @@ class MultiQueryRetriever(ExpandingRetriever):
 
     name = "multi_query"
 
-    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+    async def _retrieve(
+        self, request: RetrievalRequest, sources: Sequence[PassageSource]
+    ) -> list[RetrievedPassage]:
         expansion = await self._expand(request, sources, generate_variants)
-        return expansion.told(self.name, k=self._rrf_k)
+        return expansion.to_passages(self.name, k=self._rrf_k)
 
 
 @register("retriever", "hyde")
@@ -273,13 +277,15 @@ class HyDERetriever(ExpandingRetriever):
 
     name = "hyde"
 
-    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+    async def _retrieve(
+        self, request: RetrievalRequest, sources: Sequence[PassageSource]
+    ) -> list[RetrievedPassage]:
         by_vector = self._base_name == "dense"
         expansion = await self._expand(request, sources, hypothetical_documents, search_each=not by_vector)
         if by_vector and expansion.texts:
             passages = await self._nearest(request, sources, expansion.texts)
         elif expansion.texts:
-            passages = expansion.fused(k=self._rrf_k)
+            passages = expansion.fuse(k=self._rrf_k)
         else:
             passages = expansion.rankings[request.text]
         return [
@@ -299,19 +305,19 @@ class HyDERetriever(ExpandingRetriever):
         return None if config is None else create_embedder(config)
 
     async def _nearest(
-        self, request: Request, sources: Sequence[PassageSource], documents: Sequence[str]
+        self, request: RetrievalRequest, sources: Sequence[PassageSource], documents: Sequence[str]
     ) -> list[RetrievedPassage]:
         """The passages nearest to the mean vector; each vector space has its own."""
         searched = [source for source in sources if "dense" in source.channels]
         spaces = {source.embedder_id: source for source in searched}
-        vectors = await gathered(
+        vectors = await gather(
             {
                 space: partial(self._mean_vector, source, request, documents)
                 for space, source in spaces.items()
             },
             of=self.name,
         )
-        found = await gathered(
+        found = await gather(
             {
                 source.name: partial(
                     ask_channel,
@@ -326,14 +332,14 @@ class HyDERetriever(ExpandingRetriever):
             },
             of=self.name,
         )
-        return ranked(
+        return sort_by_score(
             to_passage(item, knowledge_base=name, retriever=self.name)
             for name, items in found.items()
             for item in items
         )
 
     async def _mean_vector(
-        self, source: PassageSource, request: Request, documents: Sequence[str]
+        self, source: PassageSource, request: RetrievalRequest, documents: Sequence[str]
     ) -> NDArray[np.float32] | None:
         """The mean of all vectors, at length 1; None where there is none and the source embeds by itself."""
         import numpy as np

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 from loom_core.errors import ConfigError
 from loom_core.knowledge.retrieval.fusion import reciprocal_rank, weighted_sum
 from loom_core.knowledge.retrieval.retrievers.base import (
-    Request,
+    RetrievalRequest,
     SourceRetriever,
     find_language_model,
-    gathered,
+    gather,
 )
-from loom_core.knowledge.retrieval.retrievers.channels import DenseChannel, WordChannel, fused_items
-from loom_core.knowledge.retrieval.retrievers.passages import passage_key, ranked, reranked
+from loom_core.knowledge.retrieval.retrievers.channels import (
+    DenseChannel,
+    LexicalChannel,
+    merge_channel_items,
+)
+from loom_core.knowledge.retrieval.retrievers.passages import passage_key, rerank_passages, sort_by_score
 from loom_core.plugin_registry import create, register, registered
 
 if TYPE_CHECKING:
@@ -66,22 +70,22 @@ class HybridRetriever(SourceRetriever):
             )
         self._weights: dict[Channel, float] = {"dense": dense_weight, "bm25": sparse_weight}
         self._dense = DenseChannel(sources, embedding_config)
-        self._words = WordChannel()
+        self._words = LexicalChannel()
 
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         limit = request.candidates
         asked: dict[Channel, Callable[[], Awaitable[list[KnowledgeItem]]]] = {
             "bm25": partial(self._words.ask, source, request, limit=limit)
         }
         if "dense" in source.channels:
             asked["dense"] = partial(self._dense.ask, source, request, limit=limit)
-        found = await gathered(asked, of=f"Knowledge base {source.name!r}")
+        found = await gather(asked, of=f"Knowledge base {source.name!r}")
         scores: dict[Channel, dict[str, float]] = {
             channel: {item.id: item.relevance for item in items} for channel, items in found.items()
         }
-        return fused_items(found.values(), self._fused(scores))
+        return merge_channel_items(found.values(), self._fuse(scores))
 
-    def _fused(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
+    def _fuse(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
         """One score for each passage from the channels' scores, which are best first."""
         return weighted_sum((scores[channel], self._weights[channel]) for channel in scores)
 
@@ -154,23 +158,25 @@ class FusionRetriever(HybridRetriever):
             rerank = reranker is not None or rerank_model is not None
         self._reranker = (reranker or _make_reranker(rerank_model or "features", sources)) if rerank else None
 
-    async def _retrieve(self, request: Request, sources: Sequence[PassageSource]) -> list[RetrievedPassage]:
+    async def _retrieve(
+        self, request: RetrievalRequest, sources: Sequence[PassageSource]
+    ) -> list[RetrievedPassage]:
         passages = await super()._retrieve(request, sources)
         if self._reranker is None:
             return passages
         candidates = passages[: max(_MIN_RERANKED, _RERANKED_PER_HIT * request.top_k)]
-        return await reranked(request.text, candidates, self._reranker, limit=request.top_k)
+        return await rerank_passages(request.text, candidates, self._reranker, limit=request.top_k)
 
-    def _fused(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
+    def _fuse(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
         if self._mode == "weighted":
-            return super()._fused(scores)
+            return super()._fuse(scores)
         return reciprocal_rank(map(list, scores.values()), k=self._rrf_k)
 
-    def _merged(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
+    def _merge(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
         """By score; several rankings by rank are fused by rank once more, equal ranks by their own score."""
         if self._mode == "weighted" or len(found) == 1:
-            return super()._merged(found)
-        rankings = [ranked(passages) for passages in found]
+            return super()._merge(found)
+        rankings = [sort_by_score(passages) for passages in found]
         ranks = reciprocal_rank(([passage_key(p) for p in ranking] for ranking in rankings), k=self._rrf_k)
         by_rank = sorted(
             (passage for ranking in rankings for passage in ranking),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from loom_core.errors import ConfigError
 from loom_core.knowledge.interface import KnowledgeBaseProvider
-from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever
+from loom_core.knowledge.retrieval.retrievers.base import RetrievalRequest, SourceRetriever
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from loom_core.knowledge.interface import PassageSource
     from loom_core.knowledge.model import KnowledgeItem
     from loom_core.knowledge.retrieval.config import Strategy
-    from loom_core.knowledge.retrieval.searcher import Answer
+    from loom_core.knowledge.retrieval.searcher import SearchAnswer
 
-    _Asking = Callable[[Request], Awaitable[list[KnowledgeItem]]]
+    _AskSource = Callable[[RetrievalRequest], Awaitable[list[KnowledgeItem]]]
 
 __all__ = ["KnowledgeBaseRetriever"]
 
@@ -28,7 +28,7 @@ class _ByStrategy(Protocol):
 
     async def search(
         self, query: str, *, limit: int, filters: dict[str, Any] | None, strategy: Strategy | None
-    ) -> Answer: ...
+    ) -> SearchAnswer: ...
 
 
 @register("retriever", "knowledge_base")
@@ -51,13 +51,13 @@ class KnowledgeBaseRetriever(SourceRetriever):
         self, sources: Sequence[PassageSource], *, top_k: int = 5, strategy: Strategy | None = None
     ) -> None:
         super().__init__(sources, top_k=top_k)
-        self._asking = {source.name: _asking(source, strategy) for source in sources}
+        self._asking = {source.name: _ask_function(source, strategy) for source in sources}
 
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         return await self._asking[source.name](request)
 
 
-def _asking(source: PassageSource, strategy: Strategy | None) -> _Asking:
+def _ask_function(source: PassageSource, strategy: Strategy | None) -> _AskSource:
     """How a source is asked as a whole."""
     if not isinstance(source, KnowledgeBaseProvider):
         raise ConfigError(
@@ -71,7 +71,7 @@ def _asking(source: PassageSource, strategy: Strategy | None) -> _Asking:
             f"{source.name!r} has no strategies to choose from.", advice="Leave `strategy` out."
         )
 
-    async def ask(request: Request) -> list[KnowledgeItem]:
+    async def ask(request: RetrievalRequest) -> list[KnowledgeItem]:
         answer = await source.search(
             request.text, limit=request.top_k, filters=request.filters, strategy=strategy
         )

@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.interface import Reranker
 
-__all__ = ["PassageKey", "passage_key", "ranked", "reranked", "scored", "to_item", "to_passage"]
+__all__ = [
+    "PassageKey",
+    "passage_key",
+    "rerank_passages",
+    "sort_by_score",
+    "to_item",
+    "to_passage",
+    "with_scores",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -54,13 +62,13 @@ def to_item(passage: RetrievedPassage) -> KnowledgeItem:
     )
 
 
-def scored(item: KnowledgeItem, relevance: float, scores: Mapping[str, float]) -> KnowledgeItem:
+def with_scores(item: KnowledgeItem, relevance: float, scores: Mapping[str, float]) -> KnowledgeItem:
     """An item with another relevance, and with some channels' scores added to `metadata["scores"]`."""
     metadata = {**item.metadata, "scores": {**item.metadata.get("scores", {}), **scores}}
     return replace(item, relevance=relevance, metadata=metadata)
 
 
-def ranked(passages: Iterable[RetrievedPassage]) -> list[RetrievedPassage]:
+def sort_by_score(passages: Iterable[RetrievedPassage]) -> list[RetrievedPassage]:
     """Passages by score, best first, each once; equal ones by knowledge base and chunk id."""
     best: dict[PassageKey, RetrievedPassage] = {}
     for passage in passages:
@@ -70,7 +78,7 @@ def ranked(passages: Iterable[RetrievedPassage]) -> list[RetrievedPassage]:
     return [best[key] for key in sorted(best, key=lambda key: (-best[key]["score"], key))]
 
 
-async def reranked(
+async def rerank_passages(
     query: str, passages: Sequence[RetrievedPassage], reranker: Reranker, *, limit: int
 ) -> list[RetrievedPassage]:
     """The best of some passages in the order of a reranker.
@@ -89,9 +97,9 @@ async def reranked(
         _log.warning("The passages keep their order, because the reranker failed: %s", error)
         return list(passages[:limit])
     known = {passage_key(passage): passage for passage in passages}
-    return [_moved(known[item.metadata[_HOME], item.id], item) for item in items]
+    return [_with_item_scores(known[item.metadata[_HOME], item.id], item) for item in items]
 
 
-def _moved(passage: RetrievedPassage, item: KnowledgeItem) -> RetrievedPassage:
+def _with_item_scores(passage: RetrievedPassage, item: KnowledgeItem) -> RetrievedPassage:
     metadata: dict[str, Any] = {**passage["metadata"], "scores": item.metadata.get("scores", {})}
     return {**passage, "score": item.relevance, "metadata": metadata}

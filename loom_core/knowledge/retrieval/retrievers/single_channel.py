@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from loom_core.knowledge.retrieval.retrievers.base import Request, SourceRetriever
-from loom_core.knowledge.retrieval.retrievers.channels import DenseChannel, WordChannel, ask_channel
+from loom_core.knowledge.retrieval.retrievers.base import RetrievalRequest, SourceRetriever
+from loom_core.knowledge.retrieval.retrievers.channels import DenseChannel, LexicalChannel, ask_channel
 from loom_core.plugin_registry import register
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class DenseRetriever(SourceRetriever):
         super().__init__(sources, top_k=top_k)
         self._dense = DenseChannel(sources, embedding_config)
 
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         return await self._dense.ask(source, request, limit=request.top_k)
 
 
@@ -72,9 +72,9 @@ class BM25Retriever(SourceRetriever):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(sources, top_k=top_k)
-        self._words = WordChannel(max_chunks=max_chunks, cache_ttl=cache_ttl, clock=clock)
+        self._words = LexicalChannel(max_chunks=max_chunks, cache_ttl=cache_ttl, clock=clock)
 
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         return await self._words.ask(source, request, limit=request.candidates)
 
 
@@ -85,7 +85,7 @@ class GraphRetriever(SourceRetriever):
     name = "graph"
     needs = "graph"
 
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         return await ask_channel("graph", source, request, limit=request.top_k)
 
 
@@ -96,5 +96,5 @@ class KeywordRetriever(SourceRetriever):
     name = "keyword"
     needs = "keyword"
 
-    async def _search(self, source: PassageSource, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: PassageSource, request: RetrievalRequest) -> list[KnowledgeItem]:
         return await ask_channel("keyword", source, request, limit=request.top_k)

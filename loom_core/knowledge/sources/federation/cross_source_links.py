@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from loom_core.cjk import holds_cjk
 from loom_core.knowledge.ingest.extraction.chinese import chinese_mentions
 from loom_core.knowledge.ingest.extraction.chinese_types import BEFORE_PERSONS
-from loom_core.knowledge.ingest.extraction.choosing import without_overlap
 from loom_core.knowledge.ingest.extraction.english import english_mentions
+from loom_core.knowledge.ingest.extraction.selection import without_overlap
 from loom_core.knowledge.retrieval.confidence import words_missing
-from loom_core.knowledge.retrieval.rerankers.ranking import reading
+from loom_core.knowledge.retrieval.rerankers.ranking import text_with_headings
 from loom_core.knowledge.text.analysis import analyse, words
 from loom_core.knowledge.text.surface_forms import name_key
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import KnowledgeItem, Mention
 
-__all__ = ["LEAD_LIMIT", "cross_links", "lead", "names_in", "title_key"]
+__all__ = ["FOLLOW_UP_LIMIT", "cross_links", "names_in", "plan_follow_up", "title_key"]
 
 # As `LinkSettings`, but for the base of links to what a passage is about, which is higher: there is no vector
 # of the residual question here.
@@ -105,7 +105,7 @@ class _Linking:
         whole = len(self._asked) or 1
         places = range(len(scores), len(self._candidates))
         self._own = [*scores, *(len(self._asked & self._words_of(place)) / whole for place in places)]
-        self._titles = self._named()
+        self._titles = self._find_named_titles()
         self._holding: dict[str, list[int]] = {}
         self._best: dict[int, CrossLink] = {}
 
@@ -124,7 +124,7 @@ class _Linking:
             if self._candidates[target][0] == source or not _holds(item.content, name):
                 continue
             linked.add(target)
-            value = _BASE + _FOUND * self._own[target] + _RESIDUAL * self._told(seed, target)
+            value = _BASE + _FOUND * self._own[target] + _RESIDUAL * self._residual_coverage(seed, target)
             worth = min(_CAP, value) * self._scores[seed]
             self._offer(seed, target, worth, f"mentions “{name}”, which this passage is about")
         return linked
@@ -143,7 +143,9 @@ class _Linking:
                 if self._candidates[target][0] == source or target in linked:
                     continue
                 weight = _SHARED * confidence / len(others) ** 0.5
-                gain = weight * (_SHARED_BASE + _RESIDUAL * self._told(seed, target)) * strength**2
+                gain = (
+                    weight * (_SHARED_BASE + _RESIDUAL * self._residual_coverage(seed, target)) * strength**2
+                )
                 worth = min(_SHARED_CAP * strength, self._own[target] + gain)
                 self._offer(seed, target, worth, f"mentions “{name}”, and so does this passage")
 
@@ -155,14 +157,14 @@ class _Linking:
             title = item.metadata.get("title") or item.source
             self._best[target] = CrossLink(target, worth, f"“{title}” ({source}) {why}")
 
-    def _told(self, seed: int, target: int) -> float:
+    def _residual_coverage(self, seed: int, target: int) -> float:
         """How much a candidate says of what the question still asks once another one is read, 0 to 1."""
         left = self._asked - self._words_of(seed)
         return len(left & self._words_of(target)) / len(left) if left else 0.0
 
     def _words_of(self, place: int) -> frozenset[str]:
         if place not in self._words:
-            self._words[place] = frozenset(analyse(reading(self._candidates[place][1])))
+            self._words[place] = frozenset(analyse(text_with_headings(self._candidates[place][1])))
         return self._words[place]
 
     def _mentioning(self, name: str) -> list[int]:
@@ -172,7 +174,7 @@ class _Linking:
             self._holding[name] = [place for place, text in enumerate(contents) if _holds(text, name)]
         return self._holding[name]
 
-    def _named(self) -> dict[int, str]:
+    def _find_named_titles(self) -> dict[int, str]:
         """The candidates whose document's title is a name that the question does not say, and that name."""
         documents: defaultdict[str, set[str]] = defaultdict(set)
         names: dict[int, str] = {}
@@ -251,7 +253,7 @@ def _bare(mention: Mention) -> str:
     return name
 
 
-LEAD_LIMIT = 20
+FOLLOW_UP_LIMIT = 20
 """How many passages a source is asked for by a lead."""
 
 _NAMES = 6
@@ -260,7 +262,7 @@ _CERTAIN = 0.75  # from this share of the question's words on, the best passage 
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class FollowUpQuery:
     """Follow-up query.
 
     Attributes:
@@ -271,7 +273,7 @@ class Lead:
     names: tuple[tuple[str, str], ...]
     left: tuple[str, ...]
 
-    def question_for(self, source: str) -> str:
+    def query_for(self, source: str) -> str:
         """Return the query for a source, in words for any kind of search; empty for none.
 
         Names that its own passages mention are left out: it knows where they lead to inside itself.
@@ -280,7 +282,9 @@ class Lead:
         return " ".join([*names, *self.left]) if names else ""
 
 
-def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]) -> Lead | None:
+def plan_follow_up(
+    query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
+) -> FollowUpQuery | None:
     """Return the follow-up query, or None if it promises nothing.
 
     It does where the best passage leaves a quarter of the question's words open, and the best six mention
@@ -295,7 +299,7 @@ def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Se
     if not best:
         return None
     content = [word for word in words(query) if analyse(word)]
-    left = words_missing(content, frozenset(analyse(reading(candidates[best[0]][1]))))
+    left = words_missing(content, frozenset(analyse(text_with_headings(candidates[best[0]][1]))))
     if not content or len(left) <= (1 - _CERTAIN) * len(content):
         return None
     known = {title_key(item) for _, item in candidates}
@@ -310,4 +314,4 @@ def lead(query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Se
                 worth.setdefault(name.key, (scores[place] * name.confidence, source, name))
     chosen = nlargest(_NAMES, worth.values(), key=itemgetter(0))  # of equals, those that come first
     names = tuple((name.name, source) for _, source, name in chosen)
-    return Lead(names, tuple(left)) if names else None
+    return FollowUpQuery(names, tuple(left)) if names else None

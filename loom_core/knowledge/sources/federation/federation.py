@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "START_SECONDS",
-    "Asking",
     "FederatedAnswer",
     "Federation",
+    "SourceQuery",
     "SourceReport",
     "SourceState",
-    "late",
+    "timeout_message",
 ]
 
 START_SECONDS = 9.0
@@ -127,7 +127,7 @@ class Federation:
         deadline: float = 10.0,
         deadlines: Mapping[str, float] | None = None,
     ) -> None:
-        self._deadline = _checked(deadline)
+        self._deadline = _validate_deadline(deadline)
         self._deadlines: dict[str, float] = {}
         self._sources: dict[str, KnowledgeBaseProvider] = {}
         self.replace(sources, deadlines=deadlines)
@@ -153,7 +153,7 @@ class Federation:
         if len(named) < len(sources):
             raise ConfigError("Two sources have the same name.", advice="Give each a name of its own.")
         if deadlines is not None:
-            self._deadlines = {name: _checked(seconds) for name, seconds in deadlines.items()}
+            self._deadlines = {name: _validate_deadline(seconds) for name, seconds in deadlines.items()}
         self._sources = named
 
     async def query(
@@ -163,7 +163,7 @@ class Federation:
         source: str | Sequence[str] | None = None,
         filters: Mapping[str, Any] | None = None,
         limit: int = 5,
-        told: Callable[[SourceReport], Awaitable[None]] | None = None,
+        on_report: Callable[[SourceReport], Awaitable[None]] | None = None,
     ) -> FederatedAnswer:
         """Find the passages that answer a question, whichever source they are in.
 
@@ -173,7 +173,7 @@ class Federation:
             filters: as in `KnowledgeBaseProvider.query`. A source that does not support one of them counts
                 as failed.
             limit: maximum number of passages, 1 to 100.
-            told: called with the report of each source as soon as it is known.
+            on_report: called with the report of each source as soon as it is known.
 
         Raises:
             InvalidInputError: an empty question, or a limit out of range; no source can be asked so.
@@ -183,12 +183,12 @@ class Federation:
         """
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
-        chosen = self._chosen(source)
+        chosen = self._select_sources(source)
         depth = limit if len(chosen) == 1 else candidates_for(limit)
-        asked = [Asking(each, self._seconds(each)) for each in chosen]
+        asked = [SourceQuery(each, self._seconds(each)) for each in chosen]
         async with anyio.create_task_group() as tasks:
             for each in asked:
-                tasks.start_soon(each.run, query, depth, dict(filters or {}), told)
+                tasks.start_soon(each.run, query, depth, dict(filters or {}), on_report)
         if all(each.report.state != "answered" for each in asked):
             raise _failure(asked)
         by_name = {source.name: each for source, each in zip(chosen, asked, strict=True)}
@@ -201,7 +201,7 @@ class Federation:
         else:
 
             async def ask(name: str, question: str, most: int) -> list[KnowledgeItem]:
-                return await by_name[name].again(question, most, dict(filters or {}))
+                return await by_name[name].ask_again(question, most, dict(filters or {}))
 
             items = await merge(
                 query,
@@ -243,12 +243,14 @@ class Federation:
         with anyio.move_on_after(seconds):
             item = await source.get_by_id(id_)
             return None if item is None else item.of_source(source.name)
-        raise SourceError(f"{source.name}: {late(seconds)}", advice="Ask again, or allow it more time.")
+        raise SourceError(
+            f"{source.name}: {timeout_message(seconds)}", advice="Ask again, or allow it more time."
+        )
 
     def _seconds(self, source: KnowledgeBaseProvider) -> float:
         return self._deadlines.get(source.name, self._deadline)
 
-    def _chosen(self, source: str | Sequence[str] | None) -> list[KnowledgeBaseProvider]:
+    def _select_sources(self, source: str | Sequence[str] | None) -> list[KnowledgeBaseProvider]:
         known = self._sources
         if not known:
             raise NotFoundError("There is no source to ask.", advice="Configure one first.")
@@ -293,7 +295,7 @@ def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:
     return {source.name: str(getattr(source, "embedder_id", "")) for source in sources}
 
 
-def _failure(asked: Sequence[Asking]) -> LoomError:
+def _failure(asked: Sequence[SourceQuery]) -> LoomError:
     """Return the error to raise if no source answered: the only one's own error, or all of them in one."""
     errors = [each.error for each in asked]
     if len(asked) == 1 and errors[0] is not None:
@@ -305,13 +307,13 @@ def _failure(asked: Sequence[Asking]) -> LoomError:
     return SourceError(f"No source gave an answer. {told}")
 
 
-def _checked(seconds: float) -> float:
+def _validate_deadline(seconds: float) -> float:
     if not seconds > 0:
         raise ConfigError(f"A deadline is {seconds} s.", advice="Use a number of seconds above 0.")
     return seconds
 
 
-class Asking:
+class SourceQuery:
     """A question to one source.
 
     Args:
@@ -338,7 +340,7 @@ class Asking:
         query: str,
         limit: int,
         filters: dict[str, Any],
-        told: Callable[[SourceReport], Awaitable[None]] | None,
+        on_report: Callable[[SourceReport], Awaitable[None]] | None,
     ) -> None:
         """Ask, wait, and note what came of it; raises nothing but cancellation.
 
@@ -346,7 +348,7 @@ class Asking:
             query: see `KnowledgeBaseProvider.query`, as for the next two.
             limit: maximum number of passages.
             filters: may be empty.
-            told: called with the report.
+            on_report: called with the report.
         """
         began = time.monotonic()
         state: SourceState = "late"
@@ -367,7 +369,7 @@ class Asking:
                     _log.exception("the source %r failed", self._source.name)
                     problem = f"It failed by an error of its own ({type(error).__name__}). The log says more."
         if state == "late":
-            problem = f"{late(self._seconds)} Ask again, or allow it more time."
+            problem = f"{timeout_message(self._seconds)} Ask again, or allow it more time."
         self.report = SourceReport(
             self._source.name,
             state,
@@ -376,10 +378,10 @@ class Asking:
             problem=problem,
             is_refusal=isinstance(self.error, InvalidInputError),
         )
-        if told is not None:
-            await told(self.report)
+        if on_report is not None:
+            await on_report(self.report)
 
-    async def again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
+    async def ask_again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
         """Ask another question in what is left of the time.
 
         Returns:
@@ -398,6 +400,6 @@ class Asking:
         return []
 
 
-def late(seconds: float) -> str:
+def timeout_message(seconds: float) -> str:
     """That a source gave no answer in time, as a sentence."""
     return f"It did not answer within {seconds:g} s."

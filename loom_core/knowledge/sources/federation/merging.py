@@ -23,8 +23,8 @@ from anyio import to_thread
 
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.fusion import min_max
-from loom_core.knowledge.text.asked_identifiers import Grade, asked_identifiers, comparable_text
-from loom_core.knowledge.text.shingles import Sketch
+from loom_core.knowledge.text.query_identifiers import MatchGrade, comparable_text, extract_identifiers
+from loom_core.knowledge.text.shingles import TextSketch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -86,76 +86,76 @@ async def merge(
     having = {name: list(items) for name, items in found.items() if items}
     if not having:
         return []
-    pool = await _pooled(query, having, spaces or {})
-    more = pool if ask is None or len(found) == 1 else await _led_to(query, pool, list(found), ask)
+    pool = await _pool_hits(query, having, spaces or {})
+    more = pool if ask is None or len(found) == 1 else await _run_follow_ups(query, pool, list(found), ask)
     if len(having) == 1 and more is pool:
         return [item.of_source(name) for name, item in pool.candidates[:limit]]
     return await to_thread.run_sync(_best, more, limit, confidence)
 
 
-async def _pooled(
+async def _pool_hits(
     query: str, having: Mapping[str, Sequence[KnowledgeItem]], spaces: Mapping[str, str]
 ) -> _Pool:
     """Pool the hits of the sources on one scale, and follow the links among them."""
     candidates = [(name, item) for name, items in having.items() for item in items]
     if len(having) == 1:
         return _Pool(candidates, [score for items in having.values() for score in _own(items)])
-    words = await _by_words(query, [item for _, item in candidates])
+    words = await _score_by_words(query, [item for _, item in candidates])
     common = _common(having, words, spaces)
     if not any(common):  # nothing is known of any passage but what its source says
         common = [score for items in having.values() for score in _own(items)]
     scores: list[float] = []
     for items in having.values():
         judged = common[len(scores) : len(scores) + len(items)]
-        own = _stretched(_own(items), judged)
+        own = _calibrate(_own(items), judged)
         scores += [_OWN * mine + (1 - _OWN) * theirs for mine, theirs in zip(own, judged, strict=True)]
-    scores = await to_thread.run_sync(_lifted, query, candidates, scores)
+    scores = await to_thread.run_sync(_boost_identifiers, query, candidates, scores)
     top = max(scores)
     relevance = [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
-    return await to_thread.run_sync(_linked, query, _Pool(candidates, relevance))
+    return await to_thread.run_sync(_apply_links, query, _Pool(candidates, relevance))
 
 
-def _lifted(
+def _boost_identifiers(
     query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
 ) -> list[float]:
     """The scores, with passages above all others that hold an identifier of the question as few do."""
     top = max(scores)
     lifted = list(scores)
-    identifiers = [identifier for identifier in asked_identifiers(query) if identifier.is_telling]
+    identifiers = [identifier for identifier in extract_identifiers(query) if identifier.is_distinctive]
     texts = [comparable_text(item.content) for _, item in candidates] if identifiers else []
     for identifier in identifiers:
-        grades = [identifier.grade_in(text) / Grade.WHOLE for text in texts]
+        grades = [identifier.grade_in(text) / MatchGrade.WHOLE for text in texts]
         if 2 * sum(map(bool, grades)) <= len(grades):
             lifted = [score + top * grade for score, grade in zip(lifted, grades, strict=True)]
     return lifted
 
 
-async def _led_to(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
+async def _run_follow_ups(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
     """The candidates with what the sources find by the names in the best of them, all asked at once.
 
     What is found so is worth what the link to it is, and left out without one. The result is the same pool
     where there is no link.
     """
-    from loom_core.knowledge.sources.federation.cross_source_links import LEAD_LIMIT, lead
+    from loom_core.knowledge.sources.federation.cross_source_links import FOLLOW_UP_LIMIT, plan_follow_up
 
-    following = await to_thread.run_sync(lead, query, pool.candidates, pool.relevance)
+    following = await to_thread.run_sync(plan_follow_up, query, pool.candidates, pool.relevance)
     if following is None:
         return pool
     answers: dict[str, Sequence[KnowledgeItem]] = {}
 
     async def ask_one(source: str, question: str) -> None:
-        answers[source] = await ask(source, question, LEAD_LIMIT)
+        answers[source] = await ask(source, question, FOLLOW_UP_LIMIT)
 
     async with anyio.create_task_group() as tasks:
         for source in sources:
-            if question := following.question_for(source):
+            if question := following.query_for(source):
                 tasks.start_soon(ask_one, source, question)
     known = {(source, item.id) for source, item in pool.candidates}
     new = [(name, item) for name in sources for item in answers.get(name, ()) if (name, item.id) not in known]
-    return await to_thread.run_sync(_linked, query, pool, new) if new else pool
+    return await to_thread.run_sync(_apply_links, query, pool, new) if new else pool
 
 
-def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
+def _apply_links(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
     """The candidates as links among them make them worth, with those of a lead that a link leads to.
 
     The result is the same pool where there is no link.
@@ -169,7 +169,7 @@ def _linked(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]]
     relevance: list[float] = []
     for place, (source, item) in enumerate([*pool.candidates, *led_to]):
         if (link := links.get(place)) is not None:
-            candidates.append((source, _explained(item, link.why)))
+            candidates.append((source, _with_explanation(item, link.why)))
             relevance.append(link.score)
         elif place < len(pool.candidates):
             candidates.append((source, item))
@@ -188,13 +188,13 @@ def _best(pool: _Pool, limit: int, confidence: float) -> list[KnowledgeItem]:
     )
 
 
-def _explained(item: KnowledgeItem, why: str) -> KnowledgeItem:
+def _with_explanation(item: KnowledgeItem, why: str) -> KnowledgeItem:
     given: object = item.metadata.get("why")
     reasons = cast("list[str]", given) if isinstance(given, list) else []
     return replace(item, metadata={**item.metadata, "why": [why, *reasons]})
 
 
-async def _by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[float]:
+async def _score_by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[float]:
     """How the question's words stand in each passage, 0 to 1, in the order of the passages."""
     from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
 
@@ -234,7 +234,7 @@ def _own(items: Sequence[KnowledgeItem]) -> list[float]:
     return [1 / (1 + rank / _RANK_HALF) for rank in range(len(items))]
 
 
-def _stretched(own: Sequence[float], judged: Sequence[float]) -> list[float]:
+def _calibrate(own: Sequence[float], judged: Sequence[float]) -> list[float]:
     """A source's own scores on the common scale: the straight line that comes nearest, never falling."""
     squares = sum(score * score for score in own)
     factor = sum(score * common for score, common in zip(own, judged, strict=True)) / squares
@@ -252,15 +252,15 @@ def _without_overlaps(
     ranked: Sequence[tuple[str, KnowledgeItem]], relevance: Sequence[float], limit: int
 ) -> list[KnowledgeItem]:
     """The first passages, each with those of other sources that say the same."""
-    kept: list[tuple[str, KnowledgeItem, float, Sketch]] = []
+    kept: list[tuple[str, KnowledgeItem, float, TextSketch]] = []
     copies: list[list[tuple[str, str]]] = []
     for (source, item), score in zip(ranked, relevance, strict=True):
-        sketch = Sketch(item.content)
+        sketch = TextSketch(item.content)
         same = next(
             (
                 place
                 for place, (other, _, _, known) in enumerate(kept)
-                if other != source and sketch.says_the_same_as(known)
+                if other != source and sketch.is_near_duplicate_of(known)
             ),
             None,
         )
@@ -271,11 +271,11 @@ def _without_overlaps(
             kept.append((source, item, score, sketch))
             copies.append([])
     return [
-        _judged(item, score).of_source(source, also_in=others)
+        _with_relevance(item, score).of_source(source, also_in=others)
         for (source, item, score, _), others in zip(kept, copies, strict=True)
     ]
 
 
-def _judged(item: KnowledgeItem, relevance: float) -> KnowledgeItem:
+def _with_relevance(item: KnowledgeItem, relevance: float) -> KnowledgeItem:
     metadata = {**item.metadata, "own_relevance": item.relevance}
     return replace(item, relevance=round(relevance, 4), metadata=metadata)

@@ -47,11 +47,11 @@ class FederatedSource(KnowledgeBaseProvider):
         federation: Federation,
         *,
         sources: Sequence[str] | None = None,
-        told: Callable[[SourceReport], Awaitable[None]] | None = None,
+        on_report: Callable[[SourceReport], Awaitable[None]] | None = None,
     ) -> None:
         self._federation = federation
         self._names = None if sources is None else tuple(sources)
-        self._told = told
+        self._on_report = on_report
         self.reports: dict[str, SourceReport] = {}
         self._taken: dict[str, frozenset[str]] = {}  # filters that sources have answered with
 
@@ -86,7 +86,11 @@ class FederatedSource(KnowledgeBaseProvider):
         """See `Federation.query`."""
         names = frozenset(filters or ())
         answer = await self._federation.query(
-            query, source=self._willing(names), filters=filters, limit=min(limit, 100), told=self._told
+            query,
+            source=self._eligible_sources(names),
+            filters=filters,
+            limit=min(limit, 100),
+            on_report=self._on_report,
         )
         for report in answer.reports:
             known = self.reports.get(report.source)
@@ -129,7 +133,7 @@ class FederatedSource(KnowledgeBaseProvider):
         """None: sources are asked, not listed."""
         return []
 
-    def _willing(self, filters: frozenset[str]) -> Sequence[str] | None:
+    def _eligible_sources(self, filters: frozenset[str]) -> Sequence[str] | None:
         """Who is asked: a source that has answered is not for a filter that a pattern adds and it has not.
 
         It would count as failed by that, though its passages are there.

@@ -16,12 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from loom_core.errors import InvalidInputError, SourceError
 from loom_core.keys import check_reference, resolve
 from loom_core.knowledge.sources.named_source import NamedSource
-from loom_core.knowledge.sources.remote.json_path import JsonPath, checked_path
+from loom_core.knowledge.sources.remote.json_path import JsonPath, validate_path
 from loom_core.knowledge.sources.remote.recent_items import RecentItems
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping, read_item, read_items
 from loom_core.knowledge.text.analysis import content_words
 from loom_core.knowledge.validation import check_limit, check_question
-from loom_core.net import HttpClient, NetPolicy, redacted
+from loom_core.net import HttpClient, NetPolicy, redact_url
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
@@ -89,7 +89,7 @@ class HTTPKnowledgeConfig(BaseModel):
     @field_validator("query_field", "limit_field")
     @classmethod
     def _check_field(cls, path: str) -> str:
-        return checked_path(path)
+        return validate_path(path)
 
     @field_validator("document_url")
     @classmethod
@@ -201,22 +201,24 @@ class HTTPKnowledgeBase(NamedSource):
             )
         fields: dict[str, Any] = {}
         for path, value in config.fields.items():
-            JsonPath.of(path).put(fields, await self._revealed(value) if isinstance(value, str) else value)
+            JsonPath.of(path).assign(
+                fields, await self._resolve_secret(value) if isinstance(value, str) else value
+            )
         asked = query if config.send == "question" else content_words(query)
-        JsonPath.of(config.query_field).put(fields, asked)
+        JsonPath.of(config.query_field).assign(fields, asked)
         if config.limit_field:
-            JsonPath.of(config.limit_field).put(fields, limit)
+            JsonPath.of(config.limit_field).assign(fields, limit)
         for name, value in filters.items():
-            JsonPath.of(config.filters[name]).put(fields, value)
+            JsonPath.of(config.filters[name]).assign(fields, value)
         return fields
 
     async def _headers(self) -> dict[str, str]:
         sent = {"accept": "application/json"}
         for name, value in self._config.headers.items():
-            sent[name.lower()] = await self._revealed(value)
+            sent[name.lower()] = await self._resolve_secret(value)
         return sent
 
-    async def _revealed(self, value: str) -> str:
+    async def _resolve_secret(self, value: str) -> str:
         """A value with the secret in the place of a reference that it ends with."""
         reference = _reference(value)
         if not reference:
@@ -229,7 +231,7 @@ class HTTPKnowledgeBase(NamedSource):
     def _read(self, response: HttpResponse) -> JsonValue:
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             raise SourceError(
-                f"{redacted(response.url)} answered with {_status(response.status)}.",
+                f"{redact_url(response.url)} answered with {_status(response.status)}.",
                 advice=_advice(response.status),
             )
         if not response.body.strip():
@@ -238,7 +240,7 @@ class HTTPKnowledgeBase(NamedSource):
             return json.loads(response.body)
         except (ValueError, RecursionError):
             raise SourceError(
-                f"{redacted(response.url)} answered with what is no JSON.",
+                f"{redact_url(response.url)} answered with what is no JSON.",
                 advice="Check that the address is that of the API, not of a page.",
             ) from None
 

@@ -11,7 +11,7 @@ from loom_core.errors import ConfigError
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["JsonPath", "checked_path"]
+__all__ = ["JsonPath", "validate_path"]
 
 _LONGEST = 300
 _DEEPEST = 20
@@ -60,7 +60,7 @@ class JsonPath:
                 return None
         return value
 
-    def put(self, into: dict[str, Any], value: JsonValue) -> None:
+    def assign(self, into: dict[str, Any], value: JsonValue) -> None:
         """Set what stands at the end of the path in an object; objects on the way are made.
 
         Raises:
@@ -79,7 +79,7 @@ class JsonPath:
         into[self.steps[-1]] = value
 
 
-def checked_path(text: str) -> str:
+def validate_path(text: str) -> str:
     """A path as it is, for a setting.
 
     Raises:

@@ -13,13 +13,13 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import LoomError, SourceError, SourceStartingError
-from loom_core.knowledge.ingest.chunking.boundaries import cut_near
+from loom_core.knowledge.ingest.chunking.boundaries import find_split
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.sources.named_source import NamedSource
 from loom_core.knowledge.sources.remote.mcp_search import MCPKnowledgeConfig, fetch_call, search_call
 from loom_core.knowledge.sources.remote.recent_items import RecentItems
 from loom_core.knowledge.sources.remote.result_mapping import read_item, read_items
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.knowledge.validation import check_limit, check_question
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _MAX_TOLD = 500  # characters of what a server says of its refusal
 
 
 @dataclass(frozen=True, slots=True)
-class _Calls:
+class _ToolCalls:
     """How the server is asked, and until when that holds."""
 
     search: SearchCall
@@ -77,7 +77,7 @@ class MCPKnowledgeBase(NamedSource):
         super().__init__(name or connection.name, description=description, search_hints=search_hints)
         self._connection = connection
         self._config = config or MCPKnowledgeConfig()
-        self._calls: _Calls | None = None
+        self._calls: _ToolCalls | None = None
         self._recent = RecentItems()
 
     @property
@@ -114,9 +114,9 @@ class MCPKnowledgeBase(NamedSource):
         """
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
-        calls = await self._known_calls()
+        calls = await self._find_calls()
         arguments = calls.search.arguments(query, limit=limit, filters=filters or {})
-        items = self._items(await self._called(calls.search.tool, arguments))[:limit]
+        items = self._items(await self._call_tool(calls.search.tool, arguments))[:limit]
         if calls.fetch is not None:
             items = await self._with_texts(query, items, calls.fetch)
         self._recent.add(items)
@@ -129,30 +129,30 @@ class MCPKnowledgeBase(NamedSource):
             ServerError: as for `query`.
             SourceError: likewise.
         """
-        calls = await self._known_calls()
+        calls = await self._find_calls()
         remembered = self._recent.get(knowledge_id)
         if calls.fetch is None:
             return remembered
         try:
-            item = await self._fetched(calls.fetch, knowledge_id)
+            item = await self._fetch_item(calls.fetch, knowledge_id)
         except SourceError:  # the tool's own refusal: most often there is nothing with this id
             return remembered
         return item or remembered
 
-    async def _known_calls(self) -> _Calls:
+    async def _find_calls(self) -> _ToolCalls:
         """How the server is asked, by the tools that it has and that may be used."""
         if self._calls is None or time.monotonic() > self._calls.until:
             await self._connection.ready()
             listing = await self._connection.list_tools()
             tools = [tool for tool in listing.tools if self._connection.config.allows(tool.name)]
-            self._calls = _Calls(
+            self._calls = _ToolCalls(
                 search=search_call(tools, self._config),
                 fetch=fetch_call(tools, self._config),
                 until=time.monotonic() + _LISTED_SECONDS,
             )
         return self._calls
 
-    async def _called(self, tool: str, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
+    async def _call_tool(self, tool: str, arguments: Mapping[str, Any]) -> mcp_types.CallToolResult:
         try:
             result = await self._connection.call_tool(tool, arguments, repeatable=True)
         except LoomError:
@@ -160,7 +160,10 @@ class MCPKnowledgeBase(NamedSource):
             raise
         if result.is_error:
             self._calls = None
-            told = visible(" ".join(" ".join(_texts(result)).split())[:_MAX_TOLD]) or "it does not say why"
+            told = (
+                escape_controls(" ".join(" ".join(_texts(result)).split())[:_MAX_TOLD])
+                or "it does not say why"
+            )
             raise SourceError(f"The tool {tool!r} of the server refuses: {told}")
         return result
 
@@ -185,7 +188,7 @@ class MCPKnowledgeBase(NamedSource):
 
         async def fetch_one(item: KnowledgeItem) -> None:
             try:
-                document = await self._fetched(fetch, item.id)
+                document = await self._fetch_item(fetch, item.id)
             except LoomError:
                 return  # the title is still an answer
             if document is not None:
@@ -201,8 +204,8 @@ class MCPKnowledgeBase(NamedSource):
                 tasks.start_soon(fetch_one, item)
         return [read.get(item.id, item) for item in items]
 
-    async def _fetched(self, fetch: FetchCall, id_: str) -> KnowledgeItem | None:
-        result = await self._called(fetch.tool, fetch.arguments(id_))
+    async def _fetch_item(self, fetch: FetchCall, id_: str) -> KnowledgeItem | None:
+        result = await self._call_tool(fetch.tool, fetch.arguments(id_))
         found = (read_item(answer, self._config.mapping, source=self._name) for answer in _answers(result))
         item = next((each for each in found if each is not None), None)
         if item is None:
@@ -288,7 +291,7 @@ def _stretches(text: str) -> Iterator[tuple[str, int]]:
     start = 0
     while start < len(text):
         limit = start + _LENGTH
-        end = len(text) if limit >= len(text) else cut_near(text, start + _SHORTEST, limit)
+        end = len(text) if limit >= len(text) else find_split(text, start + _SHORTEST, limit)
         if text[start:end].strip():
             yield text[start:end].strip(), start + len(text[start:end]) - len(text[start:end].lstrip())
         start = end

@@ -99,17 +99,17 @@ class SearchCall:
         """
         arguments: dict[str, Any] = {}
         for path, value in (self.fixed or {}).items():
-            JsonPath.of(path).put(arguments, value)
-        JsonPath.of(self.query).put(arguments, [query] if self.is_list else query)
+            JsonPath.of(path).assign(arguments, value)
+        JsonPath.of(self.query).assign(arguments, [query] if self.is_list else query)
         if self.limit:
-            JsonPath.of(self.limit).put(arguments, limit if self.most is None else min(limit, self.most))
+            JsonPath.of(self.limit).assign(arguments, limit if self.most is None else min(limit, self.most))
         rest: dict[str, Any] = {}
         for name, value in filters.items():
             path = (self.by_name or {}).get(name)
             if path is None:
                 rest[name] = value
             else:
-                JsonPath.of(path).put(arguments, value)
+                JsonPath.of(path).assign(arguments, value)
         if rest and not self.filters:
             known = ", ".join(self.by_name or ())
             raise InvalidInputError(
@@ -117,7 +117,9 @@ class SearchCall:
                 advice=f"There are: {known}." if known else "Leave filters out here: this source has none.",
             )
         if rest:
-            JsonPath.of(self.filters).put(arguments, filter_conditions(rest) if self.is_conditions else rest)
+            JsonPath.of(self.filters).assign(
+                arguments, filter_conditions(rest) if self.is_conditions else rest
+            )
         return arguments
 
 
@@ -149,7 +151,7 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
     if config.tool:
         tool = next((tool for tool in tools if tool.name == config.tool), None)
         if tool is None:
-            raise SourceError(f"The server has no tool {config.tool!r}.", advice=_there_are(tools))
+            raise SourceError(f"The server has no tool {config.tool!r}.", advice=_advise_tool(tools))
     else:
         tool = _searching(tools, config)
     properties = _properties(tool)
@@ -192,18 +194,18 @@ def fetch_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> F
             continue
         properties = _properties(tool)
         argument = config.fetch_argument or _first(properties, _FETCHED, {"string", "array"})
-        if argument and _required(tool) <= {argument}:
+        if argument and _mandatory(tool) <= {argument}:
             return FetchCall(name, argument, "array" in _types(properties.get(argument, {})))
     if config.fetch_tool:
         raise SourceError(
             f"The server has no tool {config.fetch_tool!r} that takes an id and needs nothing else.",
-            advice=_there_are(tools),
+            advice=_advise_tool(tools),
         )
     return None
 
 
 def _searching(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> mcp_types.Tool:
-    fitting = [tool for tool in tools if _takes_a_question(tool, config)]
+    fitting = [tool for tool in tools if _accepts_query(tool, config)]
     for name in _SEARCHING:
         exact = next((tool for tool in fitting if tool.name == name and not _writes(tool)), None)
         if exact is not None:
@@ -219,13 +221,13 @@ def _searching(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> m
             "It cannot be told which of the server's tools searches.",
             advice=f"Set `tool` to one of: {names}.",
         )
-    raise SourceError("The server has no tool that can be told to search.", advice=_there_are(tools))
+    raise SourceError("The server has no tool that can be told to search.", advice=_advise_tool(tools))
 
 
-def _takes_a_question(tool: mcp_types.Tool, config: MCPKnowledgeConfig) -> bool:
+def _accepts_query(tool: mcp_types.Tool, config: MCPKnowledgeConfig) -> bool:
     properties = _properties(tool)
     query = config.query_argument or _first(properties, _QUERIES, {"string", "array"})
-    return query in properties and _required(tool) <= {query, *config.arguments}
+    return query in properties and _mandatory(tool) <= {query, *config.arguments}
 
 
 def _writes(tool: mcp_types.Tool) -> bool:
@@ -240,7 +242,7 @@ def _properties(tool: mcp_types.Tool) -> dict[str, Mapping[str, Any]]:
     return {name: value for name, value in properties.items() if isinstance(value, Mapping)}
 
 
-def _required(tool: mcp_types.Tool) -> set[str]:
+def _mandatory(tool: mcp_types.Tool) -> set[str]:
     required: object = tool.input_schema.get("required")
     return {str(name) for name in cast("list[object]", required)} if isinstance(required, list) else set()
 
@@ -276,6 +278,6 @@ def _types(schema: Mapping[str, Any]) -> set[str]:
     return found
 
 
-def _there_are(tools: Sequence[mcp_types.Tool]) -> str:
+def _advise_tool(tools: Sequence[mcp_types.Tool]) -> str:
     names = ", ".join(tool.name for tool in tools[:30])
     return f"Set `tool` to one of: {names}." if names else "It has no tools at all."

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from loom_core.errors import SourceError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.sources.remote.json_path import JsonPath, checked_path
+from loom_core.knowledge.sources.remote.json_path import JsonPath, validate_path
 
 if TYPE_CHECKING:
     from loom_core.tools.interface import JsonValue as Json
@@ -60,7 +60,7 @@ class ResultMapping(BaseModel):
     @field_validator("*")
     @classmethod
     def _check_path(cls, path: str) -> str:
-        return checked_path(path)
+        return validate_path(path)
 
 
 def read_items(
@@ -119,7 +119,7 @@ def _rows(answer: Json, mapping: ResultMapping) -> Sequence[Json]:
         is_left_out = found is None and isinstance(JsonPath(path.steps[:-1]).find(answer), Mapping)
         rows: Sequence[Json] | None = () if is_left_out else _as_list(found)
     else:
-        rows = _recognised(answer, mapping, _DEEPEST)
+        rows = _find_list(answer, mapping, _DEEPEST)
     if rows is None:
         where = f"under {mapping.results!r}" if mapping.results else "under any of the usual names"
         raise SourceError(
@@ -135,7 +135,7 @@ def _as_list(value: Json) -> Sequence[Json] | None:
     return [value] if isinstance(value, Mapping) else None
 
 
-def _recognised(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Json] | None:
+def _find_list(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Json] | None:
     """The list of passages inside a value; the value itself where it is one, or a single passage."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return value
@@ -144,7 +144,7 @@ def _recognised(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Jso
     if (rows := _columns(value)) is not None:
         return rows
     for name in _LISTS:
-        if name in value and (rows := _recognised(value[name], mapping, depth - 1)) is not None:
+        if name in value and (rows := _find_list(value[name], mapping, depth - 1)) is not None:
             return rows
     if not value:
         return []

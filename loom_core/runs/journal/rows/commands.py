@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from loom_core.errors import InvalidInputError
 from loom_core.runs.commands import (
     Abort,
-    Answered,
-    Decided,
-    Order,
+    ApprovalDecision,
+    Command,
+    InputResponse,
     Pause,
     Reply,
     Resume,
     Retry,
-    check_fits,
+    check_response,
 )
 from loom_core.runs.journal.rows.json_column import from_column, to_column
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -29,12 +29,19 @@ if TYPE_CHECKING:
     from loom_core.runs.journal.rows.runs import StoredRun
     from loom_core.runs.run import Run
 
-__all__ = ["GivenOrder", "check_last", "check_order", "foreseen", "given_orders", "order_column"]
+__all__ = [
+    "QueuedCommand",
+    "check_command",
+    "check_is_latest",
+    "command_column",
+    "load_commands",
+    "predict_run",
+]
 
-_AnyOrder: TypeAlias = type[Decided | Answered | Reply | Pause | Resume | Abort | Retry]
-_KINDS: dict[str, _AnyOrder] = {
-    "decided": Decided,
-    "answered": Answered,
+_AnyCommand: TypeAlias = type[ApprovalDecision | InputResponse | Reply | Pause | Resume | Abort | Retry]
+_KINDS: dict[str, _AnyCommand] = {
+    "decided": ApprovalDecision,
+    "answered": InputResponse,
     "reply": Reply,
     "pause": Pause,
     "resume": Resume,
@@ -45,7 +52,7 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class GivenOrder:
+class QueuedCommand:
     """An order that waits to be obeyed.
 
     Attributes:
@@ -54,30 +61,30 @@ class GivenOrder:
     """
 
     key: int
-    order: Order
+    command: Command
 
 
-def order_column(order: Order) -> str:
+def command_column(order: Command) -> str:
     """An order as JSON."""
     return to_column({"kind": _NAMES[type(order)], **asdict(order)})
 
 
-def given_orders(db: sqlite3.Connection, run: int, *, after: int = 0) -> list[GivenOrder]:
+def load_commands(db: sqlite3.Connection, run: int, *, after: int = 0) -> list[QueuedCommand]:
     """The orders that a run has still to obey, oldest first."""
     rows = db.execute("SELECT key, body FROM orders WHERE run = ? AND key > ? ORDER BY key", (run, after))
-    return [GivenOrder(row["key"], _order(row["body"])) for row in rows]
+    return [QueuedCommand(row["key"], _parse_command(row["body"])) for row in rows]
 
 
-def _order(text: str) -> Order:
+def _parse_command(text: str) -> Command:
     body = cast("dict[str, Any]", from_column(text))
     return _KINDS[body.pop("kind")](**body)
 
 
-def foreseen(run: Run, orders: Iterable[Order]) -> Run:
+def predict_run(run: Run, orders: Iterable[Command]) -> Run:
     """The run as it will stand when it has obeyed these orders."""
     for order in orders:
         match order:
-            case Decided() | Answered():
+            case ApprovalDecision() | InputResponse():
                 pending = tuple(each for each in run.pending if each.id != order.id)
                 status = "working" if run.status == "input_required" and not pending else run.status
                 run = replace(run, pending=pending, status=status)
@@ -92,15 +99,15 @@ def foreseen(run: Run, orders: Iterable[Order]) -> Run:
     return run
 
 
-def check_order(run: Run, order: Order, given: Sequence[Order]) -> None:
+def check_command(run: Run, order: Command, given: Sequence[Command]) -> None:
     """Refuse what does not fit how a run stands, with the orders that it has still to obey.
 
     Raises:
         InvalidInputError: it does not fit.
     """
-    soon = foreseen(run, given)
+    soon = predict_run(run, given)
     match order:
-        case Decided() | Answered():
+        case ApprovalDecision() | InputResponse():
             _check_answer(run, soon, order, given)
         case Resume():
             if soon.status == "completed":
@@ -113,7 +120,7 @@ def check_order(run: Run, order: Order, given: Sequence[Order]) -> None:
         case Retry():
             _check_retry(run, soon)
         case _ if soon.status in FINAL_STATUSES:
-            raise _ended(soon)
+            raise _error_for_ended_run(soon)
         case Pause() if soon.status == "paused":
             raise InvalidInputError(f"Run {run.id} is paused already.", advice="Resume it to go on.")
         case Reply() if not order.text.strip():
@@ -144,7 +151,7 @@ def _check_retry(run: Run, soon: Run) -> None:
     _check_own_end(run, soon)
 
 
-def check_last(db: sqlite3.Connection, stored: StoredRun) -> None:
+def check_is_latest(db: sqlite3.Connection, stored: StoredRun) -> None:
     """Refuse to go on with a run behind which others of its session have begun.
 
     A flow does not go on with what was said, so it may be taken up again when those have ended.
@@ -168,16 +175,18 @@ def check_last(db: sqlite3.Connection, stored: StoredRun) -> None:
         )
 
 
-def _check_answer(run: Run, soon: Run, order: Decided | Answered, given: Sequence[Order]) -> None:
+def _check_answer(
+    run: Run, soon: Run, order: ApprovalDecision | InputResponse, given: Sequence[Command]
+) -> None:
     pending = next((each for each in soon.pending if each.id == order.id), None)
     if pending is None:
-        if any(isinstance(each, Decided | Answered) and each.id == order.id for each in given):
+        if any(isinstance(each, ApprovalDecision | InputResponse) and each.id == order.id for each in given):
             raise InvalidInputError(
                 f"{order.id!r} was decided already; the first decision holds.",
                 advice="Wait for what comes of it.",
             )
         if soon.status in FINAL_STATUSES:
-            raise _ended(soon)
+            raise _error_for_ended_run(soon)
         waiting = ", ".join(repr(each.id) for each in soon.pending)
         raise InvalidInputError(
             f"Run {run.id} does not wait for {order.id[:200]!r}.",
@@ -190,28 +199,28 @@ def _check_answer(run: Run, soon: Run, order: Decided | Answered, given: Sequenc
             f"The time to answer {order.id!r} is over: it counts as refused.",
             advice="Tell the run in a message what you want.",
         )
-    if isinstance(order, Decided) and pending.kind == "question":
+    if isinstance(order, ApprovalDecision) and pending.kind == "question":
         raise InvalidInputError(
             f"{order.id!r} is a question, which is answered, not approved.",
             advice="Answer it with accept, decline or cancel.",
         )
-    if isinstance(order, Answered) and pending.kind != "question":
+    if isinstance(order, InputResponse) and pending.kind != "question":
         raise InvalidInputError(
             f"{order.id!r} is a call, not a question.", advice="Decide it with approve or deny."
         )
-    if isinstance(order, Decided) and order.scope == "run" and not pending.for_run:
+    if isinstance(order, ApprovalDecision) and order.scope == "run" and not pending.for_run:
         raise InvalidInputError(
             f"{order.id!r} cannot be approved for the rest of the run: it is asked about each time.",
             advice="Approve it for once.",
         )
-    if isinstance(order, Decided) and order.action == "edit" and pending.kind == "unknown":
+    if isinstance(order, ApprovalDecision) and order.action == "edit" and pending.kind == "unknown":
         raise InvalidInputError(
             f"{order.id!r} may have been done already, with the arguments that it had.",
             advice="Approve it to run it again as it was, or deny it.",
         )
-    check_fits(pending, order)
+    check_response(pending, order)
 
 
-def _ended(run: Run) -> InvalidInputError:
+def _error_for_ended_run(run: Run) -> InvalidInputError:
     further = "Start a new run in the same session" if run.status == "completed" else "Resume it"
     return InvalidInputError(f"Run {run.id} has ended: it is {run.status}.", advice=f"{further} to go on.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from loom_core.errors import NotFoundError
 from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal.rows.json_column import from_column
-from loom_core.runs.journal.rows.runs import MOST_ROWS, event_keys
+from loom_core.runs.journal.rows.runs import MAX_ROWS, event_keys
 from loom_core.runs.journal.rows.schema import SEQ_BITS
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def events_of(
     """Events of a run behind a seq, oldest first."""
     rows = db.execute(
         "SELECT key, at, type, payload FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
-        (*event_keys(run, after=after), min(limit, MOST_ROWS)),
+        (*event_keys(run, after=after), min(limit, MAX_ROWS)),
     )
     return [_event(row, run_id) for row in rows]
 
@@ -58,7 +58,7 @@ def blob_of(db: sqlite3.Connection, stored: StoredRun, number: int) -> tuple[byt
         NotFoundError: it has none of this number.
     """
     sql = "SELECT content, media_type FROM blobs WHERE run = ? AND number = ?"
-    row = db.execute(sql, (stored.key, number)).fetchone() if 0 <= number <= MOST_ROWS else None
+    row = db.execute(sql, (stored.key, number)).fetchone() if 0 <= number <= MAX_ROWS else None
     if row is None:
         raise NotFoundError(f"Run {stored.run.id} has no blob {number}.")
     return row["content"], row["media_type"]

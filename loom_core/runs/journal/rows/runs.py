@@ -9,7 +9,7 @@ from loom_core.errors import NotFoundError
 from loom_core.llm.interface import Usage
 from loom_core.runs.journal.rows.json_column import from_column, to_column
 from loom_core.runs.journal.rows.schema import SEQ_BITS
-from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, Spent
+from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunStatus, RunUsage
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 __all__ = [
     "CHANGING",
     "FINAL_STATUSES",
-    "MOST_ROWS",
+    "MAX_ROWS",
     "StoredRun",
     "condition",
     "event_keys",
     "find_run",
     "request_column",
-    "run_rows",
+    "select_runs",
     "standing_column",
 ]
 
 FINAL_STATUSES: frozenset[RunStatus] = frozenset({"completed", "failed", "aborted"})
 
-MOST_ROWS = 2**63 - 1
+MAX_ROWS = 2**63 - 1
 """SQLite takes no larger number."""
 
 CHANGING = frozenset({"status", "output", "structured", "problem", "pending", "spent"})
@@ -42,7 +42,7 @@ SELECT runs.*, sessions.id AS session_id, requests.body,
         ORDER BY key DESC LIMIT 1) AS last_event
 FROM runs JOIN sessions ON sessions.key = runs.session JOIN requests ON requests.run = runs.key
 """
-_SPENT = [field.name for field in fields(Spent) if field.name != "usage"]
+_SPENT = [field.name for field in fields(RunUsage) if field.name != "usage"]
 _USAGE = [field.name for field in fields(Usage)]
 _PENDING = [field.name for field in fields(Pending)]
 _BUDGET = [field.name for field in fields(Budget)]
@@ -92,7 +92,7 @@ def standing_column(run: Run) -> str:
     )
 
 
-def run_rows(
+def select_runs(
     db: sqlite3.Connection, where: str, parameters: Sequence[object], *, order: str = "", limit: int = -1
 ) -> list[StoredRun]:
     """The runs that a condition picks.
@@ -105,7 +105,7 @@ def run_rows(
         limit: at most so many; below 0 for all.
     """
     sql = f"{_SELECT} WHERE {where} {f'ORDER BY {order}' if order else ''} LIMIT ?"
-    found = [_stored(row) for row in db.execute(sql, [*parameters, min(limit, MOST_ROWS)])]
+    found = [_parse_run(row) for row in db.execute(sql, [*parameters, min(limit, MAX_ROWS)])]
     return [_with_time(db, *each) for each in found]
 
 
@@ -116,19 +116,19 @@ def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> 
         NotFoundError: there is none, or it is another caller's (None: any caller).
     """
     # No id holds anything else, and SQLite takes no half surrogates.
-    for stored in run_rows(db, "runs.id = ?", (run_id,)) if run_id.isascii() else ():
+    for stored in select_runs(db, "runs.id = ?", (run_id,)) if run_id.isascii() else ():
         if caller in {None, stored.run.request.caller}:
             return stored
     raise NotFoundError(f"There is no run {run_id[:200]!r}.", advice="Look for its id in the list of runs.")
 
 
-def _stored(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
+def _parse_run(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
     body = cast("dict[str, Any]", from_column(row["body"]))
     standing = cast("dict[str, Any]", from_column(row["standing"]))
     last: int | None = row["last_event"]
     run = Run(
         id=row["id"],
-        request=_request(body, session_id=row["session_id"], caller=row["caller"]),
+        request=_parse_request(body, session_id=row["session_id"], caller=row["caller"]),
         status=row["status"],
         created=row["created"],
         updated=row["created"],
@@ -136,7 +136,7 @@ def _stored(row: sqlite3.Row) -> tuple[StoredRun, int | None]:
         structured=standing["structured"],
         problem=standing["problem"],
         pending=tuple(Pending(**each) for each in standing["pending"]),
-        spent=_spent(standing["spent"]),
+        spent=_parse_usage(standing["spent"]),
         last_seq=0 if last is None else last & (1 << SEQ_BITS) - 1,
     )
     return StoredRun(row["key"], run, row["driver"] or ""), last
@@ -149,7 +149,7 @@ def _with_time(db: sqlite3.Connection, stored: StoredRun, last: int | None) -> S
     return replace(stored, run=replace(stored.run, updated=at))
 
 
-def _request(body: Mapping[str, Any], *, session_id: str, caller: str) -> RunRequest:
+def _parse_request(body: Mapping[str, Any], *, session_id: str, caller: str) -> RunRequest:
     others = {name: value for name, value in body.items() if name not in {"budget", "allowed_tools"}}
     tools: list[str] | None = body["allowed_tools"]
     return RunRequest(
@@ -161,9 +161,9 @@ def _request(body: Mapping[str, Any], *, session_id: str, caller: str) -> RunReq
     )
 
 
-def _spent(data: Mapping[str, Any]) -> Spent:
+def _parse_usage(data: Mapping[str, Any]) -> RunUsage:
     others = {name: value for name, value in data.items() if name != "usage"}
-    return Spent(**others, usage=Usage(**data["usage"]))
+    return RunUsage(**others, usage=Usage(**data["usage"]))
 
 
 def condition(

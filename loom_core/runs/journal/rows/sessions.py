@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Mapping
 
-__all__ = ["SessionState", "begin_session", "find_session", "keep_state", "session_state"]
+__all__ = ["SessionState", "begin_session", "find_session", "save_state", "session_state"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def session_state(db: sqlite3.Connection, session_id: str, caller: str) -> Sessi
     return SessionState({} if row["state"] is None else from_column(row["state"]), row["version"])
 
 
-def keep_state(
+def save_state(
     db: sqlite3.Connection, session_id: str, caller: str, content: Mapping[str, Any], *, version: int
 ) -> bool:
     """Put a state in the place of the one of a version; returns whether that still was the latest.

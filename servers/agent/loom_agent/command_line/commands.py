@@ -13,12 +13,12 @@ import anyio
 
 from loom_agent import PROGRAM
 from loom_agent.command_line.terminal import Terminal
-from loom_agent.mcp_tools.tools import found_tools
+from loom_agent.mcp_tools.tools import find_tools
 from loom_agent.models import BudgetInput, RunsResult
 from loom_agent.service import Service
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply
 from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.terminal import Interrupted, Interrupts
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import argparse
 
     from loom_agent.settings import Settings
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
     from loom_core.server.cli.terminal import Keyboard
@@ -37,7 +37,7 @@ __all__ = ["run_code", "run_command"]
 
 _BY = "the user at the terminal"
 _SERVER_SECONDS = 15.0  # that MCP servers have to start before the first turn
-_OBEYED_SECONDS = 10.0
+_APPLIED_SECONDS = 10.0
 _WAITS = 3
 _INTERRUPTED = 130
 
@@ -78,15 +78,15 @@ def run_code(run: Run) -> int:
 async def _run(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
     goal = " ".join(args.goal)
     if goal == "-":
-        goal = await interrupts.unless(_typed)
-    run = await interrupts.unless(partial(_started, service, args, goal, session=args.session))
-    run, interrupted = await _watched(service, run, args, interrupts, after=0)
+        goal = await interrupts.unless(_read_stdin)
+    run = await interrupts.unless(partial(_start, service, args, goal, session=args.session))
+    run, interrupted = await _watch(service, run, args, interrupts, after=0)
     if interrupted and run.status == "paused":
         say(f"Go on with: {_next(run)}")
-    return _INTERRUPTED if interrupted else _told(service, run, args)
+    return _INTERRUPTED if interrupted else _report(service, run, args)
 
 
-async def _typed() -> str:
+async def _read_stdin() -> str:
     return await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
 
 
@@ -105,7 +105,7 @@ async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrup
         except Interrupted:
             if last is None or last.status != "paused":
                 raise
-            last = await _aborted_here(service, await service.order(last.id, Abort(by=_BY)))
+            last = await _abort_here(service, await service.send_commands(last.id, Abort(by=_BY)))
             say(f"\n{last.problem}")
             continue
         if line is None:
@@ -113,16 +113,16 @@ async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrup
         if last is not None and last.status == "paused":
             if line.strip():
                 await service.reply(session, Reply(text=line, by=_BY))
-            run = await service.go_on(last.id, by=_BY)
+            run = await service.resume(last.id, by=_BY)
             after = None
         elif line.strip():
-            run = await interrupts.unless(partial(_started, service, args, line, session=session))
+            run = await interrupts.unless(partial(_start, service, args, line, session=session))
             after = 0
         else:
             continue
         session = run.request.session_id
-        last, _ = await _watched(service, run, args, interrupts, after=after, keyboard=keyboard)
-        _told(service, last, args)
+        last, _ = await _watch(service, run, args, interrupts, after=after, keyboard=keyboard)
+        _report(service, last, args)
         if last.status == "input_required":
             return _WAITS
 
@@ -135,11 +135,11 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
     if not args.run_id:
         raise _no_run(args.action)
     if args.action == "resume":
-        run = await service.go_on(args.run_id, by=_BY)
-        run, interrupted = await _watched(service, run, args, interrupts, after=None)
-        return _INTERRUPTED if interrupted else _told(service, run, args)
+        run = await service.resume(args.run_id, by=_BY)
+        run, interrupted = await _watch(service, run, args, interrupts, after=None)
+        return _INTERRUPTED if interrupted else _report(service, run, args)
     if args.action == "forget":
-        await service.journal().forget(args.run_id)
+        await service.journal().purge(args.run_id)
         out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} is forgotten.")
         return 0
     from loom_core.server.runs.page_option import named_run
@@ -148,10 +148,10 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
     if args.action == "decide":
         run = await service.decide(run, _decision(run, args))
     elif args.action in {"pause", "abort"}:
-        order: Order = Pause(by=_BY) if args.action == "pause" else Abort(reason=args.reason, by=_BY)
-        told, run = run, await service.order(run.id, order)
+        order: Command = Pause(by=_BY) if args.action == "pause" else Abort(reason=args.reason, by=_BY)
+        told, run = run, await service.send_commands(run.id, order)
         if args.action == "abort" and not told.driver:
-            run = await _aborted_here(service, run)
+            run = await _abort_here(service, run)
     if args.json:
         out_json(run_info(run, by_tool=True, by_asking=False))
     elif args.action == "show":
@@ -172,13 +172,13 @@ def _no_run(action: str) -> InvalidInputError:
     return InvalidInputError(f"Which run is to be meant by `{action}`?", advice="Give its id.")
 
 
-async def _aborted_here(service: Service, run: Run) -> Run:
+async def _abort_here(service: Service, run: Run) -> Run:
     """End a run that nobody drives, and has been told to abort: it is driven here for a moment."""
     try:
-        await service.take_up(run.id)
+        await service.adopt(run.id)
     except (ConfigError, NotFoundError):  # another process does it, whose configuration has the profile
         return run
-    return await service.changed(run.id, after=run.last_seq, seconds=_OBEYED_SECONDS)
+    return await service.wait_until_idle(run.id, after=run.last_seq, seconds=_APPLIED_SECONDS)
 
 
 async def _page(service: Service, args: argparse.Namespace) -> int:
@@ -192,14 +192,14 @@ async def _page(service: Service, args: argparse.Namespace) -> int:
     if shows and not args.run_id:
         raise _no_run(args.action)
     given: list[str] = [*args.html, args.run_id] if shows else args.html
-    listed = [] if shows else await _found(service, args, limit=args.limit + 1)
+    listed = [] if shows else await _find_runs(service, args, limit=args.limit + 1)
     page = await written_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
     page.show(as_json=args.json)
     return 0
 
 
 async def _list(service: Service, args: argparse.Namespace) -> int:
-    result = RunsResult(runs=[run_line(run) for run in await _found(service, args, limit=args.limit)])
+    result = RunsResult(runs=[run_line(run) for run in await _find_runs(service, args, limit=args.limit)])
     if args.json:
         out_json(result)
     else:
@@ -207,7 +207,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _found(service: Service, args: argparse.Namespace, *, limit: int) -> list[Run]:
+async def _find_runs(service: Service, args: argparse.Namespace, *, limit: int) -> list[Run]:
     """The runs that a command lists.
 
     Raises:
@@ -228,7 +228,7 @@ async def _events(service: Service, args: argparse.Namespace, interrupts: Interr
     if args.follow:
         if run.status not in {"completed", "failed", "aborted"} and not (run.driver and not run.pending):
             say(f"Nothing happens by itself now: the run is {run.status}. See to it with: {_next(run)}")
-        await interrupts.unless(partial(_followed, service, run, args))
+        await interrupts.unless(partial(_follow, service, run, args))
         return run_code(await service.run(run.id))
     after = args.after
     while found := await service.events(run.id, after=after, limit=500):
@@ -238,14 +238,14 @@ async def _events(service: Service, args: argparse.Namespace, interrupts: Interr
     return 0
 
 
-async def _followed(service: Service, run: Run, args: argparse.Namespace) -> None:
+async def _follow(service: Service, run: Run, args: argparse.Namespace) -> None:
     async with aclosing(service.journal().follow(run.id, after=args.after)) as events:
         async for event in events:
             _show_event(event, as_json=args.json)
 
 
 async def _tools(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
-    found = partial(found_tools, service, " ".join(args.query), profile=args.profile)
+    found = partial(find_tools, service, " ".join(args.query), profile=args.profile)
     result = await interrupts.unless(found)
     if args.json:
         out_json(result)
@@ -254,7 +254,7 @@ async def _tools(service: Service, args: argparse.Namespace, interrupts: Interru
     return 0
 
 
-async def _started(service: Service, args: argparse.Namespace, goal: str, *, session: str) -> Run:
+async def _start(service: Service, args: argparse.Namespace, goal: str, *, session: str) -> Run:
     asked: dict[str, Any] = {
         "iterations": args.iterations,
         "tokens": args.tokens,
@@ -285,7 +285,7 @@ def _budget(asked: dict[str, Any]) -> BudgetInput:
         ) from None
 
 
-async def _watched(
+async def _watch(
     service: Service,
     run: Run,
     args: argparse.Namespace,
@@ -295,20 +295,20 @@ async def _watched(
     keyboard: Keyboard | None = None,
 ) -> tuple[Run, bool]:
     """The run when it stands, and whether it was interrupted."""
-    from loom_agent.command_line.terminal import Watched
+    from loom_agent.command_line.terminal import RunWatcher
     from loom_core.server.cli.terminal import Keyboard
 
     terminal = Terminal(quiet=args.quiet, as_json=args.json)
-    watched = Watched(service, terminal, keyboard or Keyboard(), interrupts)
-    run = await watched.until_it_stands(run, after=after)
+    watched = RunWatcher(service, terminal, keyboard or Keyboard(), interrupts)
+    run = await watched.wait_until_idle(run, after=after)
     terminal.finish(run)
     return run, watched.was_interrupted
 
 
-def _told(service: Service, run: Run, args: argparse.Namespace) -> int:
+def _report(service: Service, run: Run, args: argparse.Namespace) -> int:
     """Say how a run stands; gives the exit code."""
     if args.json:
-        out_json(run_info(run, by_tool=service.approvers.decides_by_tool(run), by_asking=False))
+        out_json(run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False))
     elif run.status == "input_required":
         waiting = ", ".join(f"{pending.id} ({pending.tool})" for pending in run.pending)
         say(f"It waits for {waiting}: {_next(run)}")
@@ -331,7 +331,7 @@ def _next(run: Run) -> str:
             return f"{PROGRAM} runs resume {run.id}"
 
 
-def _decision(run: Run, args: argparse.Namespace) -> Decided | Answered:
+def _decision(run: Run, args: argparse.Namespace) -> ApprovalDecision | InputResponse:
     waiting = ", ".join(each.id for each in run.pending) or "nothing"
     if not args.decided or not args.decision:
         raise InvalidInputError(
@@ -354,10 +354,12 @@ def _decision(run: Run, args: argparse.Namespace) -> Decided | Answered:
         )
     questions = {each.id for each in run.pending if each.kind == "question"}
     if args.decided in questions and args.decision == "deny":
-        return Answered(id=args.decided, action="decline", by=_BY)
+        return InputResponse(id=args.decided, action="decline", by=_BY)
     if args.decision == "answer":
-        return Answered(id=args.decided, action="accept", content=content, by=_BY)
-    return Decided(id=args.decided, action=args.decision, arguments=content, reason=args.reason, by=_BY)
+        return InputResponse(id=args.decided, action="accept", content=content, by=_BY)
+    return ApprovalDecision(
+        id=args.decided, action=args.decision, arguments=content, reason=args.reason, by=_BY
+    )
 
 
 def _show_event(event: StreamEvent, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from loom_agent import PROGRAM
 from loom_agent.profiles.agent_file import read_agent_file
 from loom_agent.profiles.local_knowledge import can_search, how_to_search
-from loom_agent.profiles.model_choice import chosen_model, made_model
+from loom_agent.profiles.model_choice import choose_model, create_model
 from loom_agent.profiles.profile_config import EVERYTHING
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.sources.catalogue import Catalogue
@@ -81,8 +81,8 @@ def _configuration(settings: Settings) -> Section:
 def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list[Finding]) -> str:
     """What drives a profile; what is wrong with it is added to the findings."""
     try:
-        config, why = chosen_model(profile, settings)
-        llm = made_model(config)
+        config, why = choose_model(profile, settings)
+        llm = create_model(config)
     except ConfigError as error:
         told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
         findings.append(told_by(told, "model-unusable", remedy=_CORRECT))

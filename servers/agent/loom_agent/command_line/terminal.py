@@ -11,7 +11,7 @@ import anyio
 
 from loom_agent.texts import Wording, question_of, run_summary
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.runs.commands import Abort, Pause
 from loom_core.runs.run import Pending
 from loom_core.server.cli.console import out, say
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from loom_core.runs.run import Run
     from loom_core.server.cli.terminal import Interrupts, Keyboard
 
-__all__ = ["Terminal", "Watched"]
+__all__ = ["RunWatcher", "Terminal"]
 
 _ARGUMENTS = 300
 _RESULT = 200
@@ -64,7 +64,7 @@ class Terminal:
             case "tool_calls_start":
                 self._end_line()
                 for call in payload["calls"]:
-                    self._say(f"  → {call['tool']} {_shown(call['arguments'], _ARGUMENTS)}")
+                    self._say(f"  → {call['tool']} {_format_arguments(call['arguments'], _ARGUMENTS)}")
             case "tool_result":
                 mark = "✓" if payload["status"] == "success" else "✗"
                 text = " ".join(str(payload["text"]).split())[:_RESULT]
@@ -92,7 +92,7 @@ class Terminal:
     def _write(self, text: str) -> None:
         self._streamed += text
         if self._streams:
-            sys.stdout.write("".join(char if char == "\n" else visible(char) for char in text))
+            sys.stdout.write("".join(char if char == "\n" else escape_controls(char) for char in text))
             sys.stdout.flush()
             self._open = not text.endswith("\n")
 
@@ -109,12 +109,12 @@ class Terminal:
             say(text)
 
 
-def _shown(value: Mapping[str, Any], most: int) -> str:
+def _format_arguments(value: Mapping[str, Any], most: int) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else f"{text[:most]} …"
 
 
-class Watched:
+class RunWatcher:
     """A run that is driven or looked at, and the person at the terminal.
 
     It stands when it has ended; when it was paused and no call is under way; and, where nobody can be asked,
@@ -142,7 +142,7 @@ class Watched:
         self._given_up = False
         self.was_interrupted = False
 
-    async def until_it_stands(self, run: Run, *, after: int | None = None) -> Run:
+    async def wait_until_idle(self, run: Run, *, after: int | None = None) -> Run:
         """Stay with it.
 
         Args:
@@ -153,14 +153,14 @@ class Watched:
         for pending in run.pending:
             self._waiting[pending.id] = pending
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._heed_interrupts, run.id)
+            tasks.start_soon(self._handle_interrupts, run.id)
             if self._keyboard.attended:
                 tasks.start_soon(self._ask, run, tasks.cancel_scope)
             async with aclosing(self._service.journal().follow(run.id, after=seen)) as events:
                 async for event in events:
                     self._terminal.show(event)
                     self._note(event)
-                    if self._stands():
+                    if self._is_idle():
                         break
             tasks.cancel_scope.cancel()
         return await self._service.run(run.id)
@@ -187,7 +187,7 @@ class Watched:
             case _:
                 pass
 
-    def _stands(self) -> bool:
+    def _is_idle(self) -> bool:
         asking = {each.id.rpartition(".")[0] for each in self._waiting.values() if each.kind == "question"}
         if self._calls - asking:
             return False
@@ -223,7 +223,7 @@ class Watched:
                     continue
             self._waiting.pop(pending.id, None)
 
-    async def _heed_interrupts(self, run_id: str) -> None:
+    async def _handle_interrupts(self, run_id: str) -> None:
         while True:
             await self._interrupts.next()
             await self._interrupt(run_id)
@@ -236,6 +236,6 @@ class Watched:
             say("\nPaused; what is under way ends first. Ctrl-C again aborts.")
         self._given_up = not first  # it does not stand before it is aborted
         try:
-            await self._service.order(run_id, order)
+            await self._service.send_commands(run_id, order)
         except InvalidInputError:  # it has just ended, or is paused already
             self._given_up = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from loom_agent.mcp_tools.tools import found_tools
+from loom_agent.mcp_tools.tools import find_tools
 from loom_agent.texts import run_info
 from loom_core.errors import LoomError
 from loom_core.server.auth.caller import current_caller
@@ -31,14 +31,14 @@ def register_resources(server: LoomServer, service: Service) -> None:
     """
     _register_tools(server, service)
 
-    async def described(run: Run) -> str:
-        info = run_info(run, by_tool=service.approvers.decides_by_tool(run), by_asking=False)
+    async def describe(run: Run) -> str:
+        info = run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False)
         return _json(info.model_dump(mode="json"))
 
     register_run_resources(
         server,
         service,
-        described=described,
+        described=describe,
         title=lambda run: run.request.goal,
         description="A run as it stands: status, output, what it waits for and what it has taken.",
     )
@@ -63,7 +63,7 @@ async def _profile(service: Service, name: str) -> dict[str, Any]:
     """What is told of a profile; also of one that cannot work as it is configured."""
     profile = service.load().profiles[name]
     try:
-        found = await found_tools(service, "", profile=name)
+        found = await find_tools(service, "", profile=name)
         made = await service.agent(name)
     except LoomError as error:
         return {"description": profile.description, "problem": str(error)}

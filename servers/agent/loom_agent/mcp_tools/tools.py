@@ -28,8 +28,8 @@ from loom_agent.texts import (
     search_text,
 )
 from loom_core.errors import InvalidInputError
-from loom_core.knowledge.text.control_characters import visible
-from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume
+from loom_core.knowledge.text.control_characters import escape_controls
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply, Resume
 from loom_core.runs.run import RunStatus
 from loom_core.server.calls.context import ToolContext
 from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending, decided_by
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_agent.service import Service
-    from loom_core.runs.commands import Order
+    from loom_core.runs.commands import Command
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.run import Pending, Run
     from loom_core.server.protocol.factory import LoomServer
 
-__all__ = ["found_tools", "register_looking_tools", "register_run_tools"]
+__all__ = ["find_tools", "register_read_only_tools", "register_run_tools"]
 
 _Wait = Annotated[
     float,
@@ -57,7 +57,7 @@ _RUN = (
     "servers of its own. The run outlives this call: on `working`, go on with agent_wait; on "
     "`input_required`, the user decides. Returns its status, the output so far, and in `next` what to do."
 )
-_OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+_APPLIED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
 _LAST_SEQ = 2**32 - 1
 """No event has a higher number."""
 
@@ -78,7 +78,7 @@ def register_run_tools(server: LoomServer, service: Service) -> None:
     """
     _register_run(server, service)
     _register_wait(server, service)
-    _register_orders(server, service)
+    _register_commands(server, service)
 
 
 def _register_run(server: LoomServer, service: Service) -> None:
@@ -130,7 +130,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
                 client=ctx.client,
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
-        run = await _attending(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
+        run = await _long_poll(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
         return _reply(ctx, service, run)
 
 
@@ -160,13 +160,13 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         ] = 0,
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
-        run = await _attending(service).attended(
+        run = await _long_poll(service).attended(
             ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
         )
         return _reply(ctx, service, run)
 
 
-def _register_orders(server: LoomServer, service: Service) -> None:
+def _register_commands(server: LoomServer, service: Service) -> None:
     @server.tool(
         title="Say something to an agent",
         description=(
@@ -188,7 +188,7 @@ def _register_orders(server: LoomServer, service: Service) -> None:
         if not run_id:
             run = await service.reply(session_id, Reply(text=message, by=decided_by(ctx)), client=ctx.client)
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await _attending(service).attended(ctx, run_id, seconds=wait_seconds))
+        return _reply(ctx, service, await _long_poll(service).attended(ctx, run_id, seconds=wait_seconds))
 
     @server.tool(
         title="Decide what a run waits for",
@@ -212,16 +212,16 @@ def _register_orders(server: LoomServer, service: Service) -> None:
     ) -> ToolReply[RunInfo]:
         run = await service.run(run_id)
         if not ctx.client_input.kept.get("run_id"):
-            if not service.approvers.decides_by_tool(run):
+            if not service.approvers.can_decide_by_tool(run):
                 raise InvalidInputError(
                     "Decisions are not taken from this tool here: a model could approve what no person saw.",
                     advice="The user is asked by their client where it can do that, or decides with "
                     f"`loom-agent-server runs decide {run.id} ID approve`. The configuration allows the tool "
                     "with approvals.via_tool, or names who decides in approvals.who.",
                 )
-            run = await _decided(service, run, decisions, by=decided_by(ctx))
+            run = await _decide(service, run, decisions, by=decided_by(ctx))
             ctx.client_input.kept["run_id"] = run.id
-        run = await _attending(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
+        run = await _long_poll(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
         return _reply(ctx, service, run)
 
     @server.tool(
@@ -242,27 +242,27 @@ def _register_orders(server: LoomServer, service: Service) -> None:
         reason: Annotated[str, Field(description="With `abort`: why.")] = "",
     ) -> ToolReply[RunInfo]:
         by = decided_by(ctx)
-        orders: dict[str, Order] = {
+        orders: dict[str, Command] = {
             "abort": Abort(reason=reason, by=by),
             "pause": Pause(by=by),
             "resume": Resume(by=by),
         }
-        run = await service.order(run_id, orders[action])
+        run = await service.send_commands(run_id, orders[action])
         if action == "resume":
-            run = await service.obeyed(run_id, seconds=_OBEYED_SECONDS)
+            run = await service.wait_until_applied(run_id, seconds=_APPLIED_SECONDS)
         else:
-            run = await service.changed(run_id, after=run.last_seq, seconds=_OBEYED_SECONDS)
+            run = await service.wait_until_idle(run_id, after=run.last_seq, seconds=_APPLIED_SECONDS)
         return _reply(ctx, service, run)
 
 
-async def _decided(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
+async def _decide(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
     """Pass decisions on, all of them or none.
 
     Raises:
         InvalidInputError: one cannot be taken; the message says that no other was.
     """
     try:
-        return await service.decide(run, *(_order(each, run, by=by) for each in decisions))
+        return await service.decide(run, *(_to_command(each, run, by=by) for each in decisions))
     except InvalidInputError as error:
         if len(decisions) == 1:
             raise
@@ -270,7 +270,7 @@ async def _decided(service: Service, run: Run, decisions: Sequence[DecisionInput
         raise InvalidInputError(message, advice=error.advice) from error
 
 
-def _order(decision: DecisionInput, run: Run, *, by: str) -> Decided | Answered:
+def _to_command(decision: DecisionInput, run: Run, *, by: str) -> ApprovalDecision | InputResponse:
     """What a decision about something that a run waits for means.
 
     Raises:
@@ -281,15 +281,15 @@ def _order(decision: DecisionInput, run: Run, *, by: str) -> Decided | Answered:
             raise InvalidInputError(
                 f"{decision.id[:200]!r}: there is no answer.", advice="Give it as `content`."
             )
-        return Answered(id=decision.id, action="accept", content=decision.content, by=by)
+        return InputResponse(id=decision.id, action="accept", content=decision.content, by=by)
     if decision.action == "edit" and decision.arguments is None:
         raise InvalidInputError(
             f"{decision.id[:200]!r}: there are no arguments.", advice="Give all of them as `arguments`."
         )
     questions = {each.id for each in run.pending if each.kind == "question"}
     if decision.action == "deny" and decision.id in questions:
-        return Answered(id=decision.id, action="decline", by=by)
-    return Decided(
+        return InputResponse(id=decision.id, action="decline", by=by)
+    return ApprovalDecision(
         id=decision.id,
         action=decision.action,
         arguments=decision.arguments or {},
@@ -302,13 +302,13 @@ def _order(decision: DecisionInput, run: Run, *, by: str) -> Decided | Answered:
 def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
-        by_tool=service.approvers.decides_by_tool(run),
-        by_asking=_attending(service).asks_user(ctx, run),
+        by_tool=service.approvers.can_decide_by_tool(run),
+        by_asking=_long_poll(service).asks_user(ctx, run),
     )
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))
 
 
-def register_looking_tools(server: LoomServer, service: Service) -> None:
+def register_read_only_tools(server: LoomServer, service: Service) -> None:
     """Register them.
 
     Args:
@@ -392,11 +392,11 @@ def _register_search(server: LoomServer, service: Service) -> None:
         profile: Annotated[str, Field(description="Kind of agent.")] = "",
         limit: Annotated[int, Field(ge=1, le=100)] = 10,
     ) -> ToolReply[SearchResult]:
-        result = await found_tools(service, query, profile=profile, limit=limit)
+        result = await find_tools(service, query, profile=profile, limit=limit)
         return tool_result(search_text(result), result)
 
 
-async def found_tools(service: Service, query: str, *, profile: str = "", limit: int = 100) -> SearchResult:
+async def find_tools(service: Service, query: str, *, profile: str = "", limit: int = 100) -> SearchResult:
     """The tools of a profile that fit a query.
 
     Args:
@@ -431,7 +431,7 @@ async def found_tools(service: Service, query: str, *, profile: str = "", limit:
     )
 
 
-def _attending(service: Service) -> Attending:
+def _long_poll(service: Service) -> Attending:
     """Waiting for the runs of a service, in the language of their goals."""
     return Attending(service, _question, _lines)
 
@@ -459,14 +459,14 @@ class _ProgressLines:
         """The line of an event; empty for one that tells people nothing."""
         if event.type == "text_delta":
             self._tail = (self._tail + str(event.payload["text"]))[-4 * _TAIL :]
-            return visible(" ".join(self._tail.split())[-_TAIL:])
+            return escape_controls(" ".join(self._tail.split())[-_TAIL:])
         if event.type in {"model_start", "model_retry"}:
             self._tail = ""
         say = _LINES.get(event.type)
-        return visible(say(self._wording, event.payload))[:_SHOWN] if say else ""
+        return escape_controls(say(self._wording, event.payload))[:_SHOWN] if say else ""
 
 
-def _ended(wording: Wording, payload: Mapping[str, Any]) -> str:
+def _result_line(wording: Wording, payload: Mapping[str, Any]) -> str:
     if payload["status"] == "success":
         return wording.done.format(tool=payload["tool"], seconds=payload["seconds"])
     return wording.failed.format(tool=payload["tool"], status=payload["status"])
@@ -477,7 +477,7 @@ _LINES: Mapping[EventType, _Line] = {
     "model_retry": lambda say, it: say.retried.format(problem=it["problem"]),
     "tool_start": lambda say, it: say.uses.format(tool=it["tool"]),
     "tool_progress": lambda say, it: f"{it['message']} {_share(it['done'], it['total'])}".lstrip(),
-    "tool_result": _ended,
+    "tool_result": _result_line,
     "approval_required": lambda say, it: say.asks.format(tool=it["pending"]["tool"]),
     "approval_decided": lambda say, it: say.decided.format(action=it["action"]),
     "compression_applied": lambda say, it: say.compacted.format(before=it["before"], after=it["after"]),

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from loom_agent.profiles.profile_config import ProfileConfig, SchedulerConfig
 from loom_core.config_file import read_config_file
 from loom_core.errors import NotFoundError
-from loom_core.knowledge.text.control_characters import ACTING
+from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,7 +105,7 @@ def read_agent_file(path: Path, *, required: bool = False, provider: str = "") -
     written = read_config_file(path, depth=_DEPTH, max_bytes=_MAX_BYTES, required=required)
     if written is None:
         return _without_file(provider, SchedulerConfig())
-    config = _checked(written)
+    config = _validate(written)
     profiles, scheduler = config.profiles, config.scheduler
     if not profiles:
         return _without_file(provider, scheduler)
@@ -119,10 +119,10 @@ def _without_file(provider: str, scheduler: SchedulerConfig) -> AgentFile:
     return AgentFile({name: ProfileConfig()}, name, scheduler=scheduler)
 
 
-def _checked(written: ConfigText) -> AgentConfig:
+def _validate(written: ConfigText) -> AgentConfig:
     config = written.validated(AgentConfig, advice=_ADVICE)
     for name in config.profiles:
-        if not name.strip() or len(name) > _MAX_NAME or ACTING.search(name):
+        if not name.strip() or len(name) > _MAX_NAME or CONTROL_CHARACTERS.search(name):
             raise written.refused(
                 ("profiles", name),
                 "a profile cannot be called so.",

@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from loom_agent.profiles.local_knowledge import LocalKnowledge
-from loom_agent.profiles.model_choice import chosen_model, is_demonstration, made_model
+from loom_agent.profiles.model_choice import choose_model, create_model, is_demonstration
 from loom_core.errors import ConfigError, NotFoundError
 from loom_core.mcp_client.remote_tools import McpTools
 
@@ -109,7 +109,7 @@ class Agents:
             await self.mcp.there(profile.mcp.servers, patience=patience)
         return made
 
-    def made(self) -> Sequence[ProfileAgent]:
+    def list_agents(self) -> Sequence[ProfileAgent]:
         """The agents that there are so far."""
         return list(self._made.values())
 
@@ -123,14 +123,14 @@ class Agents:
             await memory.aclose()
 
     async def _make(self, name: str, profile: ProfileConfig, shared: SchedulerConfig) -> ProfileAgent:
-        config, why = chosen_model(profile, self._settings)
-        with _told_of(name):
-            return await self._made_of(name, profile, config, why, shared)
+        config, why = choose_model(profile, self._settings)
+        with _naming_profile(name):
+            return await self._build(name, profile, config, why, shared)
 
-    async def _made_of(
+    async def _build(
         self, name: str, profile: ProfileConfig, config: ProviderConfig, why: str, shared: SchedulerConfig
     ) -> ProfileAgent:
-        llm = await to_thread.run_sync(made_model, config)
+        llm = await to_thread.run_sync(create_model, config)
         model = f"{llm.name}/{llm.model}".rstrip("/")
         _log.info("profile %s is driven by %s: %s", name, model, why)
         from loom_core.agent.agent import Agent
@@ -155,7 +155,7 @@ class Agents:
             memory=self._memory(profile.memory),
             journal=self._journal,
             permissions=permissions,
-            wait_for_orders=True,
+            wait_for_commands=True,
             approval_seconds=profile.approvals.deadline_seconds,
             budget=profile.budget.budget(),
             compaction=await to_thread.run_sync(_compaction, profile.compaction),
@@ -215,7 +215,7 @@ class Agents:
 
 
 @contextmanager
-def _told_of(profile: str) -> Generator[None]:
+def _naming_profile(profile: str) -> Generator[None]:
     """Say of which profile something is wrong."""
     try:
         yield
@@ -237,6 +237,6 @@ def _compaction(config: CompactionConfig) -> Compaction | None:
 
     if not config.enabled:
         return None
-    llm: LLMProvider | None = None if config.model is None else made_model(config.model)
+    llm: LLMProvider | None = None if config.model is None else create_model(config.model)
     shares: dict[str, Any] = config.model_dump(include={"window", "warn_at", "apply_at", "target"})
     return Compaction(llm=llm, **shares)

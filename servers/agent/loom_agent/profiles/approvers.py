@@ -34,7 +34,7 @@ class Approvers:
         self._file: AgentFile | None = None
         self.sees_all = sees_all
 
-    def take(self, file: AgentFile) -> None:
+    def load(self, file: AgentFile) -> None:
         """Go by this configuration."""
         self._file = file
 
@@ -45,13 +45,13 @@ class Approvers:
             return ()
         return [name for name, profile in self._file.profiles.items() if _names_caller(profile)]
 
-    def sees(self, run: Run) -> bool:
+    def can_see(self, run: Run) -> bool:
         """Whether the caller sees a run."""
         profile = self._profile(run)
         named = profile is not None and _names_caller(profile)
         return self.sees_all or named or run.request.caller == current_caller().id
 
-    def decides(self, run: Run) -> bool:
+    def can_decide(self, run: Run) -> bool:
         """Whether the caller is one whom a run may be decided by, in whatever way they are asked."""
         profile = self._profile(run)
         if self.sees_all or not current_caller().may("write"):
@@ -60,17 +60,17 @@ class Approvers:
             return True
         return _names_caller(profile)
 
-    def decides_by_tool(self, run: Run) -> bool:
+    def can_decide_by_tool(self, run: Run) -> bool:
         """Whether they may do so by a tool, which a model may call without their seeing it."""
         profile = self._profile(run)
-        if not self.decides(run):
+        if not self.can_decide(run):
             return False
         if profile is None:  # of another process, with another configuration
             return self.sees_all or not self._over_http
         return self.sees_all or _names_caller(profile) or profile.asks_by_tool(over_http=self._over_http)
 
     @property
-    def vouches(self) -> bool:
+    def can_vouch(self) -> bool:
         """Whether what the caller approves counts as looked at for everybody: a tool of an MCP server."""
         return not current_caller().id or self.sees_all or bool(self.profiles)
 

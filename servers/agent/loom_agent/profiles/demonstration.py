@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import anyio
 from pydantic import Field
 
-from loom_core.agent.compaction.summary import SECTIONS, read_sections, written_sections
+from loom_core.agent.compaction.summary import SECTIONS, format_sections, parse_sections
 from loom_core.cjk import is_chinese
 from loom_core.llm.messages import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
@@ -110,7 +110,7 @@ def _answer(request: ChatRequest) -> MockAnswer:
     results = [message for message in since if isinstance(message, ToolMessage)]
     chinese = is_chinese(goal)
     number = sum(isinstance(message, AssistantMessage) for message in request.messages)
-    wanted = [] if results or not request.tools else _wanted(goal, {spec.name for spec in request.tools})
+    wanted = [] if results or not request.tools else _plan_calls(goal, {spec.name for spec in request.tools})
     if wanted:
         calls = tuple(
             ToolCallPart(f"call_{number + 1}_{place}", name, arguments)
@@ -121,13 +121,13 @@ def _answer(request: ChatRequest) -> MockAnswer:
         return MockAnswer(f"我先使用 {names}。" if chinese else f"First I use {names}.", reasoning, calls)
     # Asked again for another form of the answer, it answers from what it was told before.
     results = results or [message for message in request.messages if isinstance(message, ToolMessage)]
-    text = _said(results, chinese=chinese)
-    return MockAnswer(text if request.output is None else _filled_in(request.output.schema, text))
+    text = _final_answer(results, chinese=chinese)
+    return MockAnswer(text if request.output is None else _fill_schema(request.output.schema, text))
 
 
 def _summary(instructions: str) -> str:
     """A summary of a conversation, which says that it is none, where that is asked for; otherwise empty."""
-    if len(read_sections(instructions)) < len(SECTIONS):
+    if len(parse_sections(instructions)) < len(SECTIONS):
         return ""
     chinese = SECTIONS[0].title_zh in instructions
     nothing = (
@@ -135,7 +135,7 @@ def _summary(instructions: str) -> str:
         if chinese
         else "(A demonstration without a model sums up nothing.)"
     )
-    return written_sections(dict.fromkeys(range(len(SECTIONS)), nothing), chinese=chinese)
+    return format_sections(dict.fromkeys(range(len(SECTIONS)), nothing), chinese=chinese)
 
 
 def _goal(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
@@ -147,7 +147,7 @@ def _goal(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
     return "", messages
 
 
-def _wanted(goal: str, there: set[str]) -> list[tuple[str, dict[str, Any]]]:
+def _plan_calls(goal: str, there: set[str]) -> list[tuple[str, dict[str, Any]]]:
     """The calls that a goal asks for, of tools that there are; where it names some, of any."""
     named = [(match["tool"] or match["zh"], _arguments(goal, match.end())) for match in _USE.finditer(goal)]
     if named:
@@ -178,7 +178,7 @@ def _arguments(goal: str, start: int) -> dict[str, Any]:
     return value
 
 
-def _said(results: Sequence[ToolMessage], *, chinese: bool) -> str:
+def _final_answer(results: Sequence[ToolMessage], *, chinese: bool) -> str:
     """The final answer: what the tools said, and that no model wrote it."""
     shown = [result.text[:_SHOWN].strip() for result in results]
     if chinese:
@@ -188,7 +188,7 @@ def _said(results: Sequence[ToolMessage], *, chinese: bool) -> str:
     return text + "\n(This is a demonstration without a language model. Configure one for real answers.)"
 
 
-def _filled_in(schema: Mapping[str, Any], text: str) -> str:
+def _fill_schema(schema: Mapping[str, Any], text: str) -> str:
     """An object with the properties of a schema, whose texts are all the same."""
     blank: dict[str, object] = {"integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
     properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["MOCK", "chosen_model", "is_demonstration", "made_model"]
+__all__ = ["MOCK", "choose_model", "create_model", "is_demonstration"]
 
 MOCK = "mock"
 """The provider that is the demonstration."""
 
 
-def chosen_model(profile: ProfileConfig, settings: Settings) -> tuple[ProviderConfig, str]:
+def choose_model(profile: ProfileConfig, settings: Settings) -> tuple[ProviderConfig, str]:
     """The model of a profile, and why it is that one.
 
     Raises:
@@ -52,7 +52,7 @@ def is_demonstration(config: ProviderConfig) -> bool:
     return config.provider == MOCK and not config.options
 
 
-def made_model(config: ProviderConfig) -> LLMProvider:
+def create_model(config: ProviderConfig) -> LLMProvider:
     """The model, which can be asked as things are here. A keyring may be asked, which blocks.
 
     Raises:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from loom_core.llm.config import WrittenProvider
+from loom_core.llm.config import ProviderConfigInput
 from loom_core.llm.interface import Effort
 from loom_core.runs.run import Budget
 from loom_core.tools.builtin.config import BuiltinToolsConfig
@@ -24,15 +24,15 @@ __all__ = [
     "CompactionConfig",
     "McpConfig",
     "ModelOptions",
+    "OnOff",
     "ProfileConfig",
     "SchedulerConfig",
-    "Switch",
 ]
 
 EVERYTHING = "all"
 """Instead of a list of names: all that there are."""
 
-Switch = Literal["on", "off"]
+OnOff = Literal["on", "off"]
 
 _Names = Annotated[list[str] | Literal["all"], Field(union_mode="left_to_right")]
 
@@ -113,7 +113,7 @@ class SchedulerConfig(_Section):
 class ApprovalsConfig(_Section):
     """Who is asked about calls that need it, and for how long."""
 
-    via_tool: Switch | None = Field(
+    via_tool: OnOff | None = Field(
         default=None,
         description="Whether the tool `agent_decide` may decide, which a model calls; by default on over "
         "stdio, where the host shows the call to its user, and off over HTTP.",
@@ -132,7 +132,7 @@ class CompactionConfig(_Section):
     """When a conversation is made shorter; shares of the model's window."""
 
     enabled: bool = Field(default=True, description="Whether conversations are made shorter.")
-    model: WrittenProvider | None = Field(
+    model: ProviderConfigInput | None = Field(
         default=None, description="The model that summarises, which may be a cheap one; by default the own."
     )
     window: int | None = Field(
@@ -149,7 +149,7 @@ class ProfileConfig(_Section):
     """A kind of agent: what drives a run that names this profile."""
 
     description: str = Field(default="", description="What it is for, in a sentence, for who chooses one.")
-    model: WrittenProvider | None = Field(
+    model: ProviderConfigInput | None = Field(
         default=None,
         description="The language model, as a text or an object; by default that of `--provider`, or the "
         "first vendor whose key is in the environment; `mock` is a demonstration without a model.",
@@ -188,7 +188,7 @@ class ProfileConfig(_Section):
         "as long as the process lives, or the name of a plugin.",
     )
 
-    def chosen(self, names: Literal["all"] | Sequence[str], there: Sequence[str]) -> list[str]:
+    def select(self, names: Literal["all"] | Sequence[str], there: Sequence[str]) -> list[str]:
         """What a list of names, or `all`, means where these are there."""
         return list(there) if names == EVERYTHING else [name for name in there if name in names]
 

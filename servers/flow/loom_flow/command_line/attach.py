@@ -14,27 +14,27 @@ from loom_flow.texts import go_on_line, progress_line, run_info, run_text
 
 if TYPE_CHECKING:
     from loom_core.runs.run import Run, RunStatus
-    from loom_flow.service import Service
+    from loom_flow.service import FlowService
 
-__all__ = ["BY", "run_code", "shown", "stands", "stayed_with"]
+__all__ = ["BY", "attach_to_run", "exit_code", "print_run", "wait_until_idle"]
 
 BY = "the user at the terminal"
 """Who decides there, for the journal."""
 
 _WAITS = 3
 _SLICE_SECONDS = 30.0
-_STANDS = frozenset({"completed", "failed", "aborted", "input_required", "paused"})
-_ASKS = "approval_required"
+_IDLE_STATUSES = frozenset({"completed", "failed", "aborted", "input_required", "paused"})
+_ASKING_EVENT = "approval_required"
 
 
-def run_code(status: RunStatus) -> int:
+def exit_code(status: RunStatus) -> int:
     """The exit code that says how a run stands."""
     if status == "completed":
         return 0
     return 1 if status in {"failed", "aborted"} else _WAITS
 
 
-async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) -> int:
+async def attach_to_run(service: FlowService, run: Run, *, after: int, as_json: bool) -> int:
     """Wait for a run, and ask what it asks where there is somebody; gives the exit code.
 
     Args:
@@ -46,8 +46,8 @@ async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) 
     keyboard = Keyboard()
     async with anyio.create_task_group() as tasks:
         if not as_json:
-            tasks.start_soon(_tell, service, run, after, keyboard.attended)
-        run = await stands(service, run.id, after=after)
+            tasks.start_soon(_print_events, service, run, after, keyboard.attended)
+        run = await wait_until_idle(service, run.id, after=after)
         while run.status == "input_required" and run.pending and keyboard.attended:
             pending = run.pending[0]
             decision = await asked_at_terminal(keyboard, service.question(run, pending), pending, by=BY)
@@ -58,33 +58,33 @@ async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) 
             except InvalidInputError as error:  # decided elsewhere meanwhile, or not so
                 say(str(error))
                 told = await service.run(run.id)
-            run = await stands(service, run.id, after=told.last_seq)
+            run = await wait_until_idle(service, run.id, after=told.last_seq)
         tasks.cancel_scope.cancel()
-    await shown(service, run, as_json=as_json)
-    return run_code(run.status)
+    await print_run(service, run, as_json=as_json)
+    return exit_code(run.status)
 
 
-async def stands(service: Service, run_id: str, *, after: int = 0) -> Run:
+async def wait_until_idle(service: FlowService, run_id: str, *, after: int = 0) -> Run:
     """The run when it stands still."""
     while True:
-        run = await service.changed(run_id, after=after, seconds=_SLICE_SECONDS)
-        if run.status in _STANDS:
+        run = await service.wait_until_idle(run_id, after=after, seconds=_SLICE_SECONDS)
+        if run.status in _IDLE_STATUSES:
             return run
         after = run.last_seq
 
 
-async def shown(service: Service, run: Run, *, as_json: bool) -> None:
+async def print_run(service: FlowService, run: Run, *, as_json: bool) -> None:
     """Print how a run stands, and beside it the command that goes on with it."""
     info = run_info(run, await service.steps(run.id), by_asking=False)
     if as_json:
         out_json(info)
         return
     out(run_text(run, info.model_copy(update={"next": ""})))
-    if words := _going_on(run):
+    if words := _resume_words(run):
         say(go_on_line(run, invocation(service.settings, *words)))
 
 
-def _going_on(run: Run) -> list[str]:
+def _resume_words(run: Run) -> list[str]:
     """The command that goes on with a run, and its arguments; nothing for one that is at its end."""
     match run.status:
         case "completed":
@@ -99,11 +99,11 @@ def _going_on(run: Run) -> list[str]:
             return ["resume", run.id]
 
 
-async def _tell(service: Service, run: Run, after: int, attended: bool) -> None:
+async def _print_events(service: FlowService, run: Run, after: int, attended: bool) -> None:
     """Say what happens in a run, beside the answer; what somebody is asked they are told by the question."""
     line = progress_line(run)
     async for event in service.journal().follow(run.id, after=after):
-        if attended and event.type == _ASKS:
+        if attended and event.type == _ASKING_EVENT:
             continue
         if said := line(event):
             say(f"  {said}")

@@ -17,7 +17,7 @@ from loom_core.flow.config import (
     read_flow_file,
 )
 from loom_core.flow.config.arazzo.sources import source_addresses
-from loom_core.flow.config.mermaid import mermaid
+from loom_core.flow.config.mermaid import render_mermaid
 from loom_core.server.cli.console import out, out_json, say
 from loom_flow.invocation import invocation
 from loom_flow.starter import starter_text
@@ -61,7 +61,7 @@ def _validate(args: argparse.Namespace, settings: Settings) -> int:
             "problems": [asdict(replace(each, advice=each.advice or _CORRECT)) for each in problems],
             "warnings": [asdict(each) for each in warnings],
         }
-        out_json({"file": str(settings.config), **told, **_counted(file)})
+        out_json({"file": str(settings.config), **told, **_count(file)})
     else:
         for problem in problems:
             out(str(problem))
@@ -70,13 +70,13 @@ def _validate(args: argparse.Namespace, settings: Settings) -> int:
     if file is not None:
         counted = ", ".join(
             f"{count} {what.replace('_', ' ').removesuffix('s') if count == 1 else what.replace('_', ' ')}"
-            for what, count in _counted(file).items()
+            for what, count in _count(file).items()
         )
         say(f"{settings.config} is in order: {counted}.")
     return 1 if problems else 0
 
 
-def _counted(file: FlowFile | None) -> dict[str, int]:
+def _count(file: FlowFile | None) -> dict[str, int]:
     if file is None:
         return {}
     return {
@@ -98,7 +98,7 @@ def _graph(args: argparse.Namespace, settings: Settings) -> int:
     if args.flow and not flows:
         known = ", ".join(flow.flow_id for flow in file.flows if flow.enabled)
         raise NotFoundError(f"There is no flow {args.flow!r}.", advice=f"There are: {known or 'none'}.")
-    drawn = {flow.flow_id: mermaid(flow) for flow in flows}
+    drawn = {flow.flow_id: render_mermaid(flow) for flow in flows}
     if args.json:
         out_json({**drawn})
     else:
@@ -114,7 +114,7 @@ def _import(args: argparse.Namespace, _settings: Settings) -> int:
         if not equals:
             raise InvalidInputError(f"--source {given} names no file.", advice="Write it as NAME=FILE.")
         sources[name] = text_of(args.document.parent / file)
-    sources = {**_beside(args.document, document), **sources}
+    sources = {**_read_neighbours(args.document, document), **sources}
     found = import_arazzo(document, name=str(args.document), sources=sources)
     text = found.text()
     problem = ""
@@ -133,7 +133,7 @@ def _import(args: argparse.Namespace, _settings: Settings) -> int:
     return 0
 
 
-def _beside(path: Path, text: str) -> dict[str, str]:
+def _read_neighbours(path: Path, text: str) -> dict[str, str]:
     """The descriptions that a document names and that lie beside it, or below, as texts by name."""
     folder = path.parent.resolve()
     found: dict[str, str] = {}

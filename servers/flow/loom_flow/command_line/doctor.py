@@ -11,14 +11,14 @@ import anyio
 
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_warnings, read_flow_file
-from loom_core.flow.executor.definition import every_step, server_tools
+from loom_core.flow.executor.definition import iter_steps, server_tools
 from loom_core.server.cli.health import Section, fine, problem, told_by, warning
 from loom_core.server.doctor.examination import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 from loom_flow import PROGRAM
 from loom_flow.invocation import invocation
-from loom_flow.model_choice import chosen_model, made_model
+from loom_flow.model_choice import build_model, choose_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ def own_checks(settings: Settings) -> list[Check]:
     ]
 
 
-def _loaded(settings: Settings) -> LoadedFlows | None:
+def _load_flows(settings: Settings) -> LoadedFlows | None:
     """The flow file; None if it is not there or wrong, which a check of its own tells."""
     try:
         return read_flow_file(settings.config)
@@ -57,7 +57,7 @@ def _loaded(settings: Settings) -> LoadedFlows | None:
 def variables(settings: Settings) -> set[str]:
     """The environment variables that may hold keys it uses."""
     usual = language_model_variables()
-    loaded = _loaded(settings)
+    loaded = _load_flows(settings)
     return usual | {*(loaded.variables if loaded else ())}
 
 
@@ -76,7 +76,7 @@ def _flows(settings: Settings) -> Section:
     findings = [
         warning("not-on-this-machine", each.told, each.advice) for each in flow_file_warnings(settings.config)
     ]
-    model = chosen_model(file, settings) if settings.provider else file.model
+    model = choose_model(file, settings) if settings.provider else file.model
     for flow in flows:
         if not flow.trigger_patterns and model is None:
             what = f"Nothing begins the flow {flow.flow_id!r} but its id: it has no trigger pattern."
@@ -93,14 +93,14 @@ def _flows(settings: Settings) -> Section:
 
 
 def _model(settings: Settings) -> Section | None:
-    loaded = _loaded(settings)
+    loaded = _load_flows(settings)
     if loaded is None:
         return None
     try:
-        config = chosen_model(loaded.file, settings)
+        config = choose_model(loaded.file, settings)
         if config is None:
             return Section(name="language model", facts={"model": "none: rules decide alone"})
-        llm = made_model(config)
+        llm = build_model(config)
     except ConfigError as error:
         found = told_by(error, "model-unusable", remedy=_CORRECT)
         return Section(name="language model", findings=[found])
@@ -111,9 +111,9 @@ def _model(settings: Settings) -> Section | None:
 async def _network(settings: Settings) -> Section | None:
     """Whether each address that the file names may be asked, and whether anybody listens; nothing is sent."""
     from loom_core.flow.http import EndpointCaller
-    from loom_core.flow.http.request import whole_address
+    from loom_core.flow.http.request import resolve_url
 
-    loaded = _loaded(settings)
+    loaded = _load_flows(settings)
     if loaded is None:
         return None
     findings: list[Finding] = []
@@ -125,8 +125,8 @@ async def _network(settings: Settings) -> Section | None:
             except LoomError as error:
                 findings.append(problem("host-refused", f"{who}: {error.message}", error.advice or _CORRECT))
             else:
-                places.setdefault(_place(whole_address(endpoint.url, loaded.file.flow_url)), who)
-    findings += await _silent(places)
+                places.setdefault(_place(resolve_url(endpoint.url, loaded.file.flow_url)), who)
+    findings += await _find_unreachable(places)
     return Section(name="network", findings=findings) if findings else None
 
 
@@ -136,7 +136,7 @@ def _tools(settings: Settings) -> Section | None:
     from loom_core.mcp_client.configuration.trust import ToolPins
     from loom_core.mcp_client.tools.pins import Approvals
 
-    loaded = _loaded(settings)
+    loaded = _load_flows(settings)
     tools = server_tools(loaded.file) if loaded is not None else []
     if loaded is None or not tools:
         return None
@@ -160,7 +160,7 @@ def _place(url: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
 
 
-async def _silent(places: Mapping[tuple[str, int], str]) -> list[Finding]:
+async def _find_unreachable(places: Mapping[tuple[str, int], str]) -> list[Finding]:
     """Of places, by who asks them first: where no connection is taken."""
     found: list[Finding] = []
 
@@ -184,7 +184,7 @@ def _endpoints(file: FlowFile) -> Iterator[tuple[str, EndpointConfig]]:
             continue
         if not flow.steps:
             yield f"The flow {flow.flow_id!r}", file.endpoint_of(flow)
-        for step in every_step(flow.steps):
+        for step in iter_steps(flow.steps):
             if step.operation is not None:
                 yield f"The step {step.step_id!r} of {flow.flow_id!r}", step.request()
     for tool in file.system_tools:

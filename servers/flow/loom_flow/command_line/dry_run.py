@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError
-from loom_core.flow.executor.inputs import checked_inputs, missing_inputs, refuse_unknown, with_defaults
-from loom_core.flow.expressions import Values, text_of
+from loom_core.flow.executor.inputs import check_known, missing_inputs, validate_inputs, with_defaults
+from loom_core.flow.expressions import ExpressionValues, text_of
 from loom_core.flow.expressions.template import pieces_of
 from loom_core.flow.http import EndpointCaller
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,16 +73,16 @@ async def dry_run(
     problems: list[str] = []
     given = with_defaults(flow.input_schema, inputs)
     try:
-        refuse_unknown(flow, list(inputs))
-        given = checked_inputs(flow, given, whole=False)
+        check_known(flow, list(inputs))
+        given = validate_inputs(flow, given, whole=False)
     except InvalidInputError as error:
         problems.append(str(error))
-    values = Values(inputs=given, context={**file.context, **context}, message=message)
+    values = ExpressionValues(inputs=given, context={**file.context, **context}, message=message)
     steps: list[DryStep] = []
     async with EndpointCaller(file) as caller:
         if not flow.steps:
             steps.append(_request("request", file.endpoint_of(flow), values, caller, problems))
-        for step in _every(flow.steps):
+        for step in _iter_steps(flow.steps):
             if step.operation is not None:
                 steps.append(_request(step.step_id, step.request(), values, caller, problems))
             else:
@@ -106,24 +106,28 @@ def dry_run_text(result: DryRun) -> str:
         lines.append("It would ask whether it may begin.")
     for step in result.steps:
         kind = "decides" if step.kind == "none" else step.kind
-        lines.append(f"- {step.step_id} ({kind}): {visible(step.what)}".rstrip(": "))
-        lines += [f"    {name}: {visible(value)}" for name, value in step.headers.items()]
+        lines.append(f"- {step.step_id} ({kind}): {escape_controls(step.what)}".rstrip(": "))
+        lines += [f"    {name}: {escape_controls(value)}" for name, value in step.headers.items()]
         if step.body:
-            lines.append(f"    {visible(step.body)}")
+            lines.append(f"    {escape_controls(step.body)}")
         if step.depends:
-            lines.append(f"    (as it is written: {visible(step.depends)})")
+            lines.append(f"    (as it is written: {escape_controls(step.depends)})")
     return "\n".join([*lines, *(f"Problem: {each}" for each in result.problems)])
 
 
-def _every(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
+def _iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
     for step in steps:
         yield step
         for branch in step.parallel:
-            yield from _every(branch)
+            yield from _iter_steps(branch)
 
 
 def _request(
-    step_id: str, endpoint: EndpointConfig, values: Values, caller: EndpointCaller, problems: list[str]
+    step_id: str,
+    endpoint: EndpointConfig,
+    values: ExpressionValues,
+    caller: EndpointCaller,
+    problems: list[str],
 ) -> DryStep:
     try:
         caller.check(endpoint)
@@ -148,13 +152,13 @@ def _request(
     )
 
 
-def _other(step: StepConfig, values: Values) -> DryStep:
+def _other(step: StepConfig, values: ExpressionValues) -> DryStep:
     what = {
         "tool": step.tool,
         "workflow": step.workflow_id,
-        "ask": _known(step.ask.question, values) if step.ask else "",
-        "confirm": _known(step.confirm.question, values) if step.confirm else "",
-        "none": "; ".join(map(_told, step.on_success)),
+        "ask": _fill_known(step.ask.question, values) if step.ask else "",
+        "confirm": _fill_known(step.confirm.question, values) if step.confirm else "",
+        "none": "; ".join(map(_describe_action, step.on_success)),
         "parallel": ", ".join(branch[0].step_id for branch in step.parallel if branch),
     }
     return DryStep(
@@ -167,7 +171,7 @@ def _other(step: StepConfig, values: Values) -> DryStep:
     )
 
 
-def _known(template: str, values: Values) -> str:
+def _fill_known(template: str, values: ExpressionValues) -> str:
     """A text with what is known already; what steps will give stays a placeholder."""
     return "".join(
         each if isinstance(each, str) else text_of(each.value(values)) or f"{{{each.source}}}"
@@ -175,7 +179,7 @@ def _known(template: str, values: Values) -> str:
     )
 
 
-def _told(action: Action) -> str:
+def _describe_action(action: Action) -> str:
     """What follows when, in a line."""
     conditions = " and ".join(each.condition for each in action.criteria)
     return f"{action.type} {action.step_id}".rstrip() + (f" if {conditions}" if conditions else "")

@@ -19,13 +19,13 @@ from loom_core.runs.run import RunStatus
 from loom_core.server.cli.console import out, out_json, say
 from loom_core.server.cli.terminal import Interrupted, Interrupts, Keyboard
 from loom_flow import PROGRAM
-from loom_flow.command_line.attach import BY, run_code, shown, stands, stayed_with
+from loom_flow.command_line.attach import BY, attach_to_run, exit_code, print_run, wait_until_idle
 from loom_flow.command_line.config_commands import text_of
 from loom_flow.invocation import invocation
-from loom_flow.mcp_tools.tools import decision_of, waited_for
-from loom_flow.model_choice import named_model
+from loom_flow.mcp_tools.tools import build_response, find_pending
+from loom_flow.model_choice import model_from_settings
 from loom_flow.models import RunsResult
-from loom_flow.service import Service
+from loom_flow.service import FlowService
 from loom_flow.texts import chat_result, explain_text, run_line, runs_text
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from loom_flow.models import ChatResult
     from loom_flow.settings import Settings
 
-__all__ = ["chat", "named_values", "run_with_service"]
+__all__ = ["chat", "parse_values", "run_with_service"]
 
 _INTERRUPTED = 130
-_OBEYED_SECONDS = 10.0
+_APPLIED_SECONDS = 10.0
 
 
 def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
@@ -55,8 +55,8 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
     }
 
     async def run() -> int:
-        named_model(settings)  # who names one here is there to correct it
-        service = Service(settings, adopts=False, sees_all=True)
+        model_from_settings(settings)  # who names one here is there to correct it
+        service = FlowService(settings, adopts=False, sees_all=True)
         service.load()
         async with service, Interrupts.heard() as interrupts:
             try:
@@ -70,17 +70,17 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
     return anyio.run(run)
 
 
-async def _explain(service: Service, args: argparse.Namespace) -> int:
-    message, context = " ".join(args.message), named_values(args.context)
-    result = await service.explained(message, session_id=args.session, context=context)
+async def _explain(service: FlowService, args: argparse.Namespace) -> int:
+    message, context = " ".join(args.message), parse_values(args.context)
+    result = await service.explain(message, session_id=args.session, context=context)
     out_json(result) if args.json else out(explain_text(result))
     return 0
 
 
-async def _run(service: Service, args: argparse.Namespace) -> int:
-    file, context = (await service.loaded()).file, named_values(args.context)
+async def _run(service: FlowService, args: argparse.Namespace) -> int:
+    file, context = (await service.read_flows()).file, parse_values(args.context)
     flow = file.flow(args.flow)
-    inputs = named_values(args.inputs, flow.input_schema if flow is not None else None)
+    inputs = parse_values(args.inputs, flow.input_schema if flow is not None else None)
     if args.dry_run:
         from loom_flow.command_line.dry_run import dry_run, dry_run_text
 
@@ -91,15 +91,15 @@ async def _run(service: Service, args: argparse.Namespace) -> int:
         args.flow, inputs, message=args.message, session_id=args.session, context=context
     )
     args.run_id = run.id
-    return await stayed_with(service, run, after=0, as_json=args.json)
+    return await attach_to_run(service, run, after=0, as_json=args.json)
 
 
-async def _test(service: Service, args: argparse.Namespace) -> int:
+async def _test(service: FlowService, args: argparse.Namespace) -> int:
     from loom_core.flow.regression import check_utterances, read_utterances
 
     text = await to_thread.run_sync(text_of, args.file)
     utterances = read_utterances(text, name=str(args.file))
-    loaded = await service.loaded()
+    loaded = await service.read_flows()
     llm = None if not args.with_model else await service.model()
     mode = "rules" if args.rules else "scripted"
     with _quiet_flows():
@@ -127,7 +127,7 @@ def _quiet_flows() -> Generator[None]:
         log.setLevel(before)
 
 
-async def _runs(service: Service, args: argparse.Namespace) -> int:
+async def _runs(service: FlowService, args: argparse.Namespace) -> int:
     known = get_args(RunStatus)
     for status in args.status:
         if status not in known:
@@ -149,11 +149,11 @@ async def _runs(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _status(service: Service, args: argparse.Namespace) -> int:
+async def _status(service: FlowService, args: argparse.Namespace) -> int:
     from loom_core.server.runs.page_option import named_run
 
     run = await named_run(service, args.run_id)
-    await shown(service, run, as_json=args.json)
+    await print_run(service, run, as_json=args.json)
     after = 0
     while args.events and (found := await service.events(run.id, after=after, limit=500)):
         after = found[-1].seq
@@ -161,17 +161,17 @@ async def _status(service: Service, args: argparse.Namespace) -> int:
             told = asdict(event) if args.json else event.payload
             line = json.dumps(told, ensure_ascii=args.json, default=str)
             out(line if args.json else f"{event.seq} {event.type} {line}")
-    return run_code(run.status)
+    return exit_code(run.status)
 
 
-async def _resume(service: Service, args: argparse.Namespace) -> int:
+async def _resume(service: FlowService, args: argparse.Namespace) -> int:
     run = await service.run(args.run_id)
     before = run.last_seq
     if args.approve or args.deny or args.answer is not None:
-        pending = waited_for(run, args.id, questions=args.answer is not None)
+        pending = find_pending(run, args.id, questions=args.answer is not None)
         answer = None if args.answer is None else _object(args.answer, "--answer")
         action = "answer" if answer is not None else "approve" if args.approve else "deny"
-        order = decision_of(pending, action, answer=answer, reason=args.reason, by=BY)
+        order = build_response(pending, action, answer=answer, reason=args.reason, by=BY)
         run = await service.decide(run, order)
     elif args.retry is not None:
         steps = [each for each in args.retry if "=" not in each]
@@ -179,19 +179,19 @@ async def _resume(service: Service, args: argparse.Namespace) -> int:
             raise InvalidInputError(
                 f"It goes on from one step, not from {' and '.join(steps)}.", advice="Name the first."
             )
-        flow = (await service.loaded()).file.flow(run.request.profile)
+        flow = (await service.read_flows()).file.flow(run.request.profile)
         schema = None if flow is None else flow.input_schema
-        inputs = named_values([each for each in args.retry if "=" in each], schema)
+        inputs = parse_values([each for each in args.retry if "=" in each], schema)
         run = await service.retry(run.id, "".join(steps), inputs=inputs, by=BY)
     elif args.abort:
-        await service.order(run.id, Abort(reason=args.reason, by=BY))
-        run = await service.changed(run.id, after=before, seconds=_OBEYED_SECONDS)
-        await shown(service, run, as_json=args.json)
+        await service.send_commands(run.id, Abort(reason=args.reason, by=BY))
+        run = await service.wait_until_idle(run.id, after=before, seconds=_APPLIED_SECONDS)
+        await print_run(service, run, as_json=args.json)
         return 0 if run.status == "aborted" else 1
     else:
-        await service.go_on(run.id, by=BY)
+        await service.resume(run.id, by=BY)
         before = 0 if run.status in {"working", "input_required"} else before
-    return await stayed_with(service, run, after=before, as_json=args.json)
+    return await attach_to_run(service, run, after=before, as_json=args.json)
 
 
 def _object(text: str, option: str) -> dict[str, Any]:
@@ -207,10 +207,10 @@ def _object(text: str, option: str) -> dict[str, Any]:
 _SLICE_SECONDS = 30.0
 
 
-async def chat(service: Service, args: argparse.Namespace) -> int:
+async def chat(service: FlowService, args: argparse.Namespace) -> int:
     """Take lines until there is no more; gives the exit code that says how the last of it stands."""
-    keyboard, session, context = Keyboard(), args.session, named_values(args.context)
-    file = (await service.loaded()).file
+    keyboard, session, context = Keyboard(), args.session, parse_values(args.context)
+    file = (await service.read_flows()).file
     if keyboard.attended:
         say(_opening(file))
     code = 0
@@ -219,10 +219,10 @@ async def chat(service: Service, args: argparse.Namespace) -> int:
             continue
         reply = await service.chat(line, session_id=session, context=context, seconds=_SLICE_SECONDS)
         session, context, args.run_id = reply.session_id, {}, reply.run_id
-        run = await stands(service, reply.run_id) if reply.run_id else None
+        run = await wait_until_idle(service, reply.run_id) if reply.run_id else None
         result = chat_result(reply, run, file=service.current or file, by_asking=False)
         _say(result, as_json=args.json)
-        await service.reached(session, run, reply.told)
+        await service.confirm_delivery(session, run, reply.told)
         code = _chat_code(reply.status if run is None else run.status)
     return code
 
@@ -234,7 +234,7 @@ def _opening(file: FlowFile) -> str:
 
 def _chat_code(status: RunStatus) -> int:
     """As of a run, but that a conversation in which the user has called something off has gone well."""
-    return 0 if status == "aborted" else run_code(status)
+    return 0 if status == "aborted" else exit_code(status)
 
 
 def _say(result: ChatResult, *, as_json: bool) -> None:
@@ -266,7 +266,7 @@ _TYPES: Mapping[type, frozenset[str]] = {
 }
 
 
-def named_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def parse_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What the arguments give: values are JSON, or texts as they are.
 
     Args:

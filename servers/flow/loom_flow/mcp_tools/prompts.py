@@ -13,7 +13,7 @@ from loom_flow.texts import flows_text, run_info, run_text
 
 if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
-    from loom_flow.service import Service
+    from loom_flow.service import FlowService
 
 __all__ = ["register_prompts"]
 
@@ -24,7 +24,7 @@ _CHAT = (
 )
 
 
-def register_prompts(server: LoomServer, service: Service) -> None:
+def register_prompts(server: LoomServer, service: FlowService) -> None:
     """Register them, with the completions of their arguments.
 
     Args:
@@ -50,7 +50,7 @@ def register_prompts(server: LoomServer, service: Service) -> None:
             return [
                 PromptMessage(f"Tell me how this stands, and what I have to do.\n\n{run_text(run, info)}")
             ]
-        listed = flows_text(await service.listed())
+        listed = flows_text(await service.list_flows())
         return [PromptMessage(f"Tell me what of this is not finished, and what I have to do.\n\n{listed}")]
 
     @server.completion("run_id", prompt="unfinished")

@@ -16,14 +16,14 @@ from loom_flow.texts import events_text, explain_text, flows_text, run_info, run
 
 if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
-    from loom_flow.service import Service
+    from loom_flow.service import FlowService
 
-__all__ = ["register_looking_tools"]
+__all__ = ["register_read_only_tools"]
 
 _EVENTS = 200
 
 
-def register_looking_tools(server: LoomServer, service: Service) -> None:
+def register_read_only_tools(server: LoomServer, service: FlowService) -> None:
     """Register them.
 
     Args:
@@ -35,7 +35,7 @@ def register_looking_tools(server: LoomServer, service: Service) -> None:
     _register_status(server, service)
 
 
-def _register_list(server: LoomServer, service: Service) -> None:
+def _register_list(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="List flows",
         description=(
@@ -49,11 +49,11 @@ def _register_list(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def flow_list() -> ToolReply[FlowsResult]:
-        result = await service.listed()
+        result = await service.list_flows()
         return tool_result(flows_text(result), result)
 
 
-def _register_explain(server: LoomServer, service: Service) -> None:
+def _register_explain(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="Explain what a message would do",
         description=(
@@ -70,11 +70,11 @@ def _register_explain(server: LoomServer, service: Service) -> None:
         session_id: SessionId = "",
         context: Context = None,
     ) -> ToolReply[ExplainResult]:
-        result = await service.explained(message, session_id=session_id, context=context)
+        result = await service.explain(message, session_id=session_id, context=context)
         return tool_result(explain_text(result), result)
 
 
-def _register_status(server: LoomServer, service: Service) -> None:
+def _register_status(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="Look at a run",
         description=(

@@ -12,14 +12,14 @@ from loom_flow.texts import message_of, run_info
 if TYPE_CHECKING:
     from loom_core.runs.run import Run
     from loom_core.server.protocol.factory import LoomServer
-    from loom_flow.service import Service
+    from loom_flow.service import FlowService
 
 __all__ = ["register_resources"]
 
 _JSON = "application/json"
 
 
-def register_resources(server: LoomServer, service: Service) -> None:
+def register_resources(server: LoomServer, service: FlowService) -> None:
     """Register them, with the completions of runs' ids.
 
     Args:
@@ -36,7 +36,7 @@ def register_resources(server: LoomServer, service: Service) -> None:
         mime_type=_JSON,
     )
     async def flows() -> ResourceContent:
-        return ResourceContent((await service.listed()).model_dump_json(indent=2), _JSON)
+        return ResourceContent((await service.list_flows()).model_dump_json(indent=2), _JSON)
 
     async def described(run: Run) -> str:
         info = run_info(run, await service.steps(run.id), by_asking=False)

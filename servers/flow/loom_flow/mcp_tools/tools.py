@@ -12,9 +12,9 @@ from pydantic import Field
 
 from loom_core.cjk import is_chinese
 from loom_core.errors import InvalidInputError
-from loom_core.flow.config.models import changes_something
+from loom_core.flow.config.models import has_side_effects
 from loom_core.flow.responses.reply import CHOICE
-from loom_core.runs.commands import Abort, Answered, Decided, Pause
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.calls.context import ToolContext
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from loom_core.server.calls.context import ToolContext
     from loom_core.server.protocol.factory import LoomServer
     from loom_core.server.protocol.results import ToolReply
-    from loom_flow.service import Service
+    from loom_flow.service import FlowService
 
 __all__ = [
     "RunId",
     "SessionId",
     "Wait",
-    "chosen_by_form",
+    "choose_by_elicitation",
+    "register_conversation_tools",
     "register_flow_tools",
-    "register_talking_tools",
     "run_reply",
-    "run_through",
+    "start_and_wait",
 ]
 
 
@@ -64,7 +64,7 @@ Context = Annotated[
 _Key = Annotated[str, Field(description="The same key gets the same answer.")]
 
 _WITH_ANSWER = frozenset({"answer", "approve", "retry"})
-_OBEYED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+_APPLIED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
 
 _CHAT = (
     "Pass on what the user says to the assistant of a business: it begins the flow that they ask for, "
@@ -85,7 +85,7 @@ _RESUME = (
 )
 
 
-def register_talking_tools(server: LoomServer, service: Service) -> None:
+def register_conversation_tools(server: LoomServer, service: FlowService) -> None:
     """Register them.
 
     Args:
@@ -97,7 +97,7 @@ def register_talking_tools(server: LoomServer, service: Service) -> None:
     _register_resume(server, service)
 
 
-def _register_chat(server: LoomServer, service: Service) -> None:
+def _register_chat(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="Say something to the assistant",
         description=_CHAT,
@@ -134,7 +134,7 @@ def _register_chat(server: LoomServer, service: Service) -> None:
                 seconds=max(until - anyio.current_time(), 0.0),
             )
             session_id = kept["session_id"] = reply.session_id
-            choice = await chosen_by_form(ctx, reply.pending, name=f"choice.{number}", until=until)
+            choice = await choose_by_elicitation(ctx, reply.pending, name=f"choice.{number}", until=until)
             if choice is None:
                 break
             said, number = choice, number + 1
@@ -147,7 +147,7 @@ def _register_chat(server: LoomServer, service: Service) -> None:
             run = await service.attending.attended(ctx, reply.run_id, seconds=left, task=task)
             while run is not None and run.status in FINAL_STATUSES:
                 left = max(until - anyio.current_time(), 0.0)
-                more = await service.go_on_with_rest(session_id, seconds=left)
+                more = await service.continue_session(session_id, seconds=left)
                 if more is None:
                     break
                 before = chat_result(reply, run, file=service.file, by_asking=False).text
@@ -157,11 +157,11 @@ def _register_chat(server: LoomServer, service: Service) -> None:
                     run = await service.attending.attended(ctx, reply.run_id, seconds=left, task="waits")
         by_asking = run is not None and service.attending.asks_user(ctx, run)
         result = chat_result(reply, run, file=service.file, by_asking=by_asking)
-        await service.reached(reply.session_id, run, reply.told)
+        await service.confirm_delivery(reply.session_id, run, reply.told)
         return tool_result(chat_text(result, reply.language), result)
 
 
-def _register_run(server: LoomServer, service: Service) -> None:
+def _register_run(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="Run a flow",
         description=_RUN,
@@ -184,7 +184,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
         wait_seconds: Wait = LONGEST_WAIT,
         idempotency_key: _Key = "",
     ) -> ToolReply[RunInfo]:
-        return await run_through(
+        return await start_and_wait(
             ctx,
             service,
             flow_id,
@@ -197,7 +197,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
         )
 
 
-def _register_resume(server: LoomServer, service: Service) -> None:
+def _register_resume(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="Go on with a run",
         description=_RESUME,
@@ -237,23 +237,23 @@ def _register_resume(server: LoomServer, service: Service) -> None:
             kept["after"] = "0" if stands else str(run.last_seq)
             match action:
                 case "approve" | "deny" | "answer":
-                    pending = waited_for(run, id, questions=action == "answer")
-                    order = decision_of(pending, action, answer=answer, reason=reason, by=by)
+                    pending = find_pending(run, id, questions=action == "answer")
+                    order = build_response(pending, action, answer=answer, reason=reason, by=by)
                     await service.decide(run, order)
                 case "retry":
                     await service.retry(run_id, step, inputs=answer, by=by)
                 case "resume":
-                    await service.go_on(run_id, by=by)
+                    await service.resume(run_id, by=by)
                 case "pause":
-                    await service.order(run_id, Pause(by=by))
+                    await service.send_commands(run_id, Pause(by=by))
                 case "abort":
-                    await service.order(run_id, Abort(reason=reason, by=by))
-        seconds = min(wait_seconds, _OBEYED_SECONDS) if action in {"pause", "abort"} else wait_seconds
+                    await service.send_commands(run_id, Abort(reason=reason, by=by))
+        seconds = min(wait_seconds, _APPLIED_SECONDS) if action in {"pause", "abort"} else wait_seconds
         run = await service.attending.attended(ctx, run_id, after=int(kept["after"]), seconds=seconds)
         return await run_reply(ctx, service, run)
 
 
-def waited_for(run: Run, id_: str, *, questions: bool) -> Pending:
+def find_pending(run: Run, id_: str, *, questions: bool) -> Pending:
     """What is meant of that which a run waits for.
 
     Args:
@@ -279,14 +279,14 @@ def waited_for(run: Run, id_: str, *, questions: bool) -> Pending:
     raise InvalidInputError(f"Run {run.id} does not wait for {what}.", advice=f"It waits for: {waits}.")
 
 
-def decision_of(
+def build_response(
     pending: Pending,
     action: Literal["approve", "deny", "answer"],
     *,
     answer: dict[str, Any] | None,
     reason: str,
     by: str,
-) -> Decided | Answered:
+) -> ApprovalDecision | InputResponse:
     """What somebody says to what a run waits for.
 
     Raises:
@@ -294,20 +294,24 @@ def decision_of(
     """
     if pending.kind == "question":
         if action == "deny":
-            return Answered(id=pending.id, action="decline", by=by)
+            return InputResponse(id=pending.id, action="decline", by=by)
         if not answer:
             raise InvalidInputError(
                 f"{pending.id!r} asks for something, and there is no answer.", advice="Give it as `answer`."
             )
-        return Answered(id=pending.id, action="accept", content=answer, by=by)
+        return InputResponse(id=pending.id, action="accept", content=answer, by=by)
     if action == "approve" and answer:
-        return Decided(id=pending.id, action="edit", arguments={**pending.arguments, **answer}, by=by)
-    return Decided(id=pending.id, action="deny" if action == "deny" else "approve", reason=reason, by=by)
+        return ApprovalDecision(
+            id=pending.id, action="edit", arguments={**pending.arguments, **answer}, by=by
+        )
+    return ApprovalDecision(
+        id=pending.id, action="deny" if action == "deny" else "approve", reason=reason, by=by
+    )
 
 
-async def run_through(
+async def start_and_wait(
     ctx: ToolContext,
-    service: Service,
+    service: FlowService,
     flow_id: str,
     inputs: dict[str, Any],
     *,
@@ -337,18 +341,18 @@ async def run_through(
     return await run_reply(ctx, service, run)
 
 
-async def run_reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
+async def run_reply(ctx: ToolContext, service: FlowService, run: Run) -> ToolReply[RunInfo]:
     """The answer about a run."""
     by_asking = service.attending.asks_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
-    await service.reached(run.request.session_id, run)
+    await service.confirm_delivery(run.request.session_id, run)
     return tool_result(run_text(run, info), info)
 
 
-_LEAST_ASKING = 10.0  # seconds that are left for a person to answer
+_MIN_ELICITATION_SECONDS = 10.0  # seconds that are left for a person to answer
 
 
-async def chosen_by_form(
+async def choose_by_elicitation(
     ctx: ToolContext, pending: Sequence[Pending], *, name: str, until: float
 ) -> str | None:
     """What the user says to such a question, as a message; None if they were not asked, or said nothing.
@@ -361,7 +365,7 @@ async def chosen_by_form(
     """
     asked = next((each for each in pending if each.id == CHOICE), None)
     left = until - anyio.current_time()
-    if asked is None or left < _LEAST_ASKING or not can_ask(ctx):
+    if asked is None or left < _MIN_ELICITATION_SECONDS or not can_ask(ctx):
         return None
     form = form_of(asked.schema)
     if form is None:
@@ -379,7 +383,7 @@ async def chosen_by_form(
 _ASKS = "What is missing is asked for. It is a flow with a run of its own: follow `next` in the answer."
 
 
-def register_flow_tools(server: LoomServer, service: Service) -> None:
+def register_flow_tools(server: LoomServer, service: FlowService) -> None:
     """Offer them, as they are in the file at the time of asking.
 
     Args:
@@ -392,19 +396,19 @@ def register_flow_tools(server: LoomServer, service: Service) -> None:
         nonlocal made
         file = service.current
         if made[0] is not file:
-            made = (file, [] if file is None else [_tool(service, file, each) for each in _offered(file)])
-        names = {tool_name(each) for each in _offered(file) if current_caller().may_use(each.flow_id)}
+            made = (file, [] if file is None else [_tool(service, file, each) for each in _tool_flows(file)])
+        names = {tool_name(each) for each in _tool_flows(file) if current_caller().may_use(each.flow_id)}
         return [tool for tool in made[1] if tool.name in names]
 
     server.live_tools(live, task="optional")
 
 
-def _offered(file: FlowFile | None) -> list[FlowConfig]:
+def _tool_flows(file: FlowFile | None) -> list[FlowConfig]:
     return [flow for flow in file.flows if flow.enabled and flow.as_tool] if file else []
 
 
-def _tool(service: Service, file: FlowFile, flow: FlowConfig) -> SchemaTool:
-    changes = changes_something(file, flow)
+def _tool(service: FlowService, file: FlowFile, flow: FlowConfig) -> SchemaTool:
+    changes = has_side_effects(file, flow)
     return SchemaTool(
         name=tool_name(flow),
         title=flow.title,
@@ -419,5 +423,7 @@ def _tool(service: Service, file: FlowFile, flow: FlowConfig) -> SchemaTool:
     )
 
 
-async def _run(service: Service, flow_id: str, given: dict[str, Any], ctx: ToolContext) -> ToolReply[RunInfo]:
-    return await run_through(ctx, service, flow_id, given, seconds=LONGEST_WAIT)
+async def _run(
+    service: FlowService, flow_id: str, given: dict[str, Any], ctx: ToolContext
+) -> ToolReply[RunInfo]:
+    return await start_and_wait(ctx, service, flow_id, given, seconds=LONGEST_WAIT)

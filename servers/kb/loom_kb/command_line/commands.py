@@ -13,20 +13,20 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.near_duplicates import percent
-from loom_core.knowledge.uris import shown, uri_of
+from loom_core.knowledge.uris import display_uri, uri_of
 from loom_core.server.cli.command_line import given_filters
 from loom_core.server.cli.console import out, out_json, say, strong
 from loom_core.server.cli.health import fact_lines
 from loom_core.server.search.citations import citation
-from loom_kb.command_line.job_progress import LEFT_OUT, see_through, work_to_the_end
+from loom_kb.command_line.folder_sync import sync
+from loom_kb.command_line.job_progress import LEFT_OUT, work_until_done, work_until_idle
 from loom_kb.command_line.maintenance import check, export_archive, import_archive, next_embedder, rebuild
-from loom_kb.command_line.syncing import sync
 from loom_kb.graph_pages.page import graph
 from loom_kb.job_facts import all_notes, all_problems, job_info
-from loom_kb.language_model import with_agreement
+from loom_kb.language_model import run_with_confirmation
 from loom_kb.models import QueryResult, RemoveResult
 from loom_kb.service import Service
-from loom_kb.texts import ASK_COMMAND, coverage_line, extraction_of, held_by, job_text
+from loom_kb.texts import ASK_COMMAND, coverage_line, describe_holder, extraction_of, job_text
 
 if TYPE_CHECKING:
     import argparse
@@ -78,7 +78,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
             return await commands[args.command](service, args)
         finally:
             with anyio.move_on_after(_END_SECONDS, shield=True):
-                await service.library.hang_up()
+                await service.library.close_connections()
 
     try:
         return anyio.run(run)
@@ -111,17 +111,17 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
         knowledge_base = await service.writable(args.kb)
         unfinished = await to_thread.run_sync(knowledge_base.jobs.next)
         if unfinished is None:
-            await work_to_the_end(knowledge_base)
+            await work_until_idle(knowledge_base)
             say("There is no unfinished job.")
             return 0
-        return await see_through(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
+        return await work_until_done(knowledge_base, unfinished.id, kb=args.kb, as_json=args.json)
 
     async def add(confirm: bool) -> tuple[GraphRAGKnowledgeBase, str]:
         asked = replace(request, confirm=confirm)
         return await service.add(asked, source=args.kb, description=args.description)
 
-    knowledge_base, job = await with_agreement(add, yes=args.yes)
-    code = await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
+    knowledge_base, job = await run_with_confirmation(add, yes=args.yes)
+    code = await work_until_done(knowledge_base, job, kb=args.kb, as_json=args.json)
     for path in missing:
         say(f"There is no file or folder {path}.")
     return code or (LEFT_OUT if missing else 0)
@@ -217,7 +217,8 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
         for row in rows:
             documents.append({"id": row.id, "title": row.title, "uri": row.uri, "length": row.length})
             if not args.json:
-                out(f"{row.id}  {row.title or 'untitled'}  ({shown(row.uri)}, {row.length:,} characters)")
+                title = row.title or "untitled"
+                out(f"{row.id}  {title}  ({display_uri(row.uri)}, {row.length:,} characters)")
     if args.json:
         out_json({"documents": documents})
     return 0
@@ -242,7 +243,7 @@ async def _remove(service: Service, args: argparse.Namespace) -> int:
         out_json(RemoveResult(removed=removed, unknown=unknown))
     else:
         for info in removed:
-            out(f"removed {info.id}  {info.title or 'untitled'}  ({shown(info.uri)})")
+            out(f"removed {info.id}  {info.title or 'untitled'}  ({display_uri(info.uri)})")
         for id_ in unknown:
             say(f"unknown: {id_}")
     return 1 if unknown else 0
@@ -275,7 +276,7 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
             "strategy": knowledge_base.strategy,
             "filters": list(knowledge_base.supported_filters),
             "index_lag": knowledge_base.index_lag(),
-            "held_by": held_by(knowledge_base.holder()) or None,
+            "held_by": describe_holder(knowledge_base.holder()) or None,
             "bytes": sum(path.stat().st_size for path in files),
         }
 
@@ -326,7 +327,7 @@ async def _jobs(service: Service, args: argparse.Namespace) -> int:
 async def _duplicates(service: Service, args: argparse.Namespace) -> int:
     """List the documents that are the same, or nearly."""
     knowledge_base = await service.library.get(args.kb)
-    if await to_thread.run_sync(knowledge_base.duplicates.uncompared, 1):
+    if await to_thread.run_sync(knowledge_base.duplicates.pending_comparisons, 1):
         say("Some documents have yet to be compared; ask again when the work is done.")
     groups = await to_thread.run_sync(knowledge_base.duplicates.groups)
     if args.json:
@@ -343,7 +344,7 @@ async def _duplicates(service: Service, args: argparse.Namespace) -> int:
         same = "the same text" if group.likeness == 1 else f"{percent(group.likeness)} the same or more"
         out(strong(f"{len(group.documents)} documents, {same}"))
         for id_, uri in group.documents:
-            out(f"    {id_}  {shown(uri)}")
+            out(f"    {id_}  {display_uri(uri)}")
     if not groups:
         out("No two documents are the same or nearly.")
     return 0
@@ -379,7 +380,7 @@ def _decide(known: EntityAliases, args: argparse.Namespace) -> bool:
         groups = [known.merge(name, other)]
     elif args.split:
         groups = list(known.split(name, other))
-    elif known.undecide(name, other):
+    elif known.clear_decision(name, other):
         # A name that no document uses any more may have been decided about, too.
         groups = list(dict.fromkeys(filter(None, map(partial(_group_of, known), args.names))))
     else:
@@ -402,7 +403,7 @@ def _suggest(known: EntityAliases, args: argparse.Namespace) -> None:
         out_json({"suggestions": [asdict(reason) for reason in reasons]})
         return
     for reason in reasons:
-        out(_told(reason))
+        out(_format_reason(reason))
     advice = "Merge two of them: loom-kb aliases --merge NAME OTHER"
     say(advice if reasons else "There is nothing to suggest.")
 
@@ -414,12 +415,12 @@ def _show(groups: list[AliasGroup], *, as_json: bool) -> None:
     for group in groups:
         out(strong(" = ".join(group.names)))
         for reason in group.reasons:
-            out(f"    {_told(reason)}")
+            out(f"    {_format_reason(reason)}")
     if not groups:
         say("No entity has several names yet.")
 
 
-def _told(reason: AliasReason) -> str:
+def _format_reason(reason: AliasReason) -> str:
     sure = "" if reason.kind == "decision" else f" ({reason.confidence:.2f})"
     said = f": “{reason.evidence}” [{reason.passage_id}]" if reason.evidence else ""
     return f"{reason.other} {_TOLD[reason.kind]} of {reason.name}{sure}{said}"

@@ -14,7 +14,7 @@ from loom_core.paths import loom_home
 from loom_core.server.cli.console import out, out_json, say, strong
 from loom_core.server.install.launch import Interpreter, launch_of
 from loom_core.server.search.citations import citation
-from loom_kb.command_line.job_progress import work_to_the_end
+from loom_kb.command_line.job_progress import work_until_idle
 
 if TYPE_CHECKING:
     from loom_kb.service import Service
@@ -61,7 +61,7 @@ async def _build(service: Service) -> tuple[int, int, int, int]:
     with as_file(files("loom_kb") / "demo_documents") as folder:
         request = await service.request_files([folder])
         knowledge_base, job = await service.add(request, source=_NAME, description=_DESCRIPTION)
-        await work_to_the_end(knowledge_base, job)
+        await work_until_idle(knowledge_base, job)
     documents, passages, _ = await to_thread.run_sync(knowledge_base.documents.counts)
     entities, relations, _ = await to_thread.run_sync(knowledge_base.graph.counts)
     return documents, passages, entities, relations

@@ -20,7 +20,7 @@ from loom_core.errors import ConfigError, IndexDamagedError
 from loom_core.installation import how_to_install
 from loom_core.knowledge.rag.owner.client import OwnerClient
 from loom_core.knowledge.rag.owner.protocol import PeerSettings, loom_version
-from loom_core.knowledge.store.probe import is_emptied, unusable
+from loom_core.knowledge.store.probe import describe_problem, is_emptied
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.server.cli.health import (
     Finding,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.catalogue import CatalogueEntry
     from loom_kb.settings import Settings
 
-__all__ = ["damaged_indexes", "own_checks", "variables"]
+__all__ = ["find_damaged_indexes", "own_checks", "variables"]
 
 _BASES_SECONDS = 40.0  # for all knowledge bases; an index that hangs takes twenty
 _AT_ONCE = 2
@@ -155,7 +155,7 @@ async def _knowledge_base(entry: CatalogueEntry) -> Section:
         "embedder": health.embedder or None,
         **{f"index_{name}": state for name, state in states.items()},
         "unfinished_jobs": health.unfinished_jobs,
-        "held_by": _held_by(health.holder),
+        "held_by": _describe_holder(health.holder),
     }
     findings = [_finding(found, health.name) for found in health.problems]
     findings += [*_embedder_findings(health), *_work_findings(health)]
@@ -190,7 +190,7 @@ def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
 
 def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
     if health.holder is not None:
-        message = f"{_held_by(health.holder)} works for it; all other processes may use it meanwhile."
+        message = f"{_describe_holder(health.holder)} works for it; all other processes may use it meanwhile."
         yield fine("held", message)
     elif health.unfinished_jobs:
         message = f"{health.unfinished_jobs:,} jobs are not done, and no process works on them."
@@ -198,7 +198,7 @@ def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
         yield warning("unfinished-jobs", message, remedy)
 
 
-def _held_by(holder: Holder | None) -> str | None:
+def _describe_holder(holder: Holder | None) -> str | None:
     if holder is None:
         return None
     if holder.since is None:
@@ -275,26 +275,26 @@ async def examine(entry: CatalogueEntry) -> KnowledgeBaseHealth:
     Indexes are opened only while nobody works on them. This may take some seconds, and a minute where all of
     them hang.
     """
-    health = await to_thread.run_sync(_examined, entry)
+    health = await to_thread.run_sync(_examine_entry, entry)
     owner = OwnerClient(entry.folder, settings=PeerSettings(), digest="")
     status = await owner.status() if health.holder is not None else None
     if status is not None and status.problem:
         found = HealthProblem("work-stopped", f"{health.holder} says: {status.problem}")
     elif status is None and (holder := await to_thread.run_sync(holder_of, entry.folder)) and holder.since:
-        found = _unanswered(holder)
+        found = _no_answer_problem(holder)
     else:
         return health
     return replace(health, problems=(*health.problems, found))
 
 
-def _unanswered(holder: Holder) -> HealthProblem:
+def _no_answer_problem(holder: Holder) -> HealthProblem:
     if holder.version != loom_version():
         message = f"{holder} holds it, and is of version {holder.version}, not {loom_version()}."
         return HealthProblem("owner-version", message)
     return HealthProblem("owner-silent", f"{holder} holds it, and does not answer.")
 
 
-def _examined(entry: CatalogueEntry) -> KnowledgeBaseHealth:
+def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
     health = KnowledgeBaseHealth(
         name=entry.name,
         folder=entry.folder,
@@ -307,7 +307,7 @@ def _examined(entry: CatalogueEntry) -> KnowledgeBaseHealth:
         holder=holder_of(entry.folder),
     )
     path = entry.folder / "record.db"
-    if reason := unusable(path):
+    if reason := describe_problem(path):
         kind = "emptied" if is_emptied(path) else "inaccessible"
         return replace(health, problems=(HealthProblem(kind, f"It cannot be opened: {reason}."),))
     try:
@@ -329,9 +329,9 @@ def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthP
             there[name] = index.generation
         elif index.built:
             yield HealthProblem("index-gone", f"Its index of {name} has gone.", name)
-    with lock_of(health.folder).looking() as nobody_works:
+    with lock_of(health.folder).block_acquirers() as nobody_works:
         if nobody_works:
-            damaged = damaged_indexes(health.folder, there, dimension=dimension, seconds=_PROBE_SECONDS)
+            damaged = find_damaged_indexes(health.folder, there, dimension=dimension, seconds=_PROBE_SECONDS)
             for name, reason in damaged:
                 message = f"Its index of {name} is damaged: {reason.rstrip('.')}."
                 yield HealthProblem("index-damaged", message, name)
@@ -368,7 +368,7 @@ def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]
     return read, int(told[0]) if told and told[0] else 0
 
 
-def damaged_indexes(
+def find_damaged_indexes(
     folder: Path, generations: Mapping[str, int], *, dimension: int, seconds: float
 ) -> Iterator[tuple[str, str]]:
     """The indexes that do not open, and why; engines are tried in child processes.

@@ -16,13 +16,13 @@ from loom_kb.texts import ASK_COMMAND, duration, job_text
 if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
-__all__ = ["LEFT_OUT", "see_through", "work_to_the_end"]
+__all__ = ["LEFT_OUT", "work_until_done", "work_until_idle"]
 
 LEFT_OUT = 3
 """Exit code: done, but not with every document that was named."""
 
 
-async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: str, as_json: bool) -> int:
+async def work_until_done(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: str, as_json: bool) -> int:
     """Work until a job is done and say what has become of it; returns the exit code.
 
     Args:
@@ -33,7 +33,7 @@ async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: st
     """
     began = time.monotonic()
     try:
-        await work_to_the_end(knowledge_base, job)
+        await work_until_idle(knowledge_base, job)
     except anyio.get_cancelled_exc_class():
         say(f"\nStopped. What is done is kept; `loom-kb add --kb {kb}` goes on with {job}.")
         raise
@@ -49,7 +49,7 @@ async def see_through(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: st
     return LEFT_OUT if info.counts.get("failed") else 0
 
 
-async def work_to_the_end(knowledge_base: GraphRAGKnowledgeBase, job: str = "") -> None:
+async def work_until_idle(knowledge_base: GraphRAGKnowledgeBase, job: str = "") -> None:
     """Work until nothing is left to do, and show how far it is: a job first, where one is given."""
     reading, embedding = ProgressBar("reading  ", "documents"), ProgressBar("embedding", "passages")
     finished = not job

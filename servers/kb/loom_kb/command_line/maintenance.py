@@ -10,14 +10,14 @@ from anyio import to_thread
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.server.cli.console import ProgressBar, out, out_json, say, strong
-from loom_kb.command_line.job_progress import see_through
-from loom_kb.language_model import with_agreement
+from loom_kb.command_line.job_progress import work_until_done
+from loom_kb.language_model import run_with_confirmation
 
 if TYPE_CHECKING:
     import argparse
 
     from loom_core.knowledge.maintenance.finding import CheckReport
-    from loom_core.knowledge.maintenance.salvage import Salvaged
+    from loom_core.knowledge.maintenance.salvage import SalvageReport
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store.changes import IndexName
     from loom_kb.service import Service
@@ -39,7 +39,7 @@ async def check(service: Service, args: argparse.Namespace) -> int:
     damage = await to_thread.run_sync(check_file, folder / "record.db")
     if damage and args.repair:
         saved = await to_thread.run_sync(salvage, folder)
-        done, lost = _saved(saved), _lost(saved)
+        done, lost = _describe_saved(saved), _describe_lost(saved)
         damage = await to_thread.run_sync(check_file, folder / "record.db")
     if damage:
         from loom_core.knowledge.maintenance.finding import CheckReport
@@ -62,7 +62,7 @@ async def check(service: Service, args: argparse.Namespace) -> int:
     return 3 if lost else 0
 
 
-def _saved(saved: Salvaged) -> list[str]:
+def _describe_saved(saved: SalvageReport) -> list[str]:
     """What became of a damaged record, in words."""
     if saved.kept is None:
         return ["the record's own indexes were made anew; nothing is lost"]
@@ -75,7 +75,7 @@ def _saved(saved: Salvaged) -> list[str]:
     return lines
 
 
-def _lost(saved: Salvaged) -> list[str]:
+def _describe_lost(saved: SalvageReport) -> list[str]:
     """What could not be saved of a damaged record, in words."""
     lines: list[str] = []
     if saved.lost:
@@ -117,7 +117,7 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
         return await _change_embedder(knowledge_base, args)
     if args.all_from_text:
         knowledge_base = await service.writable(args.kb)
-        id_ = await with_agreement(partial(_submit_rebuild, knowledge_base), yes=args.yes)
+        id_ = await run_with_confirmation(partial(_submit_rebuild, knowledge_base), yes=args.yes)
         bar = ProgressBar("rebuilding", "documents")
 
         def progress() -> None:
@@ -145,7 +145,7 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
 
 async def _submit_rebuild(knowledge_base: GraphRAGKnowledgeBase, confirm: bool) -> str:
     request = knowledge_base.rebuild_request(confirm=confirm)
-    await knowledge_base.agree_on_extraction(request)
+    await knowledge_base.confirm_extraction(request)
     return await to_thread.run_sync(knowledge_base.submit, request)
 
 
@@ -155,7 +155,7 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
     bar = ProgressBar("embedding", "passages")
     before = knowledge_base.embedder_id
     await knowledge_base.change_embedder(
-        create_embedder(args.embedder), progress=lambda: bar.show(*knowledge_base.reembedded())
+        create_embedder(args.embedder), progress=lambda: bar.show(*knowledge_base.reembedding_progress())
     )
     if args.json:
         out_json({"name": args.kb, "before": before, "embedder": knowledge_base.embedder_id})
@@ -167,7 +167,9 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
 def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
     """The embedder that is to take over and how far that is; empty without one. Blocks."""
     wanted = knowledge_base.next_embedder()
-    return {"next_embedder": wanted, "next_vectors": knowledge_base.reembedded()[0]} if wanted else {}
+    return (
+        {"next_embedder": wanted, "next_vectors": knowledge_base.reembedding_progress()[0]} if wanted else {}
+    )
 
 
 async def export_archive(service: Service, args: argparse.Namespace) -> int:
@@ -206,9 +208,9 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
             )
         knowledge_base = await service.writable(name, embedder=archive.manifest.embedder)
         # How much it takes is seen as the job is worked on.
-        await knowledge_base.agree_on_extraction(DocumentsRequest((), confirm=args.yes))
+        await knowledge_base.confirm_extraction(DocumentsRequest((), confirm=args.yes))
         bar = ProgressBar("reading  ", "documents")
-        receive = partial(knowledge_base.receive, archive, progress=bar.show, confirm=args.yes)
+        receive = partial(knowledge_base.import_archive, archive, progress=bar.show, confirm=args.yes)
         job = await to_thread.run_sync(receive)
     finally:
         archive.close()
@@ -217,4 +219,4 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
             f"Its vectors were made by {archive.manifest.embedder}, those here are made by "
             f"{knowledge_base.embedder_id}: they are made anew."
         )
-    return await see_through(knowledge_base, job, kb=name, as_json=args.json)
+    return await work_until_done(knowledge_base, job, kb=name, as_json=args.json)

@@ -10,13 +10,13 @@ from anyio import to_thread
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.server.cli.console import out, out_json
 from loom_core.server.pages.page import asset, page, write_page
-from loom_kb.graph_pages.view import laid_out, view_of
+from loom_kb.graph_pages.view import lay_out, view_of
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from loom_kb.graph_pages.view import GraphView, Span, ViewPassage
+    from loom_kb.graph_pages.view import GraphView, TextSpan, ViewPassage
     from loom_kb.service import Service
 
 __all__ = ["graph", "graph_app_html", "graph_html"]
@@ -84,7 +84,7 @@ def _asset(name: str) -> str:
 
 def _data(view: GraphView) -> dict[str, object]:
     """What the page's scripts read; model.js says what stands where in a row."""
-    positions = laid_out(
+    positions = lay_out(
         len(view.entities),
         [
             (relation.subject, relation.object, 1.0 if relation.predicate else _LINK_WEIGHT)
@@ -138,7 +138,7 @@ def _passage(passage: ViewPassage, documents: _Numbers) -> list[object]:
     return [document, passage.text, passage.heading, int(passage.before), int(passage.after)]
 
 
-def _numbers(spans: Sequence[Span], offsets: Sequence[_Offsets]) -> list[int]:
+def _numbers(spans: Sequence[TextSpan], offsets: Sequence[_Offsets]) -> list[int]:
     return [
         n
         for span in spans

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store import DocumentReader, EntityReader
     from loom_core.knowledge.store.documents import ChunkRow
 
-__all__ = ["GraphView", "Span", "ViewEntity", "ViewPassage", "ViewRelation", "laid_out", "view_of"]
+__all__ = ["GraphView", "TextSpan", "ViewEntity", "ViewPassage", "ViewRelation", "lay_out", "view_of"]
 
 _CLOSING, _OPENING = "，。、；：！？）》」』”", "（《「『“"  # of Chinese, beside which no space stands
 _PUSH, _GRAVITY = 2.0, 1.2  # away from all others, towards the middle, beside 1 for what an edge pulls
@@ -37,7 +37,7 @@ _ABOUTS, _MENTIONS = 3, 5  # passages of an entity: that are about it, that ment
 _NAMES = 6  # other names of an entity
 _TEXT = 6_000_000  # characters of all passages, if nothing else is said
 _RING = 400  # entities of one hop that are followed further
-_Said = tuple[int, str, int]
+_RelationKey = tuple[int, str, int]
 """A relation: keys of its ends, and the predicate between."""
 
 # Where entities are drawn.
@@ -56,7 +56,7 @@ _STRETCH = 1_000  # of which each begins so far after the one before
 _AS_IT_IS = {"code", "table", "row"}  # kinds of passages in which every line stands for itself
 # The end of a line within a paragraph.
 _WRAP = re.compile(r"(?<=([^\s|]))\n(?=([^\s|>#*+\-\d]))")
-Place = tuple[int, int, int]
+TextPosition = tuple[int, int, int]
 """A chunk's key, and offsets in its text."""
 
 _Key = tuple[int, int]
@@ -71,7 +71,7 @@ class ViewEntity:
     type: str
     mentions: int
     also: tuple[str, ...] = ()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[TextSpan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class ViewRelation:
     predicate: str
     object: int
     support: int
-    span: Span | None = None
+    span: TextSpan | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ def view_of(
         focus = _key_of(knowledge_base, entity)
         nodes, edges = _around(graph, focus, hops=hops, limit=limit)
     number = {node.key: index for index, node in enumerate(nodes)}
-    mentioned = _Mentioned(graph, list(number))
+    mentioned = _MentionIndex(graph, list(number))
     edges = nlargest(_EDGES_EACH * len(nodes), edges, key=lambda edge: (edge.support, edge.confidence))
     links = mentioned.links(edges).most_common(_LINKS_EACH * len(nodes))
     passages = Passages(knowledge_base.documents, characters=text)
@@ -158,7 +158,7 @@ def view_of(
         ViewRelation(number[subject], predicate, number[object_], support, passages.place(place))
         for subject, predicate, object_, support, place in [
             *(
-                (edge.subject, edge.predicate, edge.object, edge.support, evidence.get(_said(edge)))
+                (edge.subject, edge.predicate, edge.object, edge.support, evidence.get(_relation_key(edge)))
                 for edge in edges
             ),
             *((about, "", other, count, mentioned.first(about, other)) for (about, other), count in links),
@@ -246,16 +246,16 @@ def _other_names(
     return {key: tuple(names[:_NAMES]) for key, names in others.items()}
 
 
-def _said(edge: EntityEdge) -> _Said:
+def _relation_key(edge: EntityEdge) -> _RelationKey:
     return edge.subject, edge.predicate, edge.object
 
 
-class _Mentioned:
+class _MentionIndex:
     """Where some entities are mentioned: a few passages of each, those about it first."""
 
     def __init__(self, graph: EntityReader, keys: Sequence[int]) -> None:
         abouts = graph.abouts_of(keys, limit=_ABOUTS)
-        asides = graph.asides_of(keys, limit=_MENTIONS)
+        asides = graph.passing_mentions_of(keys, limit=_MENTIONS)
         self._graph = graph
         self._chunks = {
             key: list(
@@ -285,7 +285,7 @@ class _Mentioned:
                         counted[about, other] += 1
         return counted
 
-    def first(self, about: int, other: int) -> Place:
+    def first(self, about: int, other: int) -> TextPosition:
         """Where a passage about the first mentions the other."""
         return next(
             (chunk, *places[0])
@@ -293,22 +293,22 @@ class _Mentioned:
             if about in self._about[chunk]
         )
 
-    def evidence(self, edges: Iterable[EntityEdge]) -> dict[_Said, Place]:
+    def evidence(self, edges: Iterable[EntityEdge]) -> dict[_RelationKey, TextPosition]:
         """Where each relation is said."""
-        wanted = set(map(_said, edges))
+        wanted = set(map(_relation_key, edges))
         if not wanted:
             return {}
         rows = self._graph.all_evidence()
         return {row[:3]: row[3:] for row in rows if row[:3] in wanted}
 
-    def places(self, key: int) -> list[Place]:
+    def places(self, key: int) -> list[TextPosition]:
         """Where an entity is mentioned; in a chunk that is only about it, an empty stretch."""
         found = self._places[key]
         return [
             (chunk, start, end) for chunk in self._chunks[key] for start, end in found.get(chunk) or [(0, 0)]
         ]
 
-    def read_into(self, passages: Passages, evidence: Mapping[_Said, Place]) -> None:
+    def read_into(self, passages: Passages, evidence: Mapping[_RelationKey, TextPosition]) -> None:
         """Read the first passage of each entity, then the second; then what relations stand on."""
         for place in range(_ABOUTS + _MENTIONS):
             passages.add(
@@ -319,7 +319,7 @@ class _Mentioned:
         passages.add((chunk, start) for chunk, start, _ in evidence.values())
 
 
-def laid_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.float32]:
+def lay_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.float32]:
     """Positions of nodes, the same for the same graph: 2 s for 5,000 nodes and 20,000 edges.
 
     Edges draw their ends together; each node pushes the others away, the more, the more edges it has
@@ -341,7 +341,7 @@ def laid_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.
     joined = np.flatnonzero(degree)
     if len(joined):
         index = np.cumsum(degree > 0) - 1
-        positions[joined] = _moved(index[ends], weights, degree[joined])
+        positions[joined] = _move_nodes(index[ends], weights, degree[joined])
     alone = np.flatnonzero(degree == 0)
     radius = float(np.abs(positions).max()) + 2 * _SPACE if len(joined) else 0.0
     # In turns of a spiral that keeps its distance, as the seeds of a sunflower.
@@ -352,7 +352,7 @@ def laid_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.
     return positions
 
 
-def _moved(
+def _move_nodes(
     ends: NDArray[np.int64], weights: NDArray[np.float32], degree: NDArray[np.int64]
 ) -> NDArray[np.float32]:
     """Positions of nodes that all have edges."""
@@ -474,7 +474,7 @@ def _near(positions: NDArray[np.float32], reach: float) -> tuple[NDArray[np.int6
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TextSpan:
     """A part of a passage's text, by number of the passage and offsets in what is shown of it."""
 
     passage: int
@@ -524,7 +524,7 @@ class Passages:
             if row is not None and self._left > 0:
                 self._show(row, self._stretch(row, start))
 
-    def place(self, place: Place | None) -> Span | None:
+    def place(self, place: TextPosition | None) -> TextSpan | None:
         """A place in what is shown, or None where it is not."""
         if place is None:
             return None
@@ -534,7 +534,7 @@ class Passages:
             if number is not None:
                 begins, text = self._start[number], self.shown[number].text
                 if begins <= start and start - begins <= len(text):
-                    return Span(number, start - begins, min(end - begins, len(text)))
+                    return TextSpan(number, start - begins, min(end - begins, len(text)))
         return None
 
     @staticmethod
@@ -548,7 +548,7 @@ class Passages:
         begins = stretch * _STRETCH
         text = row.text[begins : begins + _WHOLE]
         if row.kind not in _AS_IT_IS:
-            text = _WRAP.sub(_unwrapped, text)
+            text = _WRAP.sub(_unwrap, text)
         self._number[key] = len(self.shown)
         self._start.append(begins)
         self._left -= len(text)
@@ -565,7 +565,7 @@ class Passages:
         )
 
 
-def _unwrapped(end: re.Match[str]) -> str:
+def _unwrap(end: re.Match[str]) -> str:
     """A space of the same length, so that offsets stay: of no width where Chinese goes on."""
     before, after = end[1], end[2]
     chinese = (is_cjk(before) or before in _CLOSING) and (is_cjk(after) or after in _OPENING)

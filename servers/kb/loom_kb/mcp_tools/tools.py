@@ -54,10 +54,10 @@ from loom_kb.texts import (
     UNFORESEEN_QUESTION,
     confirmation_question,
     confirmation_text,
+    describe_holder,
     document_line,
     extraction_of,
     graph_text,
-    held_by,
     job_text,
     query_text,
     removal_question,
@@ -115,7 +115,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         title="Search knowledge",
         head=QUERY_HEAD,
         tail=_QUERY_TAIL,
-        sources=service.described,
+        sources=service.describe_sources,
         without_sources="There is no knowledge base yet: `add` makes one.",
         open_world=False,
     )
@@ -256,7 +256,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
             ctx, f"adding to {knowledge_base.name}", on_cancel=partial(knowledge_base.cancel_job, job)
         ):
             info = await _wait_for_job(knowledge_base, job, _WHOLE, ctx)
-        documents = await to_thread.run_sync(_added, knowledge_base, job)
+        documents = await to_thread.run_sync(_list_added, knowledge_base, job)
         lines = [job_text([info]), *map(document_line, documents)]
         if info.state in {"queued", "running"}:
             lines.append(f'It goes on in the background. Ask job(id="{info.id}") how far it is.')
@@ -345,7 +345,7 @@ async def _request(
         kinds = f"one of {', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
         raise InvalidInputError(f"Give {kinds}.", advice="One call adds one kind.")
     if paths is not None:
-        allowed = await service.allowed(paths)
+        allowed = await service.check_paths(paths)
         return await service.request_files(allowed, metadata=metadata, roots=service.settings.roots)
     if urls is not None:
         return await service.request_pages(urls, metadata=metadata)
@@ -405,7 +405,7 @@ async def _list_sources(
                 passages=entry.chunks,
                 filters=list(entry.source.supported_filters),
                 extraction=extraction_of(entry.llm),
-                held_by=held_by(await to_thread.run_sync(holder_of, entry.folder)),
+                held_by=describe_holder(await to_thread.run_sync(holder_of, entry.folder)),
             )
             for entry in entries
         ]
@@ -436,7 +436,7 @@ async def _list_sources(
     return tool_result(text, SourcesResult(sources=[], documents=documents, next_cursor=more))
 
 
-def _added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
+def _list_added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[DocumentInfo]:
     found = knowledge_base.job(job)
     if found.request.keys().isdisjoint({"texts", "urls"}):
         return []
@@ -453,10 +453,10 @@ async def _explore(
     Raises:
         NotFoundError: there is no such entity, or no path.
     """
-    return await to_thread.run_sync(_explored, knowledge_base, entity, to, hops, limit)
+    return await to_thread.run_sync(_explore_graph, knowledge_base, entity, to, hops, limit)
 
 
-def _explored(
+def _explore_graph(
     knowledge_base: GraphRAGKnowledgeBase, entity: str, to: str | None, hops: int, limit: int
 ) -> GraphResult:
     start = _find(knowledge_base, entity)

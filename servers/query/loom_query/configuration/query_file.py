@@ -26,7 +26,7 @@ from pydantic import BaseModel, ValidationError
 
 from loom_core.config_file import plain_reason, read_config_file
 from loom_core.errors import ConfigError
-from loom_core.knowledge.text.control_characters import ACTING
+from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
 from loom_core.llm.json_schema.values import readable_path
 from loom_query.configuration.source_config import (
     KINDS,
@@ -176,7 +176,7 @@ class _Reading:
 
     def _source(self, name: str, written: object, deadline: float) -> ConfiguredSource:
         path = ("sources", name)
-        if not name.strip() or len(name) > _MAX_NAME or ACTING.search(name):
+        if not name.strip() or len(name) > _MAX_NAME or CONTROL_CHARACTERS.search(name):
             raise self._written.refused(
                 path, "a source cannot be called so.", f"Use 1 to {_MAX_NAME} characters of any script."
             )

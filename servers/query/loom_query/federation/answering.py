@@ -41,7 +41,7 @@ async def answered(
         LLMError: the model fails, or does not answer in time.
         LoomError: no source can be asked.
     """
-    source = FederatedSource(federation, told=told)
+    source = FederatedSource(federation, on_report=told)
     rag = _pattern(pattern, llm, source, limit)
     answer = await rag.run(question, filters=dict(filters or {}) or None)
     sentences = [

@@ -112,7 +112,7 @@ class LiveSource:
 
 
 class _Openable(Protocol):
-    async def opened(self) -> GraphRAGKnowledgeBase: ...
+    async def open_base(self) -> GraphRAGKnowledgeBase: ...
 
 
 class OwnSource(LiveSource):
@@ -141,7 +141,7 @@ class OwnSource(LiveSource):
 
     async def read(self, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
         """See `LiveSource.read`; without a start, a passage is amid what is around it."""
-        knowledge_base = await self._base.opened()
+        knowledge_base = await self._base.open_base()
 
         def found() -> Stretch | None:
             stretches = (read(knowledge_base, form, start=start, tokens=tokens) for form in forms_of(id_))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from loom_core.knowledge.text.control_characters import visible
+from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.server.calls.context import ToolContext
 from loom_core.server.calls.progress import progress
 from loom_core.server.protocol.factory import LoomServer
@@ -70,7 +70,7 @@ def _telling(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable
 
     async def told(source: SourceReport) -> None:
         through.add(source.source)
-        await report.report(len(through), f"{visible(source.source)} {source.state}")
+        await report.report(len(through), f"{escape_controls(source.source)} {source.state}")
 
     return told
 
@@ -81,7 +81,7 @@ def _register_query(server: LoomServer, service: Service) -> None:
         title="Search all knowledge",
         head=QUERY_HEAD,
         tail=_QUERY_TAIL,
-        sources=service.described,
+        sources=service.describe_sources,
         without_sources=_NONE_YET,
         open_world=True,
     )
@@ -149,7 +149,7 @@ def _register_ask(server: LoomServer, service: Service) -> None:
         title="Answer from knowledge",
         head=_ASK_HEAD,
         tail=_ASK_TAIL,
-        sources=service.described,
+        sources=service.describe_sources,
         without_sources=_NONE_YET,
         open_world=True,
     )

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compacted, Compactor, Fill
+from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, CompactionResult, Compactor, ContextUsage
 from loom_core.agent.compaction.summary import SECTIONS, is_summary
 from loom_core.agent.compaction_settings import Compaction
 from loom_core.errors import ConfigError, InvalidInputError, LLMError
@@ -62,7 +62,7 @@ def _compactor(llm: MockProvider | None = None, *, window: int = 8000, **more: o
     return Compactor(llm or MockProvider([_SUMMARY] * 9), window=window, clock=lambda: 0.0, **more)  # pyright: ignore[reportArgumentType]
 
 
-async def _compacted(history: list[Message], compactor: Compactor, *, goal: str = _GOAL) -> Compacted:
+async def _compacted(history: list[Message], compactor: Compactor, *, goal: str = _GOAL) -> CompactionResult:
     compacted = await compactor.compact(history, goal=goal, fill=compactor.measure(history))
     assert compacted is not None
     return compacted
@@ -121,7 +121,7 @@ def test_a_report_without_an_answer_or_without_numbers_is_no_report():
 
 
 def test_room_for_the_answer_is_reserved():
-    assert _compactor(window=100_000, reserve=10_000).measure([]) == Fill(0, 90_000)
+    assert _compactor(window=100_000, reserve=10_000).measure([]) == ContextUsage(0, 90_000)
     assert _compactor(window=8000, reserve=100_000).measure([]).window == 6000
 
 
@@ -137,7 +137,7 @@ def test_room_for_the_answer_is_reserved():
     ],
 )
 def test_a_warning_comes_before_a_compaction(used: int, due: str):
-    assert _compactor().due(Fill(used, 100)) == due
+    assert _compactor().due(ContextUsage(used, 100)) == due
 
 
 async def test_what_is_older_becomes_a_summary_and_what_is_newer_stays_to_the_letter():
@@ -235,7 +235,7 @@ async def test_what_the_user_says_during_a_run_outlasts_every_compaction():
         """读一页。"""
         if number == 0:
             (run,) = await agent.journal.runs()
-            await agent.order(run.id, Reply(text="金额一律用人民币"))
+            await agent.send_command(run.id, Reply(text="金额一律用人民币"))
         return f"第 {number} 页：" + "山高水长" * 100
 
     def script(request: ChatRequest) -> MockAnswer | str:
@@ -378,7 +378,7 @@ async def test_a_vendor_that_calls_a_conversation_too_long_is_believed():
 async def test_what_is_beside_the_messages_counts():
     history, compactor = _history(20), _compactor(window=16_000)
     bare = compactor.measure(history).used
-    with_tools = Fill(bare + 5000, 12_000)
+    with_tools = ContextUsage(bare + 5000, 12_000)
 
     compacted = await compactor.compact(history, goal=_GOAL, fill=with_tools)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.agent.compaction.compaction import Cut, cut, newest_from
+from loom_core.agent.compaction.compaction import HistorySplit, newest_start, split_history
 from loom_core.agent.compaction.summary import is_summary, summary_message
 from loom_core.llm.messages import (
     AssistantMessage,
@@ -15,7 +15,7 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.replay import paired
+from loom_core.llm.transport.replay import pair_tool_results
 from tests.fixtures.conversations import conversations
 
 _SYSTEM = SystemMessage("You are an agent.")
@@ -42,8 +42,8 @@ def _work(*ids: str) -> list[Message]:
     return [message for id_ in ids for message in (_asks(id_), _result(id_))]
 
 
-def _parts(history: list[Message], *, goal: str, room: float) -> Cut | None:
-    return cut(history, [1] * len(history), goal=goal, room=room)
+def _parts(history: list[Message], *, goal: str, room: float) -> HistorySplit | None:
+    return split_history(history, [1] * len(history), goal=goal, room=room)
 
 
 _TURNS: list[Message] = [
@@ -69,13 +69,13 @@ def test_as_much_is_kept_as_there_is_room_for(room: int, kept: int):
 def test_where_the_goal_fits_whole_the_cut_is_before_a_message_of_the_user():
     parts = _parts(_TURNS, goal="三", room=8)
 
-    assert parts == Cut((_SYSTEM,), tuple(_TURNS[1:7]), tuple(_TURNS[7:]))
+    assert parts == HistorySplit((_SYSTEM,), tuple(_TURNS[1:7]), tuple(_TURNS[7:]))
 
 
 def test_where_the_goal_alone_is_too_much_it_stays_in_front_and_the_cut_is_within():
     parts = _parts(_TURNS, goal="三", room=2)
 
-    assert parts == Cut((_SYSTEM, _TURNS[7]), (*_TURNS[1:7], *_TURNS[8:10]), tuple(_TURNS[10:]))
+    assert parts == HistorySplit((_SYSTEM, _TURNS[7]), (*_TURNS[1:7], *_TURNS[8:10]), tuple(_TURNS[10:]))
 
 
 def test_what_the_user_said_meanwhile_does_not_begin_another_turn():
@@ -116,7 +116,7 @@ def test_what_the_program_says_stays_wherever_it_stands():
 
     parts = _parts(history, goal="two", room=2)
 
-    assert parts == Cut((_SYSTEM, history[2]), (history[1], history[3]), (history[4], history[5]))
+    assert parts == HistorySplit((_SYSTEM, history[2]), (history[1], history[3]), (history[4], history[5]))
 
 
 def test_an_earlier_summary_is_always_in_what_is_summarised():
@@ -156,10 +156,10 @@ def test_results_that_came_late_stay_with_their_calls():
 def test_the_newest_part_begins_at_an_answer():
     sizes = [1] * len(_TURNS)
 
-    assert newest_from(_TURNS, sizes, room=3) == len(_TURNS) - 2
-    assert newest_from(_TURNS, sizes, room=0) == len(_TURNS) - 2
-    assert newest_from(_TURNS, sizes, room=100) == 2
-    assert newest_from([_SYSTEM, _user("x")], [1, 1], room=100) == 2
+    assert newest_start(_TURNS, sizes, room=3) == len(_TURNS) - 2
+    assert newest_start(_TURNS, sizes, room=0) == len(_TURNS) - 2
+    assert newest_start(_TURNS, sizes, room=100) == 2
+    assert newest_start([_SYSTEM, _user("x")], [1, 1], room=100) == 2
 
 
 @pytest.mark.slow
@@ -168,7 +168,7 @@ def test_in_any_conversation_no_call_is_parted_from_its_result(
     history: tuple[Message, ...], room: float, *, last: bool
 ):
     goal = history[-1].text if last and isinstance(history[-1], UserMessage) else "整理文档"
-    parts = cut(history, [1] * len(history), goal=goal, room=room)
+    parts = split_history(history, [1] * len(history), goal=goal, room=room)
 
     if parts is None:
         return
@@ -176,7 +176,7 @@ def test_in_any_conversation_no_call_is_parted_from_its_result(
     assert parts.kept == history[len(history) - len(parts.kept) :]
     assert parts.dropped
     assert not any(isinstance(message, SystemMessage) for message in parts.dropped)
-    whole, kept = paired(history), paired(parts.kept)
+    whole, kept = pair_tool_results(history), pair_tool_results(parts.kept)
     # What is answered in the whole conversation is answered in the kept part, by the same words.
     answers = [message.text for message in kept if isinstance(message, ToolMessage)]
     assert (

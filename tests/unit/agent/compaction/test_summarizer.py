@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.agent.compaction.summarizer import Summariser, transcript
+from loom_core.agent.compaction.summarizer import Summarizer, transcript
 from loom_core.agent.compaction.summary import SECTIONS, summary_message
 from loom_core.errors import LLMError
 from loom_core.llm.interface import ChatOptions, ChatRequest, FinishReason, LLMResponse, Usage
@@ -49,8 +49,8 @@ class _Ends(MockProvider):
 
 
 async def _summary(llm: MockProvider, talk: list[Message] = _TALK, *, chinese: bool = True) -> str:
-    summariser = Summariser(llm, tokens=500, seconds=5, window=16_000)
-    return await summariser.summarise(talk, goal="翻译", chinese=chinese, spent=lambda _: None)
+    summariser = Summarizer(llm, tokens=500, seconds=5, window=16_000)
+    return await summariser.summarize(talk, goal="翻译", chinese=chinese, spent=lambda _: None)
 
 
 async def test_the_model_is_given_no_tools_no_thinking_and_eight_headings():
@@ -111,19 +111,19 @@ async def test_an_answer_that_did_not_end_is_not_taken_even_if_all_sections_are_
 
 async def test_a_model_that_takes_too_long_is_not_waited_for():
     llm = MockProvider([_sections()], delay=60)
-    summariser = Summariser(llm, tokens=500, seconds=0.01, window=16_000)
+    summariser = Summarizer(llm, tokens=500, seconds=0.01, window=16_000)
 
     with anyio.fail_after(5), pytest.raises(LLMError, match=r"within 0\.01 s") as raised:
-        await summariser.summarise(_TALK, goal="", chinese=True, spent=lambda _: None)
+        await summariser.summarize(_TALK, goal="", chinese=True, spent=lambda _: None)
     assert raised.value.failure == "timeout"
 
 
 async def test_what_each_answer_took_is_told_also_of_one_that_is_not_taken():
     taken: list[Usage] = []
-    summariser = Summariser(MockProvider(["nothing"]), tokens=500, seconds=5, window=16_000)
+    summariser = Summarizer(MockProvider(["nothing"]), tokens=500, seconds=5, window=16_000)
 
     with pytest.raises(LLMError):
-        await summariser.summarise(_TALK, goal="", chinese=True, spent=taken.append)
+        await summariser.summarize(_TALK, goal="", chinese=True, spent=taken.append)
     assert len(taken) == 1
     assert taken[0].output_tokens > 0
 
@@ -137,9 +137,9 @@ async def test_a_conversation_that_is_too_long_for_the_model_is_read_in_parts():
         return _sections(f"第 {len(told)} 部分之后。")
 
     talk: list[Message] = [UserMessage((TextPart(f"第 {number} 句：" + "说" * 2000),)) for number in range(9)]
-    summariser = Summariser(MockProvider(answer), tokens=500, seconds=5, window=10_000)
+    summariser = Summarizer(MockProvider(answer), tokens=500, seconds=5, window=10_000)
 
-    summary = await summariser.summarise(talk, goal="翻译", chinese=True, spent=lambda _: None)
+    summary = await summariser.summarize(talk, goal="翻译", chinese=True, spent=lambda _: None)
 
     assert len(told) > 1
     assert all(sum(f"第 {number} 句" in text for text in told) == 1 for number in range(9))
@@ -164,9 +164,9 @@ async def test_an_earlier_summary_is_merged_and_not_wrapped():
 
 async def test_the_window_of_the_model_is_looked_up_where_nobody_says_it():
     llm = MockProvider([_sections()])
-    summariser = Summariser(llm, tokens=500, seconds=5)
+    summariser = Summarizer(llm, tokens=500, seconds=5)
 
-    assert await summariser.summarise(_TALK, goal="", chinese=True, spent=lambda _: None) == _sections()
+    assert await summariser.summarize(_TALK, goal="", chinese=True, spent=lambda _: None) == _sections()
     assert "<goal>" not in llm.calls[0].messages[1].text
 
 

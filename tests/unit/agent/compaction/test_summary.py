@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from loom_core.agent.compaction.summary import (
     SECTIONS,
+    format_sections,
     is_summary,
-    read_sections,
+    parse_sections,
     summary_message,
-    written_sections,
 )
 from loom_core.llm.messages import AssistantMessage, TextPart, UserMessage
 
@@ -41,7 +41,7 @@ def _written(form: str, titles: list[str]) -> str:
     ],
 )
 def test_headings_are_known_however_they_are_marked(form: str, titles: list[str]):
-    sections = read_sections("Here it is.\n\n" + _written(form, titles))
+    sections = parse_sections("Here it is.\n\n" + _written(form, titles))
 
     assert sections == {number: f"body {number + 1}" for number in range(8)}
 
@@ -51,45 +51,45 @@ def test_titles_inside_sentences_and_lists_are_no_headings():
         "body 5", "We spoke of key decisions.\nNext steps\n- Results\nOpen questions remain: many"
     )
 
-    sections = read_sections(answer)
+    sections = parse_sections(answer)
 
     assert sections[4] == "We spoke of key decisions.\nNext steps\n- Results\nOpen questions remain: many"
 
 
 def test_a_section_that_comes_twice_is_one():
-    assert read_sections("## Results\na\n## Next steps\nb\n## RESULTS\nc") == {4: "a\nc", 7: "b"}
+    assert parse_sections("## Results\na\n## Next steps\nb\n## RESULTS\nc") == {4: "a\nc", 7: "b"}
 
 
 def test_thinking_before_a_summary_is_no_part_of_it():
-    assert read_sections("<think>## Results\nno</think>\n## Results\nyes") == {4: "yes"}
+    assert parse_sections("<think>## Results\nno</think>\n## Results\nyes") == {4: "yes"}
 
 
 def test_long_rows_of_blanks_cost_no_time():
     hostile = "## Results" + " \t*:" * 50_000 + "x"
     begun = time.perf_counter()
 
-    assert read_sections(hostile * 3) == {}
+    assert parse_sections(hostile * 3) == {}
     assert time.perf_counter() - begun < 1.0
 
 
 @given(st.text())
 def test_any_answer_can_be_read(answer: str):
-    assert set(read_sections(answer)) <= set(range(8))
+    assert set(parse_sections(answer)) <= set(range(8))
 
 
 def test_sections_are_written_in_order_under_the_headings_of_the_language():
-    sections = read_sections(_written("## {0}", _TITLES[::-1]))
+    sections = parse_sections(_written("## {0}", _TITLES[::-1]))
 
-    assert written_sections(sections, chinese=True).splitlines()[0] == "## 背景上下文"
+    assert format_sections(sections, chinese=True).splitlines()[0] == "## 背景上下文"
     assert [
-        line[3:] for line in written_sections(sections, chinese=False).splitlines() if line[:1] == "#"
+        line[3:] for line in format_sections(sections, chinese=False).splitlines() if line[:1] == "#"
     ] == _TITLES
 
 
 @pytest.mark.parametrize("nothing", ["", "None", "None.", "- none", "无", "（无）"[1:2], "N/A"])
 def test_sections_that_say_nothing_are_no_summary(nothing: str):
-    assert written_sections(dict.fromkeys(range(8), nothing), chinese=False) == ""
-    assert written_sections({**dict.fromkeys(range(8), nothing), 3: "a wish"}, chinese=False)
+    assert format_sections(dict.fromkeys(range(8), nothing), chinese=False) == ""
+    assert format_sections({**dict.fromkeys(range(8), nothing), 3: "a wish"}, chinese=False)
 
 
 def test_the_message_says_what_it_is_when_it_was_made_and_how_much_it_saved():

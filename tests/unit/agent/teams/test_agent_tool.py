@@ -162,9 +162,9 @@ def test_an_agent_without_a_description_is_no_tool() -> None:
 async def test_a_journal_finds_a_run_by_its_key() -> None:
     journal = Journal()
     agent = Agent(MockProvider(["x"]), journal=journal)
-    assert await journal.with_key("k") is None
+    assert await journal.find_by_key("k") is None
     result = await agent.run("go", idempotency_key="k", caller="王芳")
-    assert await journal.with_key("k") is None
-    found = await journal.with_key("k", caller="王芳")
+    assert await journal.find_by_key("k") is None
+    found = await journal.find_by_key("k", caller="王芳")
     assert found is not None
     assert found.id == result.run_id

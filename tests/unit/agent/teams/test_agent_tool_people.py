@@ -11,7 +11,7 @@ import pytest
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
 from loom_core.llm.mock import MockProvider
-from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.run import Pending
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question
@@ -59,7 +59,7 @@ async def test_the_agent_is_told_what_a_person_decides(
         group.start_soon(boss.run, "go")
         run_id, pending = await first_pending(boss)
         assert pending.id == "c1.1"
-        await boss.order(run_id, Decided(id=pending.id, **decision))
+        await boss.send_command(run_id, ApprovalDecision(id=pending.id, **decision))
     llm = child.parts.llm
     assert isinstance(llm, MockProvider)
     assert told in last_result(llm.calls[1])
@@ -75,7 +75,7 @@ async def test_a_person_may_decide_at_the_run_itself() -> None:
         group.start_soon(boss.run, "go")
         run_id, _ = await first_pending(boss)
         own = (await runs_by_profile(boss))["writer"]
-        await boss.order(own.id, Decided(id="c1", action="approve"))
+        await boss.send_command(own.id, ApprovalDecision(id="c1", action="approve"))
     assert written == ["甲.txt"]
     run = await boss.journal.get(run_id)
     assert (run.status, run.pending) == ("completed", ())
@@ -118,7 +118,9 @@ async def test_a_question_of_a_tool_there_is_asked_here() -> None:
         group.start_soon(boss.run, "go")
         run_id, pending = await first_pending(boss)
         assert (pending.kind, pending.tool, pending.reason) == ("question", "研究员", "研究员: 哪个城市？")
-        await boss.order(run_id, Answered(id=pending.id, action="accept", content={"city": "巴黎"}))
+        await boss.send_command(
+            run_id, InputResponse(id=pending.id, action="accept", content={"city": "巴黎"})
+        )
     llm = child.parts.llm
     assert isinstance(llm, MockProvider)
     assert last_result(llm.calls[1]) == "accept 巴黎"
@@ -154,6 +156,6 @@ async def test_who_was_asked_before_a_crash_is_asked_again_and_heard() -> None:
         group.start_soon(revived.resume, run_id)
         run_id, pending = await first_pending(revived)
         assert pending.tool == "研究员/write"
-        await revived.order(run_id, Decided(id=pending.id, action="approve"))
+        await revived.send_command(run_id, ApprovalDecision(id=pending.id, action="approve"))
     assert written == ["甲.txt"]
     assert {run.status for run in (await runs_by_profile(boss)).values()} == {"completed"}

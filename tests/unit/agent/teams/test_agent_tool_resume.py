@@ -14,7 +14,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import AssistantMessage, ToolMessage
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Abort, Decided, Pause, Resume
+from loom_core.runs.commands import Abort, ApprovalDecision, Pause, Resume
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Budget, Run, RunRequest
@@ -25,7 +25,7 @@ from tests.fixtures.called_agents import boss_of, first_pending, last_result, on
 
 async def _at_end(agent: Agent, run_id: str) -> Run:
     with anyio.fail_after(10):
-        while (run := await agent.journal.changed(run_id, after=0, seconds=10)).status != "completed":
+        while (run := await agent.journal.wait_until_idle(run_id, after=0, seconds=10)).status != "completed":
             await anyio.lowlevel.checkpoint()
     return run
 
@@ -53,7 +53,7 @@ async def test_a_run_that_is_aborted_aborts_the_runs_that_it_has_called() -> Non
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
         await running.wait()
-        await boss.order((await runs_by_profile(boss))["boss"].id, Abort(reason="够了"))
+        await boss.send_command((await runs_by_profile(boss))["boss"].id, Abort(reason="够了"))
     runs = await runs_by_profile(boss)
     assert {name: run.status for name, run in runs.items()} == {"boss": "aborted", "child": "aborted"}
     assert "发起它的运行已结束。" in runs["child"].problem
@@ -68,7 +68,7 @@ async def test_a_run_that_is_stopped_and_then_aborted_aborts_what_it_has_called_
         group.cancel_scope.cancel()
     runs = await runs_by_profile(boss)
     assert {run.status for run in runs.values()} == {"working"}
-    await boss.order(runs["boss"].id, Abort())
+    await boss.send_command(runs["boss"].id, Abort())
     await boss.resume(runs["boss"].id)
     assert {run.status for run in (await runs_by_profile(boss)).values()} == {"aborted"}
 
@@ -88,7 +88,7 @@ async def test_a_call_that_waits_for_a_person_is_not_looked_at_again_when_its_ru
         group.start_soon(boss.run, "go")
         run_id, _ = await first_pending(boss)
         group.cancel_scope.cancel()
-    await boss.order(run_id, Abort())
+    await boss.send_command(run_id, Abort())
     await boss.resume(run_id)
     child = (await runs_by_profile(boss))["child"]
     results = [each for each in await boss.journal.events(child.id) if each.type == "tool_result"]
@@ -151,8 +151,8 @@ async def test_a_host_leaves_the_run_of_a_call_to_the_run_that_calls() -> None:
     agents = {"boss": boss_of(own, llm=llm, journal=boss.journal), "default": other}
     before = await runs_by_profile(boss)
     async with RunHost(boss.journal, agents, look_seconds=0.01) as host:
-        await host.take_up(before["default"].id)
-        run = await boss.journal.changed(before["boss"].id, after=0, seconds=10)
+        await host.adopt(before["default"].id)
+        run = await boss.journal.wait_until_idle(before["boss"].id, after=0, seconds=10)
     assert run.output == "done"
     assert last_result(llm.calls[0]) == "by the child"
 
@@ -165,14 +165,14 @@ async def test_the_run_of_a_call_is_not_resumed_without_the_run_that_calls(order
         group.start_soon(boss.run, "go")
         await running.wait()
         runs = await runs_by_profile(boss)
-        await boss.order(runs["child"].id, order)
-        await boss.order(runs["boss"].id, Pause())
+        await boss.send_command(runs["child"].id, order)
+        await boss.send_command(runs["boss"].id, Pause())
         for run in runs.values():
-            await boss.journal.changed(run.id, after=0, seconds=10)
+            await boss.journal.wait_until_idle(run.id, after=0, seconds=10)
         group.cancel_scope.cancel()
     async with RunHost(boss.journal, {}, look_seconds=None) as host:
         with pytest.raises(InvalidInputError, match=f"Resume {runs['boss'].id} instead"):
-            await host.order(runs["child"].id, Resume())
+            await host.send_commands(runs["child"].id, Resume())
 
 
 async def test_what_comes_too_late_for_the_run_of_a_call_is_not_kept_for_ever() -> None:
@@ -181,12 +181,12 @@ async def test_what_comes_too_late_for_the_run_of_a_call_is_not_kept_for_ever() 
     log = await journal.claim(ended.id)
     assert log is not None
     async with log:
-        await journal.order(ended.id, Pause())
+        await journal.send_commands(ended.id, Pause())
         log.add("agent_finish", {}, status="completed")
-    assert await journal.unclaimed() == [ended.id]
+    assert await journal.find_unclaimed() == [ended.id]
     async with RunHost(journal, {}, look_seconds=0.01):
         with anyio.fail_after(10):
-            while await journal.unclaimed():
+            while await journal.find_unclaimed():
                 await anyio.lowlevel.checkpoint()
     assert (await journal.get(ended.id)).status == "completed"
     await journal.aclose()
@@ -220,7 +220,9 @@ async def test_a_host_takes_up_the_run_that_calls_when_the_run_of_its_call_is_to
         runs = await runs_by_profile(boss)
         assert {run.status for run in runs.values()} == {"input_required"}
         assert not host.driven, "nobody has to drive what only waits"
-        await host.order(runs["child"].id, Decided(id=runs["child"].pending[0].id, action="approve"))
+        await host.send_commands(
+            runs["child"].id, ApprovalDecision(id=runs["child"].pending[0].id, action="approve")
+        )
         assert (await _at_end(boss, run_id)).output == "done"
 
 
@@ -283,13 +285,13 @@ async def test_a_pause_holds_the_agent_that_is_called_too() -> None:
         group.start_soon(boss.run, "go")
         await begun.wait()
         runs = await runs_by_profile(boss)
-        await boss.order(runs["boss"].id, Pause(by="王芳"))
+        await boss.send_command(runs["boss"].id, Pause(by="王芳"))
         with anyio.fail_after(10):
             while (await boss.journal.get(runs["child"].id)).status != "paused":
                 await anyio.lowlevel.checkpoint()
         paused.set()
         assert turns == 1
-        await boss.order(runs["boss"].id, Resume(by="王芳"))
+        await boss.send_command(runs["boss"].id, Resume(by="王芳"))
     assert {run.status for run in (await runs_by_profile(boss)).values()} == {"completed"}
     assert turns == 2
 
@@ -312,7 +314,7 @@ async def test_what_was_paused_when_the_program_ended_goes_on_when_the_run_that_
         group.start_soon(boss.run, "go")
         await begun.wait()
         runs = await runs_by_profile(boss)
-        await boss.order(runs["boss"].id, Pause())
+        await boss.send_command(runs["boss"].id, Pause())
         with anyio.fail_after(10):
             while (await boss.journal.get(runs["child"].id)).status != "paused":
                 await anyio.lowlevel.checkpoint()

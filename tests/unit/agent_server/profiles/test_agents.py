@@ -11,7 +11,7 @@ from loom_agent.service import Service
 from mcp_types import ElicitResult
 
 from loom_core.errors import ConfigError, SourceError
-from loom_core.runs.commands import Decided
+from loom_core.runs.commands import ApprovalDecision
 from loom_core.server.auth.caller import SCOPES, Caller, acting
 
 pytestmark = pytest.mark.slow
@@ -161,7 +161,7 @@ async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_t
     async with Service(settings(), adopts=False, sees_all=True) as service:
         service.load()
         run = await service.run(run.id)
-        await service.decide(run, Decided(id=run.pending[0].id, action="approve"))
+        await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve"))
     async with running() as service:
         await ready(service)
         made = await service.agent()
@@ -180,7 +180,7 @@ async def test_who_decides_of_their_own_run_only_approves_for_nobody_else(runnin
                 run = await service.start(goal)
                 while run.status != "input_required":
                     run = await service.changed(run.id, after=run.last_seq, seconds=30)
-                told = await service.decide(run, Decided(id=run.pending[0].id, action="approve"))
+                told = await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve"))
                 while run.status != "completed":
                     run = await service.changed(told.id, after=run.last_seq, seconds=30)
                 assert "42" in run.output

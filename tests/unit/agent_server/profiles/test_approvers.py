@@ -8,7 +8,7 @@ from loom_agent.command_line.commands import run_code
 from mcp_types import ElicitResult
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.commands import Decided
+from loom_core.runs.commands import ApprovalDecision
 from loom_core.server.auth.caller import Caller, acting
 
 pytestmark = pytest.mark.slow
@@ -119,7 +119,9 @@ async def test_what_was_decided_elsewhere_meanwhile_holds(connect, call, running
     async def answer(_context, _params):
         async with running() as other:
             (run,) = await other.runs(status=["input_required"])
-            await other.decide(run, Decided(id=run.pending[0].id, action="deny", reason="第一个", by="other"))
+            await other.decide(
+                run, ApprovalDecision(id=run.pending[0].id, action="deny", reason="第一个", by="other")
+            )
         decided.set()
         return YES
 
@@ -165,7 +167,7 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
                 service.events(run.id),
                 service.blob(run.id, 1),
                 service.latest(run.request.session_id),
-                service.order(run.id, Decided(id="x", action="deny")),
+                service.order(run.id, ApprovalDecision(id="x", action="deny")),
             ):
                 with pytest.raises(NotFoundError):
                     await look
@@ -191,7 +193,7 @@ async def test_who_is_named_decides_over_http_and_nobody_else(running, configure
         with acting(OPS):
             assert [each.id for each in await service.runs(status=["input_required"])] == [run.id]
             assert service.approvers.decides_by_tool(run)
-            await service.decide(run, Decided(id=run.pending[0].id, action="approve", by="ops"))
+            await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve", by="ops"))
             done = await service.changed(run.id, after=run.last_seq, seconds=30)
     assert done.status == "completed"
 
@@ -220,7 +222,7 @@ async def test_a_token_that_is_bound_to_profiles_has_no_others(running, configur
 async def test_a_decision_that_comes_twice_is_refused_the_second_time(running):
     async with running() as service:
         run = await service.changed((await service.start("note that")).id, seconds=30)
-        decision = Decided(id=run.pending[0].id, action="approve")
+        decision = ApprovalDecision(id=run.pending[0].id, action="approve")
         await service.decide(run, decision)
         with pytest.raises(InvalidInputError, match=r"decided already|does not wait|has ended"):
             await service.decide(run, decision)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
 from loom_core.flow.config import (
-    FlowFileWatch,
+    FlowFileWatcher,
     flow_file_problems,
     flow_file_warnings,
     parse_flow_file,
@@ -293,7 +293,7 @@ def path(tmp_path):
 
 
 async def test_what_has_changed_is_read_again(path):
-    watch = FlowFileWatch(path, interval=0)
+    watch = FlowFileWatcher(path, interval=0)
     first = await watch.latest()
     assert await watch.latest() is first
     _write(path, "二")
@@ -305,7 +305,7 @@ async def test_what_has_changed_is_read_again(path):
 
 
 async def test_a_file_that_becomes_wrong_changes_nothing_and_it_is_said_so(path, caplog):
-    watch = FlowFileWatch(path, interval=0)
+    watch = FlowFileWatcher(path, interval=0)
     first = await watch.latest()
     path.write_text('{"flows": [\n{"flow_id": 3}]}', encoding="utf-8")
     with caplog.at_level(logging.WARNING):
@@ -320,13 +320,13 @@ async def test_a_file_that_becomes_wrong_changes_nothing_and_it_is_said_so(path,
 
 @pytest.mark.parametrize("text", ["", "\n", "// later\n"])
 async def test_a_file_that_an_editor_has_emptied_changes_nothing(path, text):
-    watch = FlowFileWatch(path, interval=0)
+    watch = FlowFileWatcher(path, interval=0)
     first = await watch.latest()
     path.write_text(text, encoding="utf-8")
     assert await watch.latest() is first
     assert "there is nothing in it" in watch.problem
     with pytest.raises(ConfigError, match="there is nothing in it"):
-        await FlowFileWatch(path).latest()
+        await FlowFileWatcher(path).latest()
     assert "there is nothing in it" in str(flow_file_problems(path)[0])
 
 
@@ -335,14 +335,14 @@ async def test_an_address_that_may_not_be_asked_is_warned_of(path, caplog):
     flows = '{"flow_id": "a", "endpoint": "GET http://10.0.0.%d/x"}'
     path.write_text(written % flows % 1, encoding="utf-8")
     with caplog.at_level(logging.WARNING):
-        await FlowFileWatch(path).latest()
+        await FlowFileWatcher(path).latest()
     assert ["metadata" in each.getMessage() for each in caplog.records] == [True]
     path.write_text(written % flows % 2, encoding="utf-8")
     assert ["private address" in each.message for each in flow_file_warnings(path)] == [False, True]
 
 
 async def test_a_file_that_is_taken_away_changes_nothing(path):
-    watch = FlowFileWatch(path, interval=0)
+    watch = FlowFileWatcher(path, interval=0)
     first = await watch.latest()
     path.unlink()
     assert await watch.latest() is first
@@ -354,7 +354,7 @@ async def test_a_file_that_is_taken_away_changes_nothing(path):
 
 async def test_what_was_never_in_order_is_refused(path):
     path.write_text("{", encoding="utf-8")
-    watch = FlowFileWatch(path, interval=0)
+    watch = FlowFileWatcher(path, interval=0)
     with pytest.raises(ConfigError):
         await watch.latest()
     _write(path, "一")
@@ -362,7 +362,7 @@ async def test_what_was_never_in_order_is_refused(path):
 
 
 async def test_between_two_looks_the_file_is_left_alone(path):
-    watch = FlowFileWatch(path, interval=3600)
+    watch = FlowFileWatcher(path, interval=3600)
     first = await watch.latest()
     _write(path, "二")
     async with anyio.create_task_group() as tasks:

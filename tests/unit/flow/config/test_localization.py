@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.config import parse_flow_file
-from loom_core.flow.config.localization import spoken
+from loom_core.flow.config.localization import localize
 from loom_core.flow.understanding.language import in_language
 from tests.unit.flow.conftest import talking
 
@@ -65,7 +65,7 @@ def test_a_file_says_everything_for_people_in_one_language() -> None:
         ("zh", "From|Leave|days of|Submitted|Hello|look"),
         ("en", "请假|天数|哪天起|已提交|您好|不行"),
     ):
-        told = spoken(file, language)
+        told = localize(file, language)
         flow = told.flows[0].model_dump(mode="json", exclude={"trigger_patterns"})
         text = json.dumps([flow, told.basic_settings.greeting], ensure_ascii=False)
         assert [each for each in gone.split("|") if each in text] == []

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from loom_core.flow.config import parse_flow_file
-from loom_core.flow.config.mermaid import mermaid
+from loom_core.flow.config.mermaid import render_mermaid
 
 
 def _drawn(**keys):
     text = json.dumps({"flow_url": "https://a.example", "flows": [{"flow_id": "请假", **keys}]})
-    return mermaid(parse_flow_file(text).file.flows[0])
+    return render_mermaid(parse_flow_file(text).file.flows[0])
 
 
 def test_a_flow_of_one_request_is_a_line():

@@ -11,7 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from loom_core.flow.executor import FlowExecutor
-from loom_core.flow.executor.record import restored
+from loom_core.flow.executor.recorder import restore_state
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run
 
@@ -83,10 +83,10 @@ async def test_a_run_that_is_broken_off_anywhere_comes_to_the_same_end(
     at, most = 0, 1
     while at <= most:
         logged_in.clear()
-        run = await journal.create(executor.request("f", "做", {"who": "王芳"}))
+        run = await journal.create(executor.build_request("f", "做", {"who": "王芳"}))
         for cut in (at, at + 3):
             await _drive_until(executor, run, cut)
-        run = await executor.go_on(run.id)
+        run = await executor.resume(run.id)
         assert run.status == "completed", run.problem
         ends.append((run.status, run.output, await _outputs(journal, run)))
         at, most = at + 2, run.last_seq
@@ -98,7 +98,7 @@ async def test_a_run_that_is_broken_off_anywhere_comes_to_the_same_end(
 async def _drive_until(executor: FlowExecutor, run: Run, until: int) -> None:
     """Drive a run until so many events are there, and be gone."""
     async with anyio.create_task_group() as group:
-        group.start_soon(executor.go_on, run.id)
+        group.start_soon(executor.resume, run.id)
         if until:
             async with aclosing(executor.journal.follow(run.id)) as events:
                 async for event in events:
@@ -112,7 +112,7 @@ async def _outputs(journal: Journal, run: Run) -> Any:
     log = await journal.claim(run.id)
     assert log is not None
     async with log:
-        state = restored(log.steps)
+        state = restore_state(log.steps)
     return {
         frame.path: {step.step_id: (step.status, step.outputs, step.visit) for step in frame.steps.values()}
         for frame in state.frames.values()

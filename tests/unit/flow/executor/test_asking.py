@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from loom_core.flow.executor import FlowExecutor
-from loom_core.runs.commands import Abort, Answered, Decided, Pause, Reply, Resume
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply, Resume
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending
 
@@ -45,8 +45,8 @@ async def test_what_is_missing_is_asked_for_and_then_the_flow_goes_on(api: Api, 
     assert api.asked == []
     assert run.driver == ""
 
-    run = await executor.order(
-        run.id, Answered(id=pending.id, action="accept", content={"reason": "探亲"}, by="王芳")
+    run = await executor.send_command(
+        run.id, InputResponse(id=pending.id, action="accept", content={"reason": "探亲"}, by="王芳")
     )
     assert run.status == "completed"
     assert [each.body for each in api.asked] == [{"days": 3, "reason": "探亲", "kind": "年假"}]
@@ -56,7 +56,9 @@ async def test_an_answer_corrects_what_was_given_before(api: Api, flows: Flows) 
     executor = flows([LEAVE])
     run = await executor.execute("请假", "我要请两天假", {"days": 2})
     content = {"reason": "探亲", "days": "3"}
-    run = await executor.order(run.id, Answered(id=run.pending[0].id, action="accept", content=content))
+    run = await executor.send_command(
+        run.id, InputResponse(id=run.pending[0].id, action="accept", content=content)
+    )
     assert run.status == "completed"
     assert api.asked[0].body["days"] == 3
 
@@ -64,10 +66,14 @@ async def test_an_answer_corrects_what_was_given_before(api: Api, flows: Flows) 
 async def test_an_answer_that_does_not_fit_is_asked_for_again(api: Api, flows: Flows) -> None:
     executor = flows([LEAVE])
     run = await executor.execute("请假", "我要请假", {"reason": "探亲"})
-    run = await executor.order(run.id, Answered(id=run.pending[0].id, action="accept", content={"days": 0}))
+    run = await executor.send_command(
+        run.id, InputResponse(id=run.pending[0].id, action="accept", content={"days": 0})
+    )
     assert run.status == "input_required"
     assert run.pending[0].reason == "请假还需要：天数。 这样不行：天数不能是0：至少是1。"
-    run = await executor.order(run.id, Answered(id=run.pending[0].id, action="accept", content={"days": 1}))
+    run = await executor.send_command(
+        run.id, InputResponse(id=run.pending[0].id, action="accept", content={"days": 1})
+    )
     assert run.status == "completed"
     assert len(api.asked) == 1
 
@@ -75,13 +81,17 @@ async def test_an_answer_that_does_not_fit_is_asked_for_again(api: Api, flows: F
 async def test_who_declines_ends_the_flow_and_can_take_it_up_again(api: Api, flows: Flows) -> None:
     executor = flows([LEAVE])
     run = await executor.execute("请假", "我要请假")
-    run = await executor.order(run.id, Answered(id=run.pending[0].id, action="decline", by="王芳"))
+    run = await executor.send_command(
+        run.id, InputResponse(id=run.pending[0].id, action="decline", by="王芳")
+    )
     assert (run.status, run.pending) == ("aborted", ())
     assert "王芳" in run.problem
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.status == "input_required"
     content = {"days": 1, "reason": "病了"}
-    run = await executor.order(run.id, Answered(id=run.pending[0].id, action="accept", content=content))
+    run = await executor.send_command(
+        run.id, InputResponse(id=run.pending[0].id, action="accept", content=content)
+    )
     assert run.status == "completed"
     assert len(api.asked) == 1
 
@@ -93,7 +103,9 @@ async def test_a_flow_that_is_to_be_confirmed_waits_and_takes_changes(api: Api, 
     assert (pending.kind, pending.tool) == ("approval", "请假")
     assert pending.arguments == {"days": 2, "reason": "探亲", "kind": "年假"}
     assert api.asked == []
-    run = await executor.order(run.id, Decided(id=pending.id, action="edit", arguments={"days": 3}))
+    run = await executor.send_command(
+        run.id, ApprovalDecision(id=pending.id, action="edit", arguments={"days": 3})
+    )
     assert run.status == "completed"
     assert api.asked[0].body["days"] == 3
 
@@ -104,7 +116,9 @@ async def test_a_no_to_a_flow_ends_it_before_anything_is_done(api: Api, flows: F
         "请假", "我不请假了", {"days": 2, "reason": "-"}, confirm=True, confirm_reason="要请假吗？"
     )
     assert run.pending[0].reason == "要请假吗？"
-    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="deny", reason="说了不请"))
+    run = await executor.send_command(
+        run.id, ApprovalDecision(id=run.pending[0].id, action="deny", reason="说了不请")
+    )
     assert run.status == "aborted"
     assert "说了不请" in run.problem
     assert api.asked == []
@@ -131,19 +145,19 @@ ASKING: dict[str, Any] = {
 }
 
 
-def _accept(pending: Pending, **content: Any) -> Answered:
-    return Answered(id=pending.id, action="accept", content=content)
+def _accept(pending: Pending, **content: Any) -> InputResponse:
+    return InputResponse(id=pending.id, action="accept", content=content)
 
 
 async def test_steps_ask_and_confirm_in_their_turn(api: Api, flows: Flows) -> None:
     executor = flows([ASKING])
     run = await executor.execute("book", "订座")
     assert run.pending[0].reason == "哪一天？"
-    run = await executor.order(run.id, _accept(run.pending[0], day="周五"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], day="周五"))
     assert run.pending[0].reason == "周五几位？"
-    run = await executor.order(run.id, _accept(run.pending[0], people="4"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], people="4"))
     assert run.pending[0].reason == "订 周五，4 位？"
-    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="approve"))
+    run = await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="approve"))
     assert (run.status, run.output) == ("completed", "订好了")
     assert api.counts == {"/room/周五": 1, "/book": 1}
     assert api.asked[1].body == {"day": "周五", "people": 4}
@@ -152,9 +166,9 @@ async def test_steps_ask_and_confirm_in_their_turn(api: Api, flows: Flows) -> No
 async def test_a_no_at_a_step_is_a_failure_that_its_actions_may_handle(api: Api, flows: Flows) -> None:
     executor = flows([ASKING])
     run = await executor.execute("book", "订座", {"day": "周五"})
-    run = await executor.order(run.id, _accept(run.pending[0], day="周六"))
-    run = await executor.order(run.id, _accept(run.pending[0], people=4))
-    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="deny"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], day="周六"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], people=4))
+    run = await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="deny"))
     assert (run.status, run.output) == ("completed", "那就算了。")
     assert "/book" not in api.counts
 
@@ -167,8 +181,8 @@ async def test_an_answer_given_in_another_process_is_heard(
     await first.aclose()
     second = Journal(tmp_path / "runs.db")
     executor = flows([ASKING], journal=second)
-    await second.order(run.id, _accept(run.pending[0], day="周五"))
-    run = await executor.go_on(run.id)
+    await second.send_commands(run.id, _accept(run.pending[0], day="周五"))
+    run = await executor.resume(run.id)
     assert run.pending[0].reason == "周五几位？"
     await second.aclose()
 
@@ -176,29 +190,29 @@ async def test_an_answer_given_in_another_process_is_heard(
 async def test_a_flow_is_paused_resumed_and_aborted_by_orders(flows: Flows) -> None:
     executor = flows([ASKING])
     run = await executor.execute("book", "订座")
-    run = await executor.order(run.id, Pause(by="王芳"))
+    run = await executor.send_command(run.id, Pause(by="王芳"))
     assert run.status == "paused"
-    run = await executor.order(run.id, _accept(run.pending[0], day="周五"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], day="周五"))
     assert run.status == "paused"
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.pending[0].reason == "周五几位？"
-    run = await executor.order(run.id, Reply(text="快一点"))
+    run = await executor.send_command(run.id, Reply(text="快一点"))
     assert run.status == "input_required"
-    run = await executor.order(run.id, Abort(reason="不订了", by="王芳"))
+    run = await executor.send_command(run.id, Abort(reason="不订了", by="王芳"))
     assert (run.status, run.pending) == ("aborted", ())
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.pending[0].reason == "周五几位？"
 
 
 async def test_who_does_not_answer_in_time_has_refused(flows: Flows) -> None:
     executor = flows([ASKING], answer_seconds=0.0)
     run = await executor.execute("book", "订座")
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
     assert run.status == "aborted"
 
 
 async def test_a_program_of_its_own_may_answer(api: Api, flows: Flows) -> None:
-    async def approve(pending: Pending) -> bool | Decided | Answered:
+    async def approve(pending: Pending) -> bool | ApprovalDecision | InputResponse:
         if pending.kind == "approval":
             return True
         return _accept(pending, **dict.fromkeys(pending.schema["properties"], "5"))
@@ -216,9 +230,13 @@ async def test_events_have_no_inputs_that_are_called_a_secret_and_requests_have_
     executor = flows([{"flow_id": "login", "endpoint": "POST /login", "input_schema": schema}])
     asked = await executor.execute("login", "登录", {"user": "王芳"})
     content = {"密码": "芝麻开门"}
-    run = await executor.order(asked.id, Answered(id=asked.pending[0].id, action="accept", content=content))
+    run = await executor.send_command(
+        asked.id, InputResponse(id=asked.pending[0].id, action="accept", content=content)
+    )
     given = await executor.execute("login", "登录", {"user": "王芳", **content}, confirm=True)
-    run_again = await executor.order(given.id, Decided(id=given.pending[0].id, action="approve"))
+    run_again = await executor.send_command(
+        given.id, ApprovalDecision(id=given.pending[0].id, action="approve")
+    )
     assert (run.status, run_again.status) == ("completed", "completed")
 
     assert [each.body for each in api.asked] == [{"user": "王芳", **content}] * 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.flow.executor import FlowExecutor
 from loom_core.observability.log_fields import logging_with
-from loom_core.runs.commands import Abort, Decided, Resume, Retry
+from loom_core.runs.commands import Abort, ApprovalDecision, Resume, Retry
 from loom_core.tools.auditing.audit import AuditLog
 from loom_core.tools.auditing.file import read_entries
 
@@ -38,7 +38,7 @@ async def test_requests_with_an_effect_are_on_file_before_they_are_sent_and_deci
     path = tmp_path / "audit.jsonl"
     executor = flows([ORDER], audit=AuditLog(path, server="loom-flow-server"))
     run = await executor.execute("订货", "订茶", {"item": "茶", "password": "p4ssword"})
-    await executor.order(run.id, Decided(id=run.pending[0].id, action="approve", by="王芳"))
+    await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="approve", by="王芳"))
 
     assert [each.path for each in api.asked] == ["/look", "/buy", "/cancel"]
     decision, *requests = read_entries(path)
@@ -61,7 +61,7 @@ async def test_who_says_no_is_on_file_and_nothing_is_sent(tmp_path: Path, api: A
     path = tmp_path / "audit.jsonl"
     executor = flows([ORDER], audit=AuditLog(path))
     run = await executor.execute("订货", "订茶", {"item": "茶"})
-    await executor.order(run.id, Decided(id=run.pending[0].id, action="deny", by="王芳"))
+    await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="deny", by="王芳"))
 
     assert api.asked == []
     assert [(each["decision"], each["by"]) for each in read_entries(path)] == [("deny", "王芳")]
@@ -72,7 +72,7 @@ async def test_whose_run_it_is_is_on_file_by_name_and_id(tmp_path: Path, api: Ap
     executor = flows([ORDER], audit=AuditLog(path))
     with logging_with({"caller": "爱丽丝"}):
         run = await executor.execute("订货", "订茶", {"item": "茶"}, caller="token:3f2a9c")
-    await executor.order(run.id, Decided(id=run.pending[0].id, action="approve", by="王芳"))
+    await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="approve", by="王芳"))
 
     told = {(each["kind"], each["caller"], each["caller_id"]) for each in read_entries(path)}
     assert told == {(kind, "爱丽丝", "token:3f2a9c") for kind in ("decision", "start", "end")}
@@ -109,13 +109,15 @@ async def test_who_calls_a_run_off_or_has_it_go_on_is_on_file(tmp_path: Path, ap
     path = tmp_path / "audit.jsonl"
     executor = flows([ORDER], audit=AuditLog(path))
     run = await executor.execute("订货", "订茶", {"item": "茶"})
-    await executor.order(run.id, Abort(reason="算了", by="王芳"))
+    await executor.send_command(run.id, Abort(reason="算了", by="王芳"))
     api.on("/buy", 409, {"ok": True})
-    await executor.order(run.id, Resume(by="李雷"))
+    await executor.send_command(run.id, Resume(by="李雷"))
     waiting = await executor.journal.get(run.id)
-    failed = await executor.order(run.id, Decided(id=waiting.pending[0].id, action="approve", by="王芳"))
+    failed = await executor.send_command(
+        run.id, ApprovalDecision(id=waiting.pending[0].id, action="approve", by="王芳")
+    )
     assert failed.status == "failed"
-    done = await executor.order(run.id, Retry(step="buy", by="韩梅梅"))
+    done = await executor.send_command(run.id, Retry(step="buy", by="韩梅梅"))
     assert done.status == "completed"
 
     entries = list(read_entries(path))

@@ -10,7 +10,7 @@ import pytest
 from starlette.requests import Request
 
 from loom_core.flow.executor import FlowExecutor, FlowLimits
-from loom_core.runs.commands import Abort, Decided, Resume
+from loom_core.runs.commands import Abort, ApprovalDecision, Resume
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run
 
@@ -44,17 +44,17 @@ _TELL = {"stepId": "tell", "operation": "POST /tell"}
 
 async def _called_off(executor: FlowExecutor, slow: Slow, *, answers: bool) -> Run:
     """Call a run off while something is under way in it."""
-    run = await executor.journal.create(executor.request("f", "我要付款"))
+    run = await executor.journal.create(executor.build_request("f", "我要付款"))
     async with anyio.create_task_group() as group:
-        group.start_soon(executor.go_on, run.id)
+        group.start_soon(executor.resume, run.id)
         with anyio.fail_after(5):
             await slow.begun.wait()
-            await executor.journal.order(run.id, Abort(by="小王"))
-            await executor.journal.obeyed(run.id, seconds=1.0)
+            await executor.journal.send_commands(run.id, Abort(by="小王"))
+            await executor.journal.wait_until_applied(run.id, seconds=1.0)
             if answers:
                 slow.go.set()
             while run.status != "aborted":
-                run = await executor.journal.changed(run.id, after=run.last_seq, seconds=5)
+                run = await executor.journal.wait_until_idle(run.id, after=run.last_seq, seconds=5)
     slow.go.set()
     return run
 
@@ -71,7 +71,7 @@ async def test_what_is_under_way_is_let_end_and_told(
     assert api.counts == {"/pay": 1}
     results = [event.payload for event in await journal.events(run.id) if event.type == "step_result"]
     assert [(each["step_id"], each["status"]) for each in results] == [("pay", "success")]
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.status == "completed"
     assert api.counts == {"/pay": 1, "/tell": 1}
 
@@ -82,9 +82,9 @@ async def test_what_does_not_end_in_time_is_unknown_and_told(api: Api, flows: Fl
     executor = flows([_flow(_PAY)], limits=FlowLimits(settle_seconds=0.05))
     run = await _called_off(executor, slow, answers=False)
     assert run.output == "“付款单”已取消。\n在此之前已经发出、但不知道是否办好：付款。请先核实。"
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert [each.kind for each in run.pending] == ["unknown"]
-    run = await executor.order(run.id, Decided(id="pay", action="approve"))
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
     assert run.status == "completed"
     assert len({each.key for each in api.asked}) == 1
 
@@ -100,7 +100,7 @@ async def test_reading_is_cancelled_at_once_and_nothing_is_told(api: Api, flows:
 async def test_what_was_done_long_before_is_told_in_the_users_language(api: Api, flows: Flows) -> None:
     executor = flows([_flow(_PAY, _TELL, {"stepId": "ask", "ask": "Which one?"})])
     run = await executor.execute("f", "pay it please")
-    run = await executor.order(run.id, Abort())
+    run = await executor.send_command(run.id, Abort())
     assert run.status == "aborted"
     assert run.output == "“付款单” is cancelled.\nThis had been done before: 付款, #2."
 
@@ -121,6 +121,6 @@ async def test_a_run_that_was_done_when_it_was_called_off_says_so(api: Api, flow
     executor = flows([{"flow_id": "f", "name": "付款单", "endpoint": "POST /pay", "response": "好"}])
     run = await _called_off(executor, slow, answers=True)
     assert run.output == "来不及取消了：“付款单”已经办好。"
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert (run.status, run.output) == ("completed", "好")
     assert api.counts == {"/pay": 1}

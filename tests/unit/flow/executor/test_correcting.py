@@ -9,7 +9,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor
-from loom_core.runs.commands import Answered, Decided, Retry
+from loom_core.runs.commands import ApprovalDecision, InputResponse, Retry
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Pending
 
@@ -46,8 +46,8 @@ _POST = {"stepId": "book", "description": "订座位", "operation": "POST /book"
 _SURE = {"stepId": "sure", "confirm": "{$inputs.day}，{$inputs.people} 位？"}
 
 
-def _accept(pending: Pending, **content: Any) -> Answered:
-    return Answered(id=pending.id, action="accept", content=content)
+def _accept(pending: Pending, **content: Any) -> InputResponse:
+    return InputResponse(id=pending.id, action="accept", content=content)
 
 
 @pytest.mark.parametrize("reading", [_LOOK, _BOTH])
@@ -56,14 +56,14 @@ async def test_a_correction_goes_back_to_the_first_step_that_has_only_read_with_
 ) -> None:
     executor = flows([_book(reading, _ASK, _SURE, _POST)])
     run = await executor.execute("book", "订座", {"day": "周五"})
-    run = await executor.order(run.id, _accept(run.pending[0], day="周六"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], day="周六"))
     assert run.pending[0].reason == "周六几位？"
-    run = await executor.order(run.id, _accept(run.pending[0], people=4))
-    decided = Decided(id=run.pending[0].id, action="edit", arguments={"day": "周日"}, ask_again=True)
-    run = await executor.order(run.id, decided)
+    run = await executor.send_command(run.id, _accept(run.pending[0], people=4))
+    decided = ApprovalDecision(id=run.pending[0].id, action="edit", arguments={"day": "周日"}, ask_again=True)
+    run = await executor.send_command(run.id, decided)
     assert run.pending[0].reason == "周日几位？"
-    run = await executor.order(run.id, _accept(run.pending[0], people=5))
-    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="approve"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], people=5))
+    run = await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="approve"))
     assert run.status == "completed"
     asked = [each.path for each in api.asked if each.path.startswith("/room")]
     assert asked == ["/room/周五", "/room/周六", "/room/周日"]
@@ -75,8 +75,8 @@ async def test_what_a_correction_went_back_for_is_known_after_a_crash(
 ) -> None:
     written = _book(_LOOK, _ASK, _POST)
     run = await flows([written]).execute("book", "订座", {"day": "周五"})
-    run = await flows([written]).order(run.id, _accept(run.pending[0], day="周六"))
-    run = await flows([written]).order(run.id, _accept(run.pending[0], people=2))
+    run = await flows([written]).send_command(run.id, _accept(run.pending[0], day="周六"))
+    run = await flows([written]).send_command(run.id, _accept(run.pending[0], people=2))
     assert run.status == "completed"
     assert api.asked[-1].body == {"day": "周六", "people": 2}
     told = [event.payload for event in await journal.events(run.id) if event.type == "inputs"]
@@ -95,10 +95,10 @@ async def test_what_something_was_done_with_stays_and_it_is_said_in_words(
     }
     executor = flows([_book(hold, _ASK, _POST)])
     run = await executor.execute("book", "订座", {"day": "周五"})
-    run = await executor.order(run.id, _accept(run.pending[0], day="周六"))
+    run = await executor.send_command(run.id, _accept(run.pending[0], day="周六"))
     assert "日期改不了了：“先占座”已经按原来的办好了" in run.pending[0].reason
     assert "hold" not in run.pending[0].reason
-    run = await executor.order(run.id, _accept(run.pending[0], people=4))
+    run = await executor.send_command(run.id, _accept(run.pending[0], people=4))
     assert api.asked[-1].body == {"day": "周五", "people": 4}
 
 
@@ -165,7 +165,7 @@ async def test_a_retry_with_what_no_step_has_used_goes_on_where_it_failed(api: A
     later = {"stepId": "b", "operation": {"method": "POST", "url": "/b", "body": {"day": "{$inputs.day}"}}}
     executor = flows([_book(fail, later)])
     run = await executor.execute("book", "订座", {"day": "周五"})
-    run = await executor.order(run.id, Retry(inputs={"day": "周六"}))
+    run = await executor.send_command(run.id, Retry(inputs={"day": "周六"}))
     assert run.status == "completed"
     assert [(each.path, each.body) for each in api.asked] == [
         ("/a", {}),

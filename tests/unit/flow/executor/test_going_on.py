@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.flow.executor import FlowExecutor, FlowLimits
-from loom_core.runs.commands import Abort, Answered, Decided, Resume, Retry
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Resume, Retry
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import PARENT_RUN, Run, RunRequest
@@ -51,14 +51,14 @@ class Hanging:
 async def _break_off(executor: FlowExecutor, run: Run, when: anyio.Event) -> None:
     """Drive a run, and be gone in the middle of it."""
     async with anyio.create_task_group() as group:
-        group.start_soon(executor.go_on, run.id)
+        group.start_soon(executor.resume, run.id)
         with anyio.fail_after(5):
             await when.wait()
         group.cancel_scope.cancel()
 
 
 async def _begun(executor: FlowExecutor, **named: Any) -> Run:
-    return await executor.journal.create(executor.request("f", **named))
+    return await executor.journal.create(executor.build_request("f", **named))
 
 
 async def test_what_may_have_been_done_is_asked_about_and_done_again_under_the_same_key(
@@ -71,12 +71,12 @@ async def test_what_may_have_been_done_is_asked_about_and_done_again_under_the_s
     await _break_off(executor, run, hanging.begun)
     hanging.go.set()
 
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
     (pending,) = run.pending
     assert (pending.kind, pending.id, pending.tool) == ("unknown", "pay", "f")
     assert api.counts == {"/look": 1, "/pay": 1}
 
-    run = await executor.order(run.id, Decided(id="pay", action="approve"))
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
     assert run.status == "completed"
     assert api.counts == {"/look": 1, "/pay": 2, "/tell": 1}
     assert {each.key for each in api.asked if each.path == "/pay"} == {f"{run.id}:pay"}
@@ -90,14 +90,14 @@ async def test_what_may_have_been_done_and_is_not_wanted_again_is_a_failure(api:
     run = await _begun(executor)
     await _break_off(executor, run, hanging.begun)
     hanging.go.set()
-    run = await executor.go_on(run.id)
-    run = await executor.order(run.id, Decided(id="pay", action="deny"))
+    run = await executor.resume(run.id)
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="deny"))
     assert run.status == "failed"
     assert "Nobody knows" in run.problem
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert [each.kind for each in run.pending] == ["unknown"]
     assert api.counts == {"/pay": 1}
-    run = await executor.order(run.id, Decided(id="pay", action="deny"))
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="deny"))
     api.on("/pay", {"id": 1})
     run = await executor.retry(run.id, "pay")
     assert run.status == "completed"
@@ -111,7 +111,7 @@ async def test_what_does_no_harm_is_done_again_without_asking(api: Api, flows: F
     run = await _begun(executor)
     await _break_off(executor, run, hanging.begun)
     hanging.go.set()
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
     assert (run.status, run.structured) == ("completed", {"found": True})
 
 
@@ -125,7 +125,7 @@ async def test_no_answer_in_time_is_not_taken_for_a_no(api: Api, flows: Flows) -
     assert run.status == "input_required"
     assert run.pending[0].kind == "unknown"
     assert api.counts == {"/pay": 1}
-    run = await executor.order(run.id, Decided(id="pay", action="approve"))
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
     assert run.status == "completed"
 
 
@@ -148,7 +148,7 @@ async def test_a_retry_that_waits_is_still_due_when_the_program_is_started_again
     async with anyio.create_task_group() as group:
         group.start_soon(watch)
         await _break_off(executor, run, waits)
-    run = await flows([_flow(_post("pay", onFailure=[retry]))]).go_on(run.id)
+    run = await flows([_flow(_post("pay", onFailure=[retry]))]).resume(run.id)
     assert run.status == "completed"
     assert time.monotonic() - began >= 0.6
     assert api.counts == {"/pay": 2}
@@ -200,7 +200,9 @@ async def test_a_run_whose_later_steps_have_changed_goes_on(api: Api, flows: Flo
     ask = {"stepId": "ask", "ask": "Which one?"}
     run = await flows([_flow(_post("pay", description="old"), ask)]).execute("f")
     executor = flows([_flow(_post("pay", description="new words"), ask, _post("tell"))])
-    run = await executor.order(run.id, Answered(id="ask", action="accept", content={"answer": "A"}))
+    run = await executor.send_command(
+        run.id, InputResponse(id="ask", action="accept", content={"answer": "A"})
+    )
     assert run.status == "completed"
     assert api.counts == {"/pay": 1, "/tell": 1}
     assert "flow_changed" in [event.type for event in await journal.events(run.id)]
@@ -208,17 +210,17 @@ async def test_a_run_whose_later_steps_have_changed_goes_on(api: Api, flows: Flo
 
 async def test_a_run_whose_done_steps_have_changed_says_so_and_can_be_retried(api: Api, flows: Flows) -> None:
     ask = {"stepId": "ask", "ask": "Which one?"}
-    answer = Answered(id="ask", action="accept", content={"answer": "A"})
+    answer = InputResponse(id="ask", action="accept", content={"answer": "A"})
     run = await flows([_flow(_post("pay"), ask)]).execute("f")
     executor = flows([_flow(_post("charge"), ask)])
-    run = await executor.order(run.id, answer)
+    run = await executor.send_command(run.id, answer)
     assert run.status == "failed"
     assert "'pay' has changed since" in run.problem
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.status == "failed"
     run = await executor.retry(run.id, "charge")
     assert run.status == "input_required"
-    run = await executor.order(run.id, answer)
+    run = await executor.send_command(run.id, answer)
     assert run.status == "completed"
     assert api.counts == {"/pay": 1, "/charge": 1}
 
@@ -228,10 +230,10 @@ async def test_a_flow_that_is_gone_fails_its_runs_until_it_is_back(api: Api, flo
     executor = flows([_flow(ask)])
     run = await executor.execute("f")
     other = flows([{"flow_id": "g"}])
-    run = await other.order(run.id, Answered(id="ask", action="accept", content={"answer": "A"}))
+    run = await other.send_command(run.id, InputResponse(id="ask", action="accept", content={"answer": "A"}))
     assert run.status == "failed"
     assert "no flow 'f'" in run.problem
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.status == "completed"
 
 
@@ -242,12 +244,12 @@ async def test_a_host_drives_flows_and_an_abort_ends_what_is_under_way(
     api.on("/pay", hanging)
     executor = flows([_flow(_post("pay"))], limits=FlowLimits(settle_seconds=0.05))
     async with RunHost(journal, executor.runner) as host:
-        run = await host.start(executor.request("f"))
+        run = await host.start(executor.build_request("f"))
         with anyio.fail_after(5):
             await hanging.begun.wait()
-            await host.order(run.id, Abort(by="王芳"))
+            await host.send_commands(run.id, Abort(by="王芳"))
             while run.status != "aborted":
-                run = await journal.changed(run.id, after=run.last_seq, seconds=5)
+                run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=5)
         hanging.go.set()
         with pytest.raises(NotFoundError):
             await host.start(RunRequest(goal="x", profile="nothing"))
@@ -260,10 +262,10 @@ async def test_a_host_that_ends_lets_what_must_not_be_done_twice_end(
     api.on("/pay", hanging)
     executor = flows([_flow(_post("pay"), _post("tell"))])
     async with anyio.create_task_group() as group, RunHost(journal, executor.runner, grace_seconds=5) as host:
-        run = await host.start(executor.request("f"))
+        run = await host.start(executor.build_request("f"))
         await hanging.begun.wait()
         group.start_soon(_let_go, hanging)
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
     assert run.status == "completed"
     assert api.counts == {"/pay": 1, "/tell": 1}
 
@@ -278,13 +280,15 @@ async def test_a_host_takes_up_a_run_that_was_parked_when_it_is_answered(
 ) -> None:
     executor = flows([_flow({"stepId": "ask", "ask": "Which one?"}, _post("pay"))])
     async with RunHost(journal, executor.runner) as host:
-        run = await host.start(executor.request("f"))
+        run = await host.start(executor.build_request("f"))
         with anyio.fail_after(5):
             while run.status != "input_required" or host.driven:
                 run = await journal.get(run.id)
-            await host.order(run.id, Answered(id="ask", action="accept", content={"answer": "A"}))
+            await host.send_commands(
+                run.id, InputResponse(id="ask", action="accept", content={"answer": "A"})
+            )
             while run.status != "completed":
-                run = await journal.changed(run.id, after=run.last_seq, seconds=5)
+                run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=5)
     assert api.counts == {"/pay": 1}
 
 
@@ -296,7 +300,7 @@ async def test_a_flow_takes_no_more_time_than_it_may(api: Api, flows: Flows) -> 
     assert run.status == "failed"
     assert "0.2 s" in run.problem
     hanging.go.set()
-    run = await executor.order(run.id, Resume())
+    run = await executor.send_command(run.id, Resume())
     assert run.status == "completed"
 
 
@@ -305,9 +309,9 @@ async def test_a_flow_that_is_aborted_before_it_is_taken_up_asks_for_nothing(
 ) -> None:
     executor = flows([_flow(_post("付款"))])
     run = await _begun(executor)
-    await journal.order(run.id, Abort(by="小王", reason="不用了"))
+    await journal.send_commands(run.id, Abort(by="小王", reason="不用了"))
 
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
 
     assert (run.status, run.problem) == ("aborted", "The run was aborted by 小王: 不用了")
     assert not api.asked
@@ -318,10 +322,10 @@ async def test_what_was_for_a_call_is_not_tried_again_by_itself(
 ) -> None:
     api.on("/pay", 400)
     executor = flows([_flow(_post("pay"))])
-    request = executor.request("f")
+    request = executor.build_request("f")
     child = await journal.create(replace(request, metadata={**request.metadata, PARENT_RUN: "run_outer"}))
-    assert (await executor.go_on(child.id)).status == "failed"
+    assert (await executor.resume(child.id)).status == "failed"
 
     for order in (Retry(), Resume()):
         with pytest.raises(InvalidInputError, match="was for a call of run run_outer"):
-            await journal.order(child.id, order)
+            await journal.send_commands(child.id, order)

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.executor import FlowExecutor, FlowLimits
-from loom_core.runs.commands import Answered, Decided
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext, Question, ToolOutput
@@ -174,7 +174,9 @@ async def test_a_flow_within_a_flow_asks_for_what_it_lacks(api: Api, flows: Flow
     run = await executor.execute("order")
     (pending,) = run.pending
     assert list(pending.schema["properties"]) == ["card"]
-    run = await executor.order(run.id, Answered(id=pending.id, action="accept", content={"card": "1"}))
+    run = await executor.send_command(
+        run.id, InputResponse(id=pending.id, action="accept", content={"card": "1"})
+    )
     assert run.status == "completed"
     assert api.asked[0].body == {"sum": 3, "card": "1"}
 
@@ -236,7 +238,9 @@ async def test_a_tool_is_called_when_a_person_has_approved_it(flows: Flows) -> N
     (pending,) = run.pending
     assert (pending.kind, pending.tool, pending.for_run) == ("approval", "send_mail", True)
     assert pending.arguments["to"] == "wang@example.org"
-    run = await executor.order(run.id, Decided(id=pending.id, action="edit", arguments={"to": "li"}))
+    run = await executor.send_command(
+        run.id, ApprovalDecision(id=pending.id, action="edit", arguments={"to": "li"})
+    )
     assert run.structured == {"told": "你好 → li"}
 
 
@@ -244,12 +248,16 @@ async def test_arguments_that_a_tool_does_not_take_use_no_decision_up(flows: Flo
     executor = flows([MAIL], tools=[send_mail, look_up])
     run = await executor.execute("mail", parameters={"to": "wang"})
     with pytest.raises(InvalidInputError, match="to"):
-        await executor.order(run.id, Decided(id=run.pending[0].id, action="edit", arguments={"an": "li"}))
+        await executor.send_command(
+            run.id, ApprovalDecision(id=run.pending[0].id, action="edit", arguments={"an": "li"})
+        )
     run = await journal.get(run.id)
     assert run.status == "input_required"
     asked = [event for event in await journal.events(run.id) if event.type == "approval_required"]
     assert [event.payload["pending"]["arguments_schema"] for event in asked] == [{}]
-    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="edit", arguments={"to": "李"}))
+    run = await executor.send_command(
+        run.id, ApprovalDecision(id=run.pending[0].id, action="edit", arguments={"to": "李"})
+    )
     assert run.structured == {"told": "你好 → 李"}
 
 
@@ -259,7 +267,9 @@ async def test_a_tool_that_may_not_be_called_is_a_failed_step(flows: Flows) -> N
     assert run.status == "failed"
     executor = flows([MAIL], tools=[send_mail, look_up])
     run = await executor.execute("mail", parameters={"to": "wang"})
-    run = await executor.order(run.id, Decided(id=run.pending[0].id, action="deny", reason="lieber nicht"))
+    run = await executor.send_command(
+        run.id, ApprovalDecision(id=run.pending[0].id, action="deny", reason="lieber nicht")
+    )
     assert run.status == "aborted"
     assert "lieber nicht" in run.problem
 
@@ -277,7 +287,7 @@ async def test_a_tool_may_ask_while_the_time_of_its_step_stands_still(flows: Flo
         if pending.kind == "approval":
             return True
         await anyio.sleep(1.2)
-        return Answered(id=pending.id, action="accept", content={"pin": "1234"})
+        return InputResponse(id=pending.id, action="accept", content={"pin": "1234"})
 
     flow = {"flow_id": "pin", "steps": [{"stepId": "ask", "tool": "ask_back", "timeout_seconds": 1}]}
     run = await flows([flow], tools=[ask_back], approve=approve).execute("pin")

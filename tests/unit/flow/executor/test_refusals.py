@@ -13,7 +13,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.config import parse_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import EndpointCaller
-from loom_core.runs.commands import Answered, Decided, Retry
+from loom_core.runs.commands import ApprovalDecision, InputResponse, Retry
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run
 
@@ -39,7 +39,7 @@ async def test_an_order_to_go_on_from_a_step_that_is_not_there_leaves_the_run_as
     api.on("/pay", 422, {"id": 1})
     executor = flows([_flow(_post("pay"))])
     run = await executor.execute("f")
-    run = await executor.order(run.id, Retry(step="both/0/pay"))
+    run = await executor.send_command(run.id, Retry(step="both/0/pay"))
     assert run.status == "failed"
     assert "'both/0/pay'" in run.problem
     assert "There are: pay." in run.problem
@@ -57,7 +57,9 @@ async def test_inputs_that_do_not_fit_together_are_asked_for_again(api: Api, flo
     assert run.status == "input_required"
     assert "does not fit" in run.pending[0].reason
     content = {"to": "Shanghai", "from": "Beijing"}
-    run = await executor.order(run.id, Answered(id=run.pending[0].id, action="accept", content=content))
+    run = await executor.send_command(
+        run.id, InputResponse(id=run.pending[0].id, action="accept", content=content)
+    )
     assert run.status == "completed"
     assert api.asked[0].body == content
 
@@ -68,12 +70,12 @@ async def test_a_change_that_does_not_fit_is_asked_for_again(api: Api, flows: Fl
     executor = flows([_flow(sure, _post("leave"), input_schema=schema, confirm="always")])
     run = await executor.execute("f", "Leave", {"days": 3})
     for _ in range(2):
-        wrong = Decided(id=run.pending[0].id, action="edit", arguments={"days": 9})
-        run = await executor.order(run.id, wrong)
+        wrong = ApprovalDecision(id=run.pending[0].id, action="edit", arguments={"days": 9})
+        run = await executor.send_command(run.id, wrong)
         assert run.status == "input_required"
         assert "does not fit" in run.pending[0].reason
-        right = Decided(id=run.pending[0].id, action="edit", arguments={"days": 4})
-        run = await executor.order(run.id, right)
+        right = ApprovalDecision(id=run.pending[0].id, action="edit", arguments={"days": 4})
+        run = await executor.send_command(run.id, right)
     assert run.status == "completed"
     assert api.asked[0].body == {"days": 4}
 
@@ -81,7 +83,9 @@ async def test_a_change_that_does_not_fit_is_asked_for_again(api: Api, flows: Fl
 async def test_a_run_that_stands_at_a_step_that_is_gone_says_so(api: Api, flows: Flows) -> None:
     run = await flows([_flow(_post("pay"), {"stepId": "ask", "ask": "Which?"})]).execute("f")
     executor = flows([_flow(_post("pay"), _post("tell"))])
-    run = await executor.order(run.id, Answered(id="ask", action="accept", content={"answer": "A"}))
+    run = await executor.send_command(
+        run.id, InputResponse(id="ask", action="accept", content={"answer": "A"})
+    )
     assert "'ask' has changed" in run.problem
     run = await executor.retry(run.id)
     assert "no step 'ask' any more" in run.problem
@@ -92,11 +96,11 @@ async def test_a_run_that_stands_at_a_step_that_is_gone_says_so(api: Api, flows:
 
 async def test_who_wants_a_run_driven_that_another_drives_waits_for_it(api: Api, flows: Flows) -> None:
     executor = flows([_flow(_post("pay"))])
-    run = await executor.journal.create(executor.request("f"))
+    run = await executor.journal.create(executor.build_request("f"))
     ended: list[Run] = []
 
     async def drive() -> None:
-        ended.append(await executor.go_on(run.id))
+        ended.append(await executor.resume(run.id))
 
     async with anyio.create_task_group() as group:
         for _ in range(3):
@@ -113,8 +117,10 @@ async def test_another_file_is_taken_while_runs_go_on(api: Api, flows: Flows, jo
     written = {"net": {"allow": ["127.0.0.1"]}, "flow_url": api.url, "flows": [_flow(*steps)]}
     loaded = parse_flow_file(json.dumps(written))
     async with EndpointCaller(loaded.file) as caller:
-        executor.use(loaded, caller=caller)
-        run = await executor.order(run.id, Answered(id="ask", action="accept", content={"answer": "A"}))
+        executor.reload(loaded, caller=caller)
+        run = await executor.send_command(
+            run.id, InputResponse(id="ask", action="accept", content={"answer": "A"})
+        )
     assert run.status == "completed"
     assert api.counts == {"/new": 1}
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from loom_core.flow.config import parse_flow_file, read_flow_file
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.http import ConfigToolLoader, EndpointCaller
-from loom_core.runs.commands import Decided, Resume, Retry
+from loom_core.runs.commands import ApprovalDecision, Resume, Retry
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Run
 
@@ -41,7 +41,7 @@ def _keys(api: Api, path: str = "/pay") -> list[str]:
 
 async def _goes_on(executor: FlowExecutor, run: Run, how: str) -> Run:
     orders = {"again": Retry(), "from the step": Retry(step="pay"), "resumed": Resume()}
-    return await executor.order(run.id, orders[how])
+    return await executor.send_command(run.id, orders[how])
 
 
 @pytest.mark.parametrize("how", ["again", "from the step", "resumed"])
@@ -130,7 +130,7 @@ async def test_what_must_not_be_done_twice_is_asked_about_where_the_flow_comes_b
     run = await executor.execute("f")
     assert [each.kind for each in run.pending] == ["unknown"]
     assert api.counts["/pay"] == 1
-    run = await executor.order(run.id, Decided(id="pay", action="approve"))
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
     assert run.status == "completed"
     assert _keys(api) == ["pay", "pay"]
 
@@ -152,7 +152,7 @@ async def test_a_tool_keeps_its_key_and_is_asked_about_like_a_request(
         run = await executor.retry(run.id)
         if not repeatable:
             assert [each.kind for each in run.pending] == ["unknown"]
-            run = await executor.order(run.id, Decided(id="pay", action="approve"))
+            run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
     assert run.status == "completed"
     assert _keys(api) == ["pay", "pay"]
 
@@ -166,7 +166,7 @@ async def test_an_answer_that_cannot_be_read_does_not_count_as_not_done(api: Api
     assert "'number' is not there" in run.problem
     run = await executor.retry(run.id)
     assert [each.kind for each in run.pending] == ["unknown"]
-    run = await executor.order(run.id, Decided(id="pay", action="approve"))
+    run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
     assert run.status == "completed"
     assert _keys(api) == ["pay", "pay"]
 

@@ -15,7 +15,7 @@ from loom_core.flow.executor import FlowExecutor, FlowLimits
 from loom_core.llm.interface import ChatRequest
 from loom_core.llm.messages import ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Abort, Answered, Decided, Resume
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Resume
 from loom_core.runs.journal import Journal
 from loom_core.tools.function_tool import tool
 from loom_core.tools.interface import CallContext
@@ -38,12 +38,12 @@ async def test_a_flow_is_taken_up_again_when_another_of_its_session_has_ended(ap
     session_id = first.request.session_id
     with pytest.raises(InvalidInputError, match="not at its end"):
         await executor.execute("other", session_id=session_id)
-    await executor.order(first.id, Abort(by="王芳"))
+    await executor.send_command(first.id, Abort(by="王芳"))
     second = await executor.execute("other", session_id=session_id)
     assert second.status == "completed"
-    first = await executor.order(first.id, Resume(by="王芳"))
-    first = await executor.order(
-        first.id, Answered(id=first.pending[0].id, action="accept", content={"answer": "甲"})
+    first = await executor.send_command(first.id, Resume(by="王芳"))
+    first = await executor.send_command(
+        first.id, InputResponse(id=first.pending[0].id, action="accept", content={"answer": "甲"})
     )
     assert first.status == "completed"
     assert api.counts == {"/other": 1, "/take": 1}
@@ -52,10 +52,10 @@ async def test_a_flow_is_taken_up_again_when_another_of_its_session_has_ended(ap
 async def test_a_flow_is_not_taken_up_beside_another_of_its_session(flows: Flows) -> None:
     executor = flows([_ASK])
     first = await executor.execute("ask")
-    await executor.order(first.id, Abort())
+    await executor.send_command(first.id, Abort())
     await executor.execute("ask", session_id=first.request.session_id)
     with pytest.raises(InvalidInputError, match="at another run"):
-        await executor.order(first.id, Resume())
+        await executor.send_command(first.id, Resume())
 
 
 async def test_an_agent_that_a_step_calls_goes_on_with_its_run_when_the_flow_does(
@@ -85,15 +85,15 @@ async def test_an_agent_that_a_step_calls_goes_on_with_its_run_when_the_flow_doe
         "steps": [{"stepId": "find", "tool": finder.name, "parameters": {"goal": "a, b"}}],
     }
     executor = flows([flow], tools=[finder], permissions="allow")
-    run = await journal.create(executor.request("f"))
+    run = await journal.create(executor.build_request("f"))
     async with anyio.create_task_group() as group:
-        group.start_soon(executor.go_on, run.id)
+        group.start_soon(executor.resume, run.id)
         with anyio.fail_after(5):
             await go.wait()
         group.cancel_scope.cancel()
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
     if run.status == "input_required":
-        run = await executor.order(run.id, Decided(id=run.pending[0].id, action="approve"))
+        run = await executor.send_command(run.id, ApprovalDecision(id=run.pending[0].id, action="approve"))
     assert (run.status, run.structured) == ("completed", "found both"), run.problem
     assert looked == ["a", "b", "b"]
     assert len(await journal.runs()) == 2
@@ -118,12 +118,12 @@ async def test_what_goes_on_for_a_call_is_ended_with_the_run(flows: Flows) -> No
     flow = {"flow_id": "f", "steps": [{"stepId": "begin", "tool": "begin"}]}
     limits = FlowLimits(settle_seconds=0.05)
     executor = flows([flow], tools=[begin], permissions="allow", limits=limits)
-    run = await executor.journal.create(executor.request("f"))
+    run = await executor.journal.create(executor.build_request("f"))
     async with anyio.create_task_group() as group:
-        group.start_soon(executor.go_on, run.id)
+        group.start_soon(executor.resume, run.id)
         with anyio.fail_after(5):
             await begun.wait()
-        await executor.journal.order(run.id, Abort(by="王芳"))
+        await executor.journal.send_commands(run.id, Abort(by="王芳"))
     assert (await executor.journal.get(run.id)).status == "aborted"
     assert ended == ["begin"]
 
@@ -154,19 +154,19 @@ async def test_a_flow_that_is_left_lets_a_call_of_its_agent_end_that_must_not_be
         "steps": [{"stepId": "book", "tool": booker.name, "parameters": {"goal": "订会议室"}}],
     }
     executor = flows([flow], tools=[booker], permissions="allow")
-    run = await journal.create(executor.request("f"))
+    run = await journal.create(executor.build_request("f"))
     log = await journal.claim(run.id)
     assert log
     left = waited = False
     with anyio.fail_after(5):
         async with log, anyio.create_task_group() as group:
             loop = executor.loop(log)
-            group.start_soon(loop.drive)
+            group.start_soon(loop.execute)
             await begun.wait()
 
             async def leave() -> None:
                 nonlocal left
-                await loop.leave()
+                await loop.detach()
                 left = True
                 group.cancel_scope.cancel()
 
@@ -176,6 +176,6 @@ async def test_a_flow_that_is_left_lets_a_call_of_its_agent_end_that_must_not_be
             go.set()
     assert left
     assert waited
-    run = await executor.go_on(run.id)
+    run = await executor.resume(run.id)
     assert (run.status, booked) == ("completed", ["会议室"]), run.problem
     await agent.aclose()

@@ -160,7 +160,7 @@ async def test_models_see_what_they_may_and_nothing_else(api: Any, monkeypatch: 
         await talk("眼镜坏了，我很生气", decides("skill", "skill-1"), call("open_ticket"), "没有记下来。")
         await talk("镜片多少钱一副", decides("tool", "prices"), call("prices"), "现在查不到。")
         await talk("我要请假")
-        await assistant.tell(said[-1].run_id, Abort(by="王芳"))
+        await assistant.send_command(said[-1].run_id, Abort(by="王芳"))
         await talk("这些事到底办成了几件？", respond, "都没有办成。")
     assert len(script.seen) == 14
     assert [each for each in _HIDDEN for shown in script.texts if each in shown] == []

@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError, UnreadableTextError
-from loom_core.flow.expressions import Values, check_url, fill_header, fill_url
+from loom_core.flow.expressions import ExpressionValues, check_url, fill_header, fill_url
 
-_VALUES = Values(inputs={"id": "单/1 号?", "n": 3, "yes": True, "none": None, "empty": "", "list": [1]})
+_VALUES = ExpressionValues(
+    inputs={"id": "单/1 号?", "n": 3, "yes": True, "none": None, "empty": "", "list": [1]}
+)
 
 
 @pytest.mark.parametrize(
@@ -73,15 +75,19 @@ def test_an_address_without_its_value_is_not_asked(name: str) -> None:
 @pytest.mark.parametrize(("before", "value"), [("", ".."), ("", "."), (".", "."), ("%2e", ".")])
 def test_dots_do_not_lead_to_another_folder(before: str, value: str) -> None:
     with pytest.raises(InvalidInputError, match="another folder"):
-        fill_url(f"https://a.example/orders/{before}{{$inputs.x}}/items", Values(inputs={"x": value}))
-    assert fill_url("/o?x={$inputs.x}", Values(inputs={"x": ".."})) == "/o?x=.."
+        fill_url(
+            f"https://a.example/orders/{before}{{$inputs.x}}/items", ExpressionValues(inputs={"x": value})
+        )
+    assert fill_url("/o?x={$inputs.x}", ExpressionValues(inputs={"x": ".."})) == "/o?x=.."
 
 
 @pytest.mark.hostile("addresses")
 @given(st.text(min_size=1))
 def test_any_value_stays_in_its_place(value: str) -> None:
     try:
-        url = fill_url("https://a.example/x/{$inputs.v}/y?q={$inputs.v}#f", Values(inputs={"v": value}))
+        url = fill_url(
+            "https://a.example/x/{$inputs.v}/y?q={$inputs.v}#f", ExpressionValues(inputs={"v": value})
+        )
     except InvalidInputError:
         assert value in {".", ".."} or any("\ud800" <= char <= "\udfff" for char in value)
         return
@@ -104,4 +110,4 @@ def test_a_header_is_filled_and_left_out_without_a_value() -> None:
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\0b", "a\x7f", "\ud800"])
 def test_a_header_never_gets_a_second_line(value: str) -> None:
     with pytest.raises(InvalidInputError, match="line break"):
-        fill_header("x {$inputs.v}", Values(inputs={"v": value}))
+        fill_header("x {$inputs.v}", ExpressionValues(inputs={"v": value}))

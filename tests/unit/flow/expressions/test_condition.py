@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.flow.expressions import Condition, IncomparableError, Values
+from loom_core.flow.expressions import Condition, ExpressionValues, IncomparableError
 
-_VALUES = Values(
+_VALUES = ExpressionValues(
     inputs={
         "days": 3,
         "zero": 0,
@@ -140,7 +140,7 @@ def test_a_condition_knows_what_it_names() -> None:
 
 
 def test_texts_that_are_alike_within_lists_and_objects_are_alike() -> None:
-    values = Values(
+    values = ExpressionValues(
         inputs={"a": {"x": ["Y", 1, None]}, "b": {"x": ["y", 1.0, None]}, "c": {"x": ["y", True, None]}}
     )
     assert Condition.of("$inputs.a == $inputs.b").holds(values)
@@ -179,7 +179,7 @@ def test_any_text_is_a_condition_or_a_config_error_and_any_value_can_be_judged(
     except ConfigError:
         return
     try:
-        held = condition.holds(Values(inputs={"x": value}))  # type: ignore[dict-item]
+        held = condition.holds(ExpressionValues(inputs={"x": value}))  # type: ignore[dict-item]
     except IncomparableError:
         return
     assert held in {True, False}
@@ -187,4 +187,4 @@ def test_any_text_is_a_condition_or_a_config_error_and_any_value_can_be_judged(
 
 @pytest.mark.hostile("expressions and configurations")
 def test_deep_nesting_by_negation_ends() -> None:
-    assert Condition.of("!" * 3000 + "true").holds(Values())
+    assert Condition.of("!" * 3000 + "true").holds(ExpressionValues())

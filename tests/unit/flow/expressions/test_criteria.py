@@ -6,9 +6,9 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.flow.config.models_endpoint import Criterion
-from loom_core.flow.expressions import Values, check_criterion, criterion_holds
+from loom_core.flow.expressions import ExpressionValues, check_criterion, criterion_holds
 
-_VALUES = Values(
+_VALUES = ExpressionValues(
     response=SimpleNamespace(
         status=200,
         headers={"Content-Type": "application/json"},
@@ -59,7 +59,7 @@ def test_a_criterion_that_cannot_be_read_is_refused(criterion: Criterion) -> Non
     with pytest.raises(ConfigError):
         check_criterion(criterion)
     with pytest.raises(ConfigError):
-        criterion_holds(criterion, Values(message="x"))
+        criterion_holds(criterion, ExpressionValues(message="x"))
 
 
 @pytest.mark.hostile("HTTP answers")
@@ -67,6 +67,6 @@ def test_an_answer_nested_too_deeply_for_a_query_is_said_so() -> None:
     body: object = "x"
     for _ in range(500):
         body = {"a": body}
-    values = Values(response=SimpleNamespace(status=200, headers={}, body=body))
+    values = ExpressionValues(response=SimpleNamespace(status=200, headers={}, body=body))
     with pytest.raises(InvalidInputError, match="nested too deeply"):
         criterion_holds(Criterion(condition="$..b", type="jsonpath", context="$response.body"), values)

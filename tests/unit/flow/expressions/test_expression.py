@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError, UnreadableTextError
-from loom_core.flow.expressions import MISSING, Expression, Values, check_expression, evaluate
+from loom_core.flow.expressions import MISSING, Expression, ExpressionValues, check_expression, evaluate
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class _Response:
     )
 
 
-_VALUES = Values(
+_VALUES = ExpressionValues(
     inputs={"days": 3, "原因": "感冒", "order": {"lines": [1, {"b-c": "x"}]}, "any.name": True, "none": None},
     steps={"提交": {"id": 7}, "a-b": {"r": {"n": [10]}}},
     outputs={"id": "L1"},
@@ -86,7 +86,7 @@ def test_what_leads_nowhere_is_missing_which_is_not_null(expression: str) -> Non
 
 def test_without_a_response_all_of_it_is_missing() -> None:
     for expression in ("$statusCode", "$response.body", "$response.header.x"):
-        assert Expression.of(expression).value(Values()) is MISSING
+        assert Expression.of(expression).value(ExpressionValues()) is MISSING
 
 
 @pytest.mark.parametrize(

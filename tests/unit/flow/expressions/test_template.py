@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from loom_core.errors import ConfigError, UnreadableTextError
 from loom_core.flow.expressions import (
     MISSING,
-    Values,
+    ExpressionValues,
     check_template,
     expressions_in,
     fill,
     text_of,
 )
 
-_VALUES = Values(
+_VALUES = ExpressionValues(
     inputs={
         "days": 3,
         "half": 0.5,
@@ -116,7 +116,7 @@ def test_values_in_texts_are_written_as_json_and_nothing_for_none() -> None:
 
 @given(_JSON)
 def test_a_lone_placeholder_gives_any_value_back_as_it_is(value: object) -> None:
-    values = Values(inputs={"x": value})  # type: ignore[dict-item]
+    values = ExpressionValues(inputs={"x": value})  # type: ignore[dict-item]
     for template in ("{$inputs.x}", "$inputs.x"):
         found = fill(template, values)
         assert found == value
@@ -137,6 +137,6 @@ def test_any_text_is_filled_or_a_config_error(text: str) -> None:
         check_template(text)
     except ConfigError:
         return
-    filled = fill(text, Values(inputs={"x": "v"}))
+    filled = fill(text, ExpressionValues(inputs={"x": "v"}))
     if "$" not in text:
         assert filled == text

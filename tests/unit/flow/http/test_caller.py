@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
-from loom_core.flow.expressions import Values
+from loom_core.flow.expressions import ExpressionValues
 
 
 def hang_up(asked, connection: socket.socket) -> None:
@@ -41,7 +41,7 @@ async def failure(asking) -> NetError:
 
 async def test_an_answer_comes_as_data_with_its_status_and_headers(caller, api, endpoint) -> None:
     url = api.on("/orders/7", (201, {"编号": 7, "items": [1, 2]}, {"X-Trace": "t"}))
-    answer = await caller.call(endpoint(url, "GET"), Values())
+    answer = await caller.call(endpoint(url, "GET"), ExpressionValues())
     assert (answer.status, answer.body, answer.attempts) == (201, {"编号": 7, "items": [1, 2]}, 1)
     assert answer.headers["x-trace"] == "t"
     assert answer.url == url
@@ -62,16 +62,16 @@ async def test_an_answer_comes_as_data_with_its_status_and_headers(caller, api, 
 )  # fmt: skip
 async def test_an_answer_is_read_as_what_it_is(sent: bytes, kind: str, body, caller, api, endpoint) -> None:
     url = api.server.answers("/a", sent, **({"Content_Type": kind} if kind else {}))
-    assert (await caller.call(endpoint(url, "GET"), Values())).body == body
+    assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).body == body
 
 
 async def test_one_connection_serves_many_requests_that_may_be_repeated(caller, api, endpoint) -> None:
     url = api.on("/a", {"ok": True})
     for _ in range(5):
-        await caller.call(endpoint(url, "POST", idempotent=True), Values(inputs={"a": 1}))
+        await caller.call(endpoint(url, "POST", idempotent=True), ExpressionValues(inputs={"a": 1}))
     assert api.server.connections == 1
     for _ in range(2):
-        await caller.call(endpoint(url, "POST"), Values(inputs={"a": 1}))
+        await caller.call(endpoint(url, "POST"), ExpressionValues(inputs={"a": 1}))
     assert api.server.connections == 3
 
 
@@ -81,7 +81,7 @@ async def test_a_repeatable_request_is_sent_again_after_a_status_that_passes(
     method: str, passing: int, caller, api, endpoint
 ) -> None:
     url = api.on("/a", passing, passing, 204)
-    answer = await caller.call(endpoint(url, method), Values())
+    answer = await caller.call(endpoint(url, method), ExpressionValues())
     assert (answer.status, answer.attempts, len(api.asked)) == (204, 3, 3)
 
 
@@ -91,7 +91,7 @@ async def test_a_post_is_sent_again_only_if_the_server_knows_it_again(
     method: str, bad, caller, api, endpoint
 ) -> None:
     url = api.on("/a", bad, 201)
-    once = caller.call(endpoint(url, method), Values(), run_id="r1", step_id="s")
+    once = caller.call(endpoint(url, method), ExpressionValues(), run_id="r1", step_id="s")
     if bad is hang_up:
         assert (await failure(once)).failure == "interrupted"
     else:
@@ -99,7 +99,9 @@ async def test_a_post_is_sent_again_only_if_the_server_knows_it_again(
     assert len(api.asked) == 1
 
     url = api.on("/b", bad, 201)
-    answer = await caller.call(endpoint(url, method, idempotent=True), Values(), run_id="r1", step_id="s")
+    answer = await caller.call(
+        endpoint(url, method, idempotent=True), ExpressionValues(), run_id="r1", step_id="s"
+    )
     assert (answer.status, answer.attempts) == (201, 2)
     assert [asked.headers["idempotency-key"] for asked in api.asked] == ["r1:s"] * 3
 
@@ -107,20 +109,20 @@ async def test_a_post_is_sent_again_only_if_the_server_knows_it_again(
 @pytest.mark.parametrize("lasting", [400, 401, 403, 404, 409, 422, 501])
 async def test_a_refusal_is_the_answer(lasting: int, caller, api, endpoint) -> None:
     url = api.on("/a", lasting, 200)
-    answer = await caller.call(endpoint(url, "GET"), Values())
+    answer = await caller.call(endpoint(url, "GET"), ExpressionValues())
     assert (answer.status, answer.attempts, answer.is_success) == (lasting, 1, False)
 
 
 async def test_the_last_answer_counts_when_all_attempts_are_used_up(caller, api, endpoint) -> None:
     url = api.on("/a", (503, {"msg": "busy"}))
-    answer = await caller.call(endpoint(url, "GET", retries=3), Values())
+    answer = await caller.call(endpoint(url, "GET", retries=3), ExpressionValues())
     assert (answer.status, answer.body, answer.attempts) == (503, {"msg": "busy"}, 4)
-    assert (await caller.call(endpoint(url, "GET", retries=0), Values())).attempts == 1
+    assert (await caller.call(endpoint(url, "GET", retries=0), ExpressionValues())).attempts == 1
 
 
 async def test_nobody_there_is_tried_again_whatever_the_method_as_nothing_was_done(caller, endpoint) -> None:
     url = f"http://127.0.0.1:{unused_port()}/"
-    error = await failure(caller.call(endpoint(url, "POST", retries=2), Values()))
+    error = await failure(caller.call(endpoint(url, "POST", retries=2), ExpressionValues()))
     assert error.failure == "connection"
     assert error.message.endswith("It was tried 3 times.")
 
@@ -132,7 +134,7 @@ async def test_an_error_after_one_that_may_have_been_done_says_that_it_may(calle
 
     url = api.on("/a", once)
     async with callers() as caller:
-        error = await failure(caller.call(endpoint(url, "PUT", retries=1), Values()))
+        error = await failure(caller.call(endpoint(url, "PUT", retries=1), ExpressionValues()))
     assert "It was tried 2 times." in error.message
     assert error.failure == "interrupted"
 
@@ -142,7 +144,7 @@ async def test_a_server_is_waited_for_as_it_asks(callers, api, endpoint) -> None
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=1), usegmt=True)
     url = api.on("/a", (429, None, {"Retry-After": "0.2"}), (503, None, {"Retry-After": soon}), {"ok": 1})
     async with callers() as caller:
-        answer = await caller.call(endpoint(url, "GET"), Values())
+        answer = await caller.call(endpoint(url, "GET"), ExpressionValues())
     assert answer.attempts == 3
     assert answer.seconds >= 0.2
 
@@ -151,7 +153,7 @@ async def test_a_server_that_asks_for_more_time_than_there_is_has_given_its_answ
     caller, api, endpoint
 ) -> None:
     url = api.on("/a", (429, {"msg": "later"}, {"Retry-After": "3600"}), 200)
-    answer = await caller.call(endpoint(url, "GET", timeout_seconds=5), Values())
+    answer = await caller.call(endpoint(url, "GET", timeout_seconds=5), ExpressionValues())
     assert (answer.status, answer.attempts) == (429, 1)
 
 
@@ -159,10 +161,12 @@ async def test_a_server_that_asks_for_more_time_than_there_is_has_given_its_answ
 async def test_the_limit_of_time_is_for_all_attempts_together(caller, api, endpoint) -> None:
     url = api.on("/a", never)
     with anyio.fail_after(3):
-        error = await failure(caller.call(endpoint(url, "GET", timeout_seconds=0.3, retries=9), Values()))
+        error = await failure(
+            caller.call(endpoint(url, "GET", timeout_seconds=0.3, retries=9), ExpressionValues())
+        )
     assert error.failure == "timeout"
     with anyio.fail_after(3):
-        error = await failure(caller.call(endpoint(url, "POST"), Values(), seconds=0.2))
+        error = await failure(caller.call(endpoint(url, "POST"), ExpressionValues(), seconds=0.2))
     assert error.failure == "timeout"
     told = re.search(r"not answered within (0\.\d+) seconds", error.message)
     assert told is not None
@@ -174,7 +178,7 @@ async def test_the_key_is_the_same_in_every_attempt_and_after_a_crash(callers, a
     submit = endpoint(url, "POST", idempotent=True, retries=5)
     for _ in range(2):  # the second time in another process, as it were
         async with callers() as caller:
-            answer = await caller.call(submit, Values(), run_id="run-1", step_id="提交")
+            answer = await caller.call(submit, ExpressionValues(), run_id="run-1", step_id="提交")
     keys = [asked.headers["idempotency-key"] for asked in api.asked]
     assert keys == ["run-1:%E6%8F%90%E4%BA%A4"] * 4
     assert answer.key == keys[0]
@@ -183,16 +187,16 @@ async def test_the_key_is_the_same_in_every_attempt_and_after_a_crash(callers, a
 async def test_without_a_run_every_call_has_a_key_of_its_own(caller, api, endpoint) -> None:
     url = api.on("/a", 503, 200)
     for _ in range(2):
-        await caller.call(endpoint(url, "POST", idempotent=True), Values())
+        await caller.call(endpoint(url, "POST", idempotent=True), ExpressionValues())
     keys = [asked.headers["idempotency-key"] for asked in api.asked]
     assert keys[0] == keys[1] != keys[2]
 
 
 async def test_reading_has_no_key_and_a_key_that_the_file_writes_stays(caller, api, endpoint) -> None:
     url = api.on("/a", 200)
-    await caller.call(endpoint(url, "GET"), Values(), run_id="r", step_id="s")
+    await caller.call(endpoint(url, "GET"), ExpressionValues(), run_id="r", step_id="s")
     own = endpoint(url, "POST", headers={"idempotency-key": "{$inputs.order}"})
-    await caller.call(own, Values(inputs={"order": "o-7"}), run_id="r", step_id="s")
+    await caller.call(own, ExpressionValues(inputs={"order": "o-7"}), run_id="r", step_id="s")
     assert [asked.headers.get("idempotency-key") for asked in api.asked] == [None, "o-7"]
 
 
@@ -203,14 +207,14 @@ async def test_a_host_that_fails_again_and_again_is_left_alone_and_tried_later(
     url = api.on("/a", *[503] * 5, 200)
     async with callers(now=lambda: time) as caller:
         for _ in range(5):
-            assert (await caller.call(endpoint(url, "GET", retries=0), Values())).status == 503
-        error = await failure(caller.call(endpoint(url, "GET"), Values()))
+            assert (await caller.call(endpoint(url, "GET", retries=0), ExpressionValues())).status == 503
+        error = await failure(caller.call(endpoint(url, "GET"), ExpressionValues()))
         assert error.failure == "unavailable"
         assert "is left alone after 5 failures in a row" in error.message
         assert len(api.asked) == 5
         time = 20.0
-        assert (await caller.call(endpoint(url, "GET"), Values())).status == 200
-        assert (await caller.call(endpoint(url, "GET"), Values())).status == 200
+        assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).status == 200
+        assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).status == 200
 
 
 async def test_a_host_is_not_left_alone_for_what_one_request_does_wrong(callers, api, endpoint) -> None:
@@ -218,16 +222,16 @@ async def test_a_host_is_not_left_alone_for_what_one_request_does_wrong(callers,
     async with callers(net={"max_bytes": 1024}) as caller:
         large = api.on("/large", {"text": "x" * 5000})
         for _ in range(8):
-            await caller.call(endpoint(bad, "GET", retries=0), Values())
-            await failure(caller.call(endpoint(large, "GET"), Values()))
-        assert (await caller.call(endpoint(good, "GET"), Values())).status == 200
+            await caller.call(endpoint(bad, "GET", retries=0), ExpressionValues())
+            await failure(caller.call(endpoint(large, "GET"), ExpressionValues()))
+        assert (await caller.call(endpoint(good, "GET"), ExpressionValues())).status == 200
 
 
 async def test_one_host_that_is_left_alone_is_not_another(caller, api, endpoint) -> None:
     dead = f"http://127.0.0.1:{unused_port()}/"
-    await failure(caller.call(endpoint(dead, "GET", retries=9), Values()))
-    assert (await failure(caller.call(endpoint(dead, "GET"), Values()))).failure == "unavailable"
-    assert (await caller.call(endpoint(api.on("/a", 200), "GET"), Values())).status == 200
+    await failure(caller.call(endpoint(dead, "GET", retries=9), ExpressionValues()))
+    assert (await failure(caller.call(endpoint(dead, "GET"), ExpressionValues()))).failure == "unavailable"
+    assert (await caller.call(endpoint(api.on("/a", 200), "GET"), ExpressionValues())).status == 200
 
 
 async def test_no_more_requests_are_under_way_than_the_file_allows(callers, api, endpoint) -> None:
@@ -249,9 +253,9 @@ async def test_no_more_requests_are_under_way_than_the_file_allows(callers, api,
     url = api.on("/a", slow)
     async with callers(net={"concurrency": 2}) as caller, anyio.create_task_group() as tasks:
         for _ in range(6):
-            tasks.start_soon(caller.call, endpoint(url, "GET"), Values())
+            tasks.start_soon(caller.call, endpoint(url, "GET"), ExpressionValues())
         await anyio.to_thread.run_sync(both.wait, 10)
-        error = await failure(caller.call(endpoint(url, "GET"), Values(), seconds=0.05))
+        error = await failure(caller.call(endpoint(url, "GET"), ExpressionValues(), seconds=0.05))
         assert "too many requests were before this one" in error.message
         assert error.failure == "unavailable"
         go_on.set()
@@ -262,8 +266,8 @@ async def test_a_host_is_asked_no_more_often_in_a_minute_than_the_file_allows(ca
     url = api.on("/a", 200)
     async with callers(net={"per_minute": 3}) as caller:
         for _ in range(3):
-            await caller.call(endpoint(url, "GET"), Values())
-        error = await failure(caller.call(endpoint(url, "GET"), Values(), seconds=0.05))
+            await caller.call(endpoint(url, "GET"), ExpressionValues())
+        error = await failure(caller.call(endpoint(url, "GET"), ExpressionValues(), seconds=0.05))
     assert "net.per_minute" in error.advice
     assert len(api.asked) == 3
 
@@ -272,51 +276,51 @@ async def test_places_inside_are_refused_unless_the_file_allows_them(callers, ap
     api.on("/a", 200)
     async with callers() as caller:
         for url in ("http://localhost/a", "http://10.0.0.1/a", "http://169.254.169.254/a", "http://[::1]/a"):
-            error = await failure(caller.call(endpoint(url, "GET"), Values()))
+            error = await failure(caller.call(endpoint(url, "GET"), ExpressionValues()))
             assert error.failure == "refused"
             with pytest.raises(NetError):
                 caller.check(endpoint(url, "GET"))
         caller.check(endpoint(api.url("/{$inputs.a}"), "GET"))
         redirect = api.on("/r", (302, None, {"Location": "http://169.254.169.254/latest"}))
-        error = await failure(caller.call(endpoint(redirect, "GET"), Values()))
+        error = await failure(caller.call(endpoint(redirect, "GET"), ExpressionValues()))
         assert "metadata service" in error.message
     async with callers(net={"only": ["api.example"]}) as caller:
-        error = await failure(caller.call(endpoint(api.url("/a"), "GET"), Values()))
+        error = await failure(caller.call(endpoint(api.url("/a"), "GET"), ExpressionValues()))
         assert "only some hosts may" in error.message
     assert [asked.target for asked in api.asked] == ["/r"]
 
 
 async def test_a_redirect_of_a_post_is_the_answer_and_is_not_followed(caller, api, endpoint) -> None:
     url = api.on("/a", (307, None, {"Location": api.url("/b")}))
-    assert (await caller.call(endpoint(url, "POST"), Values())).status == 307
+    assert (await caller.call(endpoint(url, "POST"), ExpressionValues())).status == 307
     assert len(api.asked) == 1
 
 
 async def test_what_cannot_be_filled_in_is_not_sent(caller, api, endpoint) -> None:
     with pytest.raises(InvalidInputError):
-        await caller.call(endpoint(api.url("/a/{$inputs.id}"), "GET"), Values())
+        await caller.call(endpoint(api.url("/a/{$inputs.id}"), "GET"), ExpressionValues())
     headers = {"Authorization": "Bearer env:LOOM_NOT_THERE"}
     with pytest.raises(ConfigError, match="The environment variable LOOM_NOT_THERE is not set"):
-        await caller.call(endpoint(api.url("/a"), "GET", headers=headers), Values())
+        await caller.call(endpoint(api.url("/a"), "GET", headers=headers), ExpressionValues())
     assert api.asked == []
 
 
 async def test_a_call_that_is_cancelled_ends_at_once_and_the_next_one_works(caller, api, endpoint) -> None:
     url = api.on("/a", never, {"ok": 1})
     with anyio.move_on_after(0.1) as scope:
-        await caller.call(endpoint(url, "GET"), Values())
+        await caller.call(endpoint(url, "GET"), ExpressionValues())
     assert scope.cancelled_caught
-    assert (await caller.call(endpoint(url, "GET"), Values())).body == {"ok": 1}
+    assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).body == {"ok": 1}
 
 
 async def test_who_waits_for_one_host_keeps_nobody_from_another(callers, api, endpoint) -> None:
     url, elsewhere = api.on("/a", 200), f"http://127.0.0.1:{unused_port()}/"
     async with callers(net={"concurrency": 1, "per_minute": 1}) as caller:
-        await caller.call(endpoint(url), Values())
+        await caller.call(endpoint(url), ExpressionValues())
         async with anyio.create_task_group() as group:
-            group.start_soon(caller.call, endpoint(url), Values())
+            group.start_soon(caller.call, endpoint(url), ExpressionValues())
             await anyio.wait_all_tasks_blocked()
-            error = await failure(caller.call(endpoint(elsewhere, retries=0), Values(), seconds=2))
+            error = await failure(caller.call(endpoint(elsewhere, retries=0), ExpressionValues(), seconds=2))
             group.cancel_scope.cancel()
     assert error.failure == "connection"
     assert len(api.asked) == 1
@@ -324,7 +328,7 @@ async def test_who_waits_for_one_host_keeps_nobody_from_another(callers, api, en
 
 async def test_a_lost_answer_before_a_refusal_is_not_forgotten(caller, api, endpoint) -> None:
     url = api.on("/a", 503, 400)
-    answer = await caller.call(endpoint(url, "POST", idempotent=True), Values())
+    answer = await caller.call(endpoint(url, "POST", idempotent=True), ExpressionValues())
     assert (answer.status, answer.maybe_done) == (400, True)
-    answer = await caller.call(endpoint(url, "POST", idempotent=True), Values())
+    answer = await caller.call(endpoint(url, "POST", idempotent=True), ExpressionValues())
     assert (answer.status, answer.maybe_done) == (400, False)

@@ -11,27 +11,27 @@ from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
 from loom_core.flow.config import EndpointConfig
-from loom_core.flow.expressions import Values
-from loom_core.flow.http.caller import hidden
+from loom_core.flow.expressions import ExpressionValues
+from loom_core.flow.http.caller import mask_secrets
 from loom_core.flow.http.request import (
     FilledRequest,
-    filled_request,
-    may_be_sent_again,
+    build_request,
+    is_retryable,
     request_key,
+    resolve_url,
     status_passes,
-    whole_address,
 )
 
 BASE = "https://flow.example/api"
 
 
-def filled(values: Values | None = None, *, base: str = BASE, **written: object) -> FilledRequest:
+def filled(values: ExpressionValues | None = None, *, base: str = BASE, **written: object) -> FilledRequest:
     endpoint = EndpointConfig.model_validate(written)
-    return filled_request(endpoint, values or Values(), base=base, revealed=hidden)
+    return build_request(endpoint, values or ExpressionValues(), base=base, revealed=mask_secrets)
 
 
-def inputs(**given: object) -> Values:
-    return Values(inputs=given)  # type: ignore[arg-type]
+def inputs(**given: object) -> ExpressionValues:
+    return ExpressionValues(inputs=given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ def inputs(**given: object) -> Values:
     ],
 )
 def test_a_path_is_put_behind_the_address_of_the_flows(url: str, base: str, whole: str) -> None:
-    assert whole_address(url, base) == whole
+    assert resolve_url(url, base) == whole
 
 
 def test_a_path_without_anything_to_put_it_behind_is_a_mistake_in_the_file() -> None:
     with pytest.raises(ConfigError, match="put behind `flow_url`"):
-        whole_address("/leave", "")
+        resolve_url("/leave", "")
 
 
 def test_get_sends_the_inputs_as_query_parameters_and_post_as_json() -> None:
@@ -83,7 +83,9 @@ def test_what_the_address_or_a_header_names_is_not_sent_twice() -> None:
 
 
 def test_a_body_of_templates_keeps_types_and_nothing_else_is_sent() -> None:
-    values = Values(inputs={"days": 3, "secret": "x"}, context={"tenantId": "企业"}, message="我要请假")
+    values = ExpressionValues(
+        inputs={"days": 3, "secret": "x"}, context={"tenantId": "企业"}, message="我要请假"
+    )
     got = filled(
         values,
         url="/leave",
@@ -184,8 +186,8 @@ def test_what_may_have_been_done_is_sent_again_only_if_that_does_no_harm(
     outcome: object, if_repeatable: bool, if_not: bool
 ) -> None:
     what = outcome if isinstance(outcome, int) else NetError("x", failure=outcome)  # type: ignore[arg-type]
-    assert may_be_sent_again(what, repeatable=True) is if_repeatable
-    assert may_be_sent_again(what, repeatable=False) is if_not
+    assert is_retryable(what, repeatable=True) is if_repeatable
+    assert is_retryable(what, repeatable=False) is if_not
 
 
 def test_a_key_is_made_of_run_and_step_in_plain_ascii() -> None:

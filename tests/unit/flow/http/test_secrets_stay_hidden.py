@@ -11,8 +11,8 @@ import pytest
 
 from loom_core.errors import ConfigError, NetError
 from loom_core.flow.config import EndpointConfig, FlowFile, NetConfig, SystemToolConfig
-from loom_core.flow.expressions import Values
-from loom_core.flow.http import ConfigToolLoader, EndpointCaller, judged
+from loom_core.flow.expressions import ExpressionValues
+from loom_core.flow.http import ConfigToolLoader, EndpointCaller, interpret_response
 
 pytestmark = pytest.mark.hostile("secrets")
 
@@ -52,7 +52,7 @@ def all_of(error: BaseException) -> str:
 
 
 async def test_the_server_gets_them(caller, api, endpoint) -> None:
-    await caller.call(with_secrets(endpoint, api.on("/a", 200)), Values(inputs={"q": "x"}))
+    await caller.call(with_secrets(endpoint, api.on("/a", 200)), ExpressionValues(inputs={"q": "x"}))
     (asked,) = api.asked
     assert asked.headers["authorization"] == f"Bearer {SECRET}"
     assert asked.headers["x-api-key"] == OTHER
@@ -73,10 +73,10 @@ async def test_an_answer_that_repeats_them_is_cleaned(status: int, caller, api, 
     config = with_secrets(
         endpoint, api.on("/a", echo), failure="{$response.body#/got} {$response.header.x-echo}"
     )
-    values = Values(inputs={"q": "x"})
+    values = ExpressionValues(inputs={"q": "x"})
     with caplog.at_level(logging.DEBUG):
         answer = await caller.call(config, values)
-        judgement = judged(config, answer, values)
+        judgement = interpret_response(config, answer, values)
     assert "[secret]" in str(answer.body)
     assert "[secret]" in answer.headers["x-echo"]
     assert is_clean(answer, answer.body, answer.headers, answer.url, answer.key, judgement, caplog.text)
@@ -95,7 +95,7 @@ async def test_an_error_that_repeats_them_is_cleaned(method: str, caller, api, e
     for path, answer in [("/nonsense", nonsense), ("/redirect", redirect)][: 2 if method == "GET" else 1]:
         config = with_secrets(endpoint, api.on(path, answer), method)
         with caplog.at_level(logging.DEBUG), pytest.raises(NetError) as failed:
-            await caller.call(config, Values(inputs={"q": "x"}))
+            await caller.call(config, ExpressionValues(inputs={"q": "x"}))
         assert is_clean(all_of(failed.value), caplog.text)
 
 
@@ -107,15 +107,15 @@ async def test_a_host_that_is_left_alone_is_not_told_with_them(caller, api, endp
     config = with_secrets(endpoint, api.on("/a", nonsense), retries=9)
     for _ in range(2):
         with pytest.raises(NetError) as failed:
-            await caller.call(config, Values())
+            await caller.call(config, ExpressionValues())
         assert is_clean(all_of(failed.value))
     assert failed.value.failure == "unavailable"
 
 
 async def test_objects_do_not_show_them(caller, api, endpoint) -> None:
     config = with_secrets(endpoint, api.on("/a", 200))
-    await caller.call(config, Values())
-    preview = caller.preview(config, Values())
+    await caller.call(config, ExpressionValues())
+    preview = caller.preview(config, ExpressionValues())
     assert is_clean(config, caller, caller.secrets, preview, preview.url, preview.headers, vars(caller))
     assert preview.headers["Authorization"] == "Bearer [secret]"
     assert "api_key=[secret]" in preview.url
@@ -148,7 +148,7 @@ async def test_they_do_not_follow_a_redirect_to_another_origin(caller, api, endp
     other = local_servers()
     other.answers("/b", b"{}")
     url = api.on("/a", (302, None, {"Location": other.url("/b")}))
-    await caller.call(with_secrets(endpoint, url), Values())
+    await caller.call(with_secrets(endpoint, url), ExpressionValues())
     (asked,) = other.asked
     assert is_clean(asked)
 
@@ -161,5 +161,5 @@ async def test_they_are_not_sent_over_http_to_the_open_internet(endpoint) -> Non
     async with EndpointCaller(file, resolve=resolve) as caller:
         for url in ("http://api.example/a", "http://8.8.8.8/a"):
             with pytest.raises(ConfigError, match="A secret is not sent to") as refused:
-                await caller.call(with_secrets(endpoint, url), Values())
+                await caller.call(with_secrets(endpoint, url), ExpressionValues())
             assert is_clean(all_of(refused.value))

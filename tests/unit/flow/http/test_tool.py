@@ -16,7 +16,7 @@ from loom_core.flow.http.tool import PROBLEM
 from loom_core.llm.messages import ToolCallPart
 from loom_core.tools.calls import CallResult, PlannedCall
 from loom_core.tools.execution.pipeline import ToolPipeline
-from loom_core.tools.interface import Answer, CallContext, Question, Tool
+from loom_core.tools.interface import CallContext, Question, QuestionAnswer, Tool
 from loom_core.tools.permission.permissions import Permissions
 from loom_core.tools.toolbox import Toolbox
 
@@ -54,13 +54,13 @@ class Host:
 
     can_ask = True
 
-    async def starting(self, planned: PlannedCall) -> None: ...
-    async def finished(self, planned: PlannedCall, result: CallResult) -> None: ...
+    async def record_start(self, planned: PlannedCall) -> None: ...
+    async def record_result(self, planned: PlannedCall, result: CallResult) -> None: ...
     async def progress(
         self, planned: PlannedCall, done: float, total: float | None, message: str
     ) -> None: ...
-    async def ask(self, planned: PlannedCall, question: Question) -> Answer:
-        return Answer("decline")
+    async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
+        return QuestionAnswer("decline")
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
         return ""

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import StatusCode, format_trace_id
 
 from loom_core.errors import NetError
-from loom_core.flow.expressions import Values
+from loom_core.flow.expressions import ExpressionValues
 from loom_core.observability.families import FLOW_REQUEST_SECONDS, FLOW_REQUESTS
 from loom_core.observability.spans import FLOW_REQUEST, FLOW_STEP
 from loom_core.observability.tracing import span
@@ -25,7 +25,7 @@ def told(spans: list[ReadableSpan]) -> tuple[ReadableSpan, dict[str, Any]]:
 
 async def test_a_request_is_one_span_with_all_its_attempts(api, caller, endpoint, spans, counted) -> None:
     url = api.on("/orders/secret", 503, {"ok": True})
-    await caller.call(endpoint(f"{url}?card=4711", "GET"), Values(), run_id="run_1")
+    await caller.call(endpoint(f"{url}?card=4711", "GET"), ExpressionValues(), run_id="run_1")
 
     found, attributes = told(spans)
     port = int(api.url("").rpartition(":")[2].strip("/"))
@@ -46,7 +46,7 @@ async def test_a_request_is_one_span_with_all_its_attempts(api, caller, endpoint
 async def test_a_refusal_is_an_error_with_its_status(
     status: int, counts_as: str, api, caller, endpoint, spans, counted
 ) -> None:
-    await caller.call(endpoint(api.on("/pay", status), "POST"), Values())
+    await caller.call(endpoint(api.on("/pay", status), "POST"), ExpressionValues())
     found, attributes = told(spans)
     assert (attributes["error.type"], found.status.status_code) == (str(status), StatusCode.ERROR)
     assert found.status.description is None
@@ -56,7 +56,7 @@ async def test_a_refusal_is_an_error_with_its_status(
 async def test_no_answer_is_told_by_its_failure(callers, endpoint, spans, counted) -> None:
     async with callers(net={"only": ["api.example"]}) as caller:
         with pytest.raises(NetError):
-            await caller.call(endpoint("http://127.0.0.1:9/内部", "DELETE"), Values())
+            await caller.call(endpoint("http://127.0.0.1:9/内部", "DELETE"), ExpressionValues())
     _, attributes = told(spans)
     assert attributes["error.type"] == "refused"
     assert "http.response.status_code" not in attributes
@@ -74,7 +74,7 @@ async def test_what_nobody_waits_for_any_more_has_not_failed(api, caller, endpoi
     token = anyio.lowlevel.current_token()
     api.on("/slow", never)
     async with anyio.create_task_group() as group:
-        group.start_soon(caller.call, wanted, Values())
+        group.start_soon(caller.call, wanted, ExpressionValues())
         with anyio.fail_after(5):
             await came.wait()
         group.cancel_scope.cancel()
@@ -91,7 +91,7 @@ async def test_a_host_that_the_file_names_is_told_the_trace(
     url = api.on("/orders", 503, {"ok": True})
     async with callers(net={"trace": [written]}) as caller:
         with span(FLOW_STEP) as outer:
-            await caller.call(endpoint(url, "GET"), Values())
+            await caller.call(endpoint(url, "GET"), ExpressionValues())
     found, _ = told(spans)
     trace = format_trace_id(outer.get_span_context().trace_id)
     parent = f"00-{trace}-{found.get_span_context().span_id:016x}"
@@ -108,7 +108,7 @@ async def test_no_other_host_is_told_and_what_the_file_writes_itself_stays(
         callers(net={"trace": ["127.0.0.1"]}) as telling,
     ):
         with span(FLOW_STEP):
-            await caller.call(endpoint(url, "GET"), Values())
-            await telling.call(endpoint(url, "GET", headers=own), Values())
+            await caller.call(endpoint(url, "GET"), ExpressionValues())
+            await telling.call(endpoint(url, "GET", headers=own), ExpressionValues())
     assert [each.headers.get("traceparent") for each in api.asked] == [None, "00-mine"]
     assert all("tracestate" not in each.headers for each in api.asked)

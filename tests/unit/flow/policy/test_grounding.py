@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from loom_core.flow.config.models import changes_something
-from loom_core.flow.policy.decision import Ground, ground_of
+from loom_core.flow.config.models import has_side_effects
+from loom_core.flow.policy.decision import Grounding, grounding_of
 from tests.unit.flow.conftest import loaded_flows
 
 SAID = ["我感冒了，想从明天起休息三天", "My order is ORD-88, two boxes", "acme"]
@@ -32,14 +32,14 @@ SAID = ["我感冒了，想从明天起休息三天", "My order is ORD-88, two b
     ],
 )
 def test_what_was_said_is_told_from_what_is_made_up(
-    value: Any, schema: dict[str, Any], ground: Ground
+    value: Any, schema: dict[str, Any], ground: Grounding
 ) -> None:
-    assert ground_of(value, schema, said=SAID) == ground
+    assert grounding_of(value, schema, said=SAID) == ground
 
 
 def test_a_numeral_in_a_word_that_counts_nothing_says_no_number() -> None:
-    assert ground_of(1, {"type": "integer"}, said=["我們一共四個人，一起去"]) == "made_up"
-    assert ground_of(4, {"type": "integer"}, said=["我們一共四個人，一起去"]) == "said"
+    assert grounding_of(1, {"type": "integer"}, said=["我們一共四個人，一起去"]) == "made_up"
+    assert grounding_of(4, {"type": "integer"}, said=["我們一共四個人，一起去"]) == "said"
 
 
 def test_a_flow_changes_something_if_any_of_its_steps_may() -> None:
@@ -62,5 +62,5 @@ def test_a_flow_changes_something_if_any_of_its_steps_may() -> None:
         },
     ]
     file = loaded_flows(*flows, system_tools=tools).file
-    changing = [flow.flow_id for flow in file.flows if changes_something(file, flow)]
+    changing = [flow.flow_id for flow in file.flows if has_side_effects(file, flow)]
     assert changing == ["posts", "default", "calls", "inner", "branches"]

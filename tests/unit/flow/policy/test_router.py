@@ -167,10 +167,10 @@ async def test_a_message_that_takes_long_lets_others_go_on() -> None:
 
     async with anyio.create_task_group() as group:
         group.start_soon(count)
-        route = await router.matched(hostile)
+        route = await router.match_in_thread(hostile)
         seen = ticks
         done.set()
     assert route.kind == router.match(hostile).kind
     assert seen > 20
-    quick = await _router(_LEAVE).matched("我要请假")
+    quick = await _router(_LEAVE).match_in_thread("我要请假")
     assert quick.flow is not None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.config import read_flow_file
-from loom_core.flow.policy.router import FlowRouter, requests_of, unread_request
+from loom_core.flow.policy.router import FlowRouter, find_unread_request, split_requests
 from loom_core.flow.regression import read_utterances
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import talking
@@ -148,12 +148,14 @@ def test_no_single_request_of_the_example_is_split_and_none_of_two_is_missed() -
     router = FlowRouter(read_flow_file(_EXAMPLE / "flow.json").file.flows)
     utterances = read_utterances((_EXAMPLE / "utterances.jsonl").read_text(encoding="utf-8"))
     split = {
-        each.message for each in utterances if requests_of(each.message, router, router.match(each.message))
+        each.message
+        for each in utterances
+        if split_requests(each.message, router, router.match(each.message))
     }
     further = {
         each.message
         for each in utterances
-        if unread_request(each.message, router, router.match(each.message))
+        if find_unread_request(each.message, router, router.match(each.message))
     }
     assert further <= split
     assert split == {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loom_core.flow.runtime.skills import active_skills, free_tools, skills_in_order
-from loom_core.runs.commands import Decided
+from loom_core.runs.commands import ApprovalDecision
 from loom_core.testing import MockLLM, call
 from loom_core.tools.function_tool import tool
 from tests.unit.flow.conftest import LEAVE, ORDER, decides, loaded_flows, talking
@@ -119,8 +119,8 @@ async def test_who_knows_the_run_may_decide_too() -> None:
     llm = MockLLM([decides("skill", "demo"), call("save_customer", phone="138"), "没有记。"])
     async with talking(LEAVE, file=FILE, llm=llm) as talk:
         asked = await talk("我想看演示，电话138")
-        order = Decided(id=asked.pending[0].id, action="deny", by="王芳")
-        done = await talk.assistant.tell(asked.run_id, order)
+        order = ApprovalDecision(id=asked.pending[0].id, action="deny", by="王芳")
+        done = await talk.assistant.send_command(asked.run_id, order)
         assert (done.status, done.text) == ("completed", "没有记。")
         assert talk.api.asked == []
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loom_core.errors import ConfigError
 from loom_core.flow.triggers import TriggerMatch, TriggerMatcher, check_pattern
 from loom_core.flow.triggers.normal_text import NormalText
-from loom_core.flow.triggers.pattern_text import translated
+from loom_core.flow.triggers.pattern_text import translate_pattern
 
 pytestmark = pytest.mark.slow
 
@@ -94,7 +94,7 @@ def test_with_or_without_counts_the_set_never_loses_a_match(pattern: str, messag
 
     try:
         check_pattern(pattern)
-        text = translated(pattern)
+        text = translate_pattern(pattern)
     except ConfigError:
         return
     if text.backtracking:

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.triggers.negation import Doubt, doubt, negates
+from loom_core.flow.triggers.negation import NegationKind, detect_negation, negates
 from loom_core.flow.triggers.normal_text import NormalText
 
 
-def _doubt(message: str, pattern: str) -> Doubt:
+def _doubt(message: str, pattern: str) -> NegationKind:
     message, pattern = NormalText.of(message).text, NormalText.of(pattern).text  # as the matcher does
     found = re.search(pattern, message, re.IGNORECASE)
     assert found is not None
-    return doubt(message, found.start(), found.end(), pattern=pattern)
+    return detect_negation(message, found.start(), found.end(), pattern=pattern)
 
 
 @pytest.mark.parametrize(
@@ -270,9 +270,9 @@ def test_words_of_doubt_that_the_pattern_itself_holds_are_meant(message: str, pa
 
 
 def test_a_part_of_no_length_stands_for_the_whole_message() -> None:
-    assert doubt("明天请假", 0, 0, pattern="(?=.*请假)") == ""
-    assert doubt("明天不请假", 0, 0, pattern="(?=.*请假)") == "negation"
-    assert doubt("不请假", 0, 0, pattern="(?=.*不请假)") == ""
+    assert detect_negation("明天请假", 0, 0, pattern="(?=.*请假)") == ""
+    assert detect_negation("明天不请假", 0, 0, pattern="(?=.*请假)") == "negation"
+    assert detect_negation("不请假", 0, 0, pattern="(?=.*不请假)") == ""
 
 
 @given(
@@ -288,7 +288,9 @@ def test_words_of_doubt_one_after_the_other_take_no_time(
     around = "".join(words * 20)
 
     def ask() -> None:
-        assert doubt(f"{around}请假{around}", len(around), len(around) + 2, pattern="请假") in get_args(Doubt)
+        assert detect_negation(
+            f"{around}请假{around}", len(around), len(around) + 2, pattern="请假"
+        ) in get_args(NegationKind)
 
     assert least_processor_time(ask) < 0.05
 

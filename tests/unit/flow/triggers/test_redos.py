@@ -16,7 +16,7 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.flow.triggers import TriggerMatcher
-from loom_core.flow.triggers.engines import compiled
+from loom_core.flow.triggers.engines import compile_pattern
 
 pytestmark = pytest.mark.hostile("patterns")
 
@@ -122,7 +122,7 @@ def test_a_hostile_pattern_is_refused_or_takes_milliseconds(
     made: list[TriggerMatcher] = []
 
     def make() -> None:
-        compiled.cache_clear()
+        compile_pattern.cache_clear()
         with suppress(ConfigError):
             made.append(TriggerMatcher([_flow(pattern)]))
 

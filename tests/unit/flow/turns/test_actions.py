@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.turns.actions import fitting_inputs, refused_numbers
+from loom_core.flow.turns.actions import describe_refused_numbers, drop_invalid_inputs
 from tests.unit.flow.conftest import LEAVE, loaded_flows
 
 
@@ -21,12 +21,12 @@ from tests.unit.flow.conftest import LEAVE, loaded_flows
     ],
 )
 def test_each_input_is_taken_by_itself(found: dict[str, Any], taken: dict[str, Any]) -> None:
-    assert fitting_inputs(loaded_flows(LEAVE).file.flows[0], found) == taken
+    assert drop_invalid_inputs(loaded_flows(LEAVE).file.flows[0], found) == taken
 
 
 def test_a_number_that_is_not_taken_is_told_and_others_are_not() -> None:
     flow, phrases = loaded_flows(LEAVE).file.flows[0], Phrases.of("zh")
-    told = refused_numbers(flow, {"days": 0, "reason": "感冒了", "color": 7}, phrases=phrases)
+    told = describe_refused_numbers(flow, {"days": 0, "reason": "感冒了", "color": 7}, phrases=phrases)
     assert "天数" in told
     assert "\n" not in told
-    assert refused_numbers(flow, {"days": 3}, phrases=phrases) == ""
+    assert describe_refused_numbers(flow, {"days": 3}, phrases=phrases) == ""

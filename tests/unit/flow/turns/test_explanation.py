@@ -22,7 +22,7 @@ async def test_doubt_is_explained() -> None:
     async with talking() as talk:
         refused = await talk.assistant.explain("我不请假了")
         assert (refused.decided_by, refused.action) == ("rules", "clarify")
-        assert refused.match.matches[0].doubt == "negation"
+        assert refused.match.matches[0].negation == "negation"
         asked = await talk.assistant.explain("怎么请假")
         assert (asked.decided_by, asked.action) == ("rules", "respond")
         assert (await talk.assistant.explain("今天天气怎样")).decided_by == "none"

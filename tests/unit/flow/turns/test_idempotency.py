@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.http.answer import EndpointResult
+from loom_core.flow.http.response import EndpointResult
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.turns.session import Conversations
+from loom_core.flow.turns.session import ConversationStore
 from loom_core.llm.mock import MockProvider
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
@@ -97,11 +97,11 @@ async def test_what_two_processes_remember_of_a_session_is_all_kept() -> None:
     journal = Journal()
     async with talking(journal=journal) as talk:
         session = (await talk("你好", idempotency_key="a")).session_id
-        conversations = Conversations(journal, SQLiteMemory(journal=journal))  # of another process
-        one = await conversations.look(session, caller="", context={})
+        conversations = ConversationStore(journal, SQLiteMemory(journal=journal))  # of another process
+        one = await conversations.peek(session, caller="", context={})
         await talk("再见", idempotency_key="b")
-        await conversations.keep(one)
-        kept = await conversations.look(session, caller="", context={})
+        await conversations.save(one)
+        kept = await conversations.peek(session, caller="", context={})
         assert {each.key for each in kept.answered} == {"a", "b"}
     await journal.aclose()
 
@@ -121,11 +121,11 @@ async def test_an_answer_that_comes_too_late_ends_the_run_and_is_told_so() -> No
 async def test_a_run_whose_flow_is_gone_waits_until_it_is_back() -> None:
     async with talking() as talk:
         asked = await talk("订单到哪了，我想请假")
-        await talk.assistant.use(loaded_flows({**_ORDER}))
+        await talk.assistant.reload(loaded_flows({**_ORDER}))
         assert (await talk("三天", wait_seconds=2.0)).run_id != asked.run_id
         assert (await talk("算了", wait_seconds=2.0)).route.action == "cancel"
         assert (await talk.assistant.status(asked.run_id)).status == "input_required"
-        await talk.assistant.use(loaded_flows())
+        await talk.assistant.reload(loaded_flows())
         assert (await talk("三天，感冒了")).run_id == asked.run_id
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loom_core.flow.turns.plan import named_to_cancel
+from loom_core.flow.turns.plan import flow_to_cancel
 from tests.unit.flow.conftest import LEAVE, ORDER, loaded_flows, talking
 
 
@@ -67,7 +67,7 @@ FLOWS = loaded_flows(LEAVE, ORDER, APPOINTMENT).file.flows
     ],
 )
 def test_a_flow_is_ended_by_its_name(message: str, flow: str | None) -> None:
-    named = named_to_cancel(message, FLOWS)
+    named = flow_to_cancel(message, FLOWS)
     assert (named.flow_id if named else None) == flow
 
 

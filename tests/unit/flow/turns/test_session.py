@@ -15,10 +15,10 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.flow.executor import FlowExecutor
 from loom_core.flow.knowledge import ProviderKnowledge
 from loom_core.flow.orchestrator import WorkflowOrchestrator
-from loom_core.flow.turns.session import Conversations, KeyedMessage
+from loom_core.flow.turns.session import ConversationStore, KeyedMessage
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.llm.mock import MockProvider
-from loom_core.runs.commands import Answered
+from loom_core.runs.commands import InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
 from tests.unit.flow.conftest import LEAVE, ORDER, Api, decides, loaded_flows, talking
@@ -108,9 +108,9 @@ async def test_a_session_belongs_to_its_caller() -> None:
                 await talk.assistant.explain("感冒了", session_id=begun.session_id, caller=caller)
             with pytest.raises(NotFoundError):
                 await talk.assistant.status(begun.run_id, caller=caller)
-            order = Answered(id=begun.pending[0].id, action="accept", content={"reason": "x"})
+            order = InputResponse(id=begun.pending[0].id, action="accept", content={"reason": "x"})
             with pytest.raises(NotFoundError):
-                await talk.assistant.tell(begun.run_id, order, caller=caller)
+                await talk.assistant.send_command(begun.run_id, order, caller=caller)
         assert (await talk("感冒了", caller="ann")).status == "completed"
         with pytest.raises(NotFoundError):
             await talk("你好", session_id="made-up", caller="ann")
@@ -225,12 +225,12 @@ async def test_a_flow_begun_by_its_id_is_part_of_the_conversation() -> None:
 async def test_another_file_is_taken_while_conversations_go_on() -> None:
     async with talking() as talk:
         await talk("我要请三天假")
-        await talk.assistant.use(loaded_flows(LEAVE, {**ORDER, "response": "新：{$inputs.number}"}))
+        await talk.assistant.reload(loaded_flows(LEAVE, {**ORDER, "response": "新：{$inputs.number}"}))
         assert (await talk("订单7到哪了")).text.startswith("新：7")
         done = await talk("感冒了")
         assert done.status == "completed"
         with pytest.raises(RuntimeError):
-            await WorkflowOrchestrator(loaded_flows()).use(loaded_flows())
+            await WorkflowOrchestrator(loaded_flows()).reload(loaded_flows())
 
 
 def known(text: str) -> ProviderKnowledge:
@@ -242,11 +242,11 @@ async def test_what_is_given_besides_the_file_is_exchanged_with_it_or_kept() -> 
     old, new = known("年假每年有15天。"), known("年假每年有20天。")
     async with talking(knowledge=old) as talk:
         assert "15天" in (await talk("年假每年有几天")).text
-        await talk.assistant.use(loaded_flows(LEAVE))
+        await talk.assistant.reload(loaded_flows(LEAVE))
         assert "15天" in (await talk("年假每年有几天")).text
-        await talk.assistant.use(loaded_flows(LEAVE), knowledge=new)
+        await talk.assistant.reload(loaded_flows(LEAVE), knowledge=new)
         assert "20天" in (await talk("年假每年有几天")).text
-        await talk.assistant.use(loaded_flows(LEAVE), knowledge=None)
+        await talk.assistant.reload(loaded_flows(LEAVE), knowledge=None)
         assert "20天" not in (await talk("年假每年有几天")).text
 
 
@@ -256,12 +256,12 @@ async def test_a_run_whose_flow_is_not_in_the_file_is_driven_when_it_is_again(
     async with talking(LEAVE, look_seconds=0.01) as talk:
         journal = talk.assistant.journal
         order = FlowExecutor(loaded_flows(ORDER), journal=journal, caller=talk.api)
-        run = await journal.create(order.request("order", "订单7到哪了", {"number": "7"}))
+        run = await journal.create(order.build_request("order", "订单7到哪了", {"number": "7"}))
         with anyio.fail_after(10):
             while "left to others" not in caplog.text:
                 await anyio.lowlevel.checkpoint()
         assert (await journal.get(run.id)).status == "working"
-        await talk.assistant.use(loaded_flows(LEAVE, ORDER))
+        await talk.assistant.reload(loaded_flows(LEAVE, ORDER))
         with anyio.fail_after(10):
             while (await journal.get(run.id)).status != "completed":
                 await anyio.lowlevel.checkpoint()
@@ -272,24 +272,28 @@ async def test_a_message_whose_process_died_before_the_run_was_told_is_told_it_o
     async with talking() as talk:
         begun = await talk("我要请三天假")
         journal, run_id, pending = talk.assistant.journal, begun.run_id, begun.pending[0].id
-        conversations = Conversations(journal, InMemoryMemory())
-        conversation = await conversations.look(begun.session_id, caller="", context={})
+        conversations = ConversationStore(journal, InMemoryMemory())
+        conversation = await conversations.peek(begun.session_id, caller="", context={})
         conversation.note(KeyedMessage("k", "感冒了", run_id, pending))
-        await conversations.keep(conversation)
-        assert await conversations.recall(conversation, "感冒了", "k") is None  # not told yet: it is taken
+        await conversations.save(conversation)
+        assert (
+            await conversations.find_duplicate(conversation, "感冒了", "k") is None
+        )  # not told yet: it is taken
         assert (await talk("感冒了", idempotency_key="k")).status == "completed"
 
-        conversation = await conversations.look(begun.session_id, caller="", context={})
+        conversation = await conversations.peek(begun.session_id, caller="", context={})
         conversation.note(KeyedMessage("k2", "改一下", run_id, pending))
-        await conversations.keep(conversation)
-        assert await conversations.recall(conversation, "改一下", "k2") is not None  # it was told
+        await conversations.save(conversation)
+        assert await conversations.find_duplicate(conversation, "改一下", "k2") is not None  # it was told
 
 
 async def test_a_run_begun_in_the_moment_of_a_crash_is_found_by_its_key() -> None:
     async with talking() as talk:
-        request = talk.assistant.executor.request("leave", "我要请三天假", {"days": 3}, idempotency_key="k")
+        request = talk.assistant.executor.build_request(
+            "leave", "我要请三天假", {"days": 3}, idempotency_key="k"
+        )
         run = await talk.assistant.journal.create(request)
-        await talk.assistant.host.take_up(run.id)
+        await talk.assistant.host.adopt(run.id)
         reply = await talk.assistant.query("我要请三天假", idempotency_key="k")
         assert (reply.run_id, reply.session_id) == (run.id, run.request.session_id)
         with pytest.raises(InvalidInputError, match="another message"):
@@ -300,7 +304,9 @@ async def test_a_file_that_cannot_be_used_leaves_all_as_it_was() -> None:
     async with talking() as talk:
         before = talk.assistant.loaded
         with pytest.raises(ConfigError):
-            await talk.assistant.use(loaded_flows(LEAVE, knowledge={"kind": "local", "knowledge_base": "hr"}))
+            await talk.assistant.reload(
+                loaded_flows(LEAVE, knowledge={"kind": "local", "knowledge_base": "hr"})
+            )
         assert talk.assistant.loaded is before
         assert (await talk("订单1到哪了")).status == "completed"
 

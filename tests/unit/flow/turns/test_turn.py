@@ -10,9 +10,9 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.flow.responses.reply import Route
-from loom_core.flow.runtime.runtime import FlowRunner, FlowRuntime, RuntimeInUse, RuntimeOverrides
-from loom_core.flow.turns.session import Conversation, Conversations
-from loom_core.flow.turns.turn import begin_named_flow, check_message, open_turn, take
+from loom_core.flow.runtime.runtime import FlowRunner, FlowRuntime, RuntimeManager, RuntimeOverrides
+from loom_core.flow.turns.session import ConversationStore, FlowConversation
+from loom_core.flow.turns.turn import begin_named_flow, check_message, open_turn, process_turn
 from loom_core.flow.turns.turn_context import TurnContext
 from loom_core.runs.host import RunHost
 from loom_core.runs.journal import Journal
@@ -24,22 +24,26 @@ GIVEN = Route(action="flow", how="given", flow_id="leave")
 
 
 @asynccontextmanager
-async def taking() -> AsyncGenerator[tuple[Callable[[Conversation, str], TurnContext], Conversations]]:
+async def taking() -> AsyncGenerator[
+    tuple[Callable[[FlowConversation, str], TurnContext], ConversationStore]
+]:
     journal = Journal()
-    conversations = Conversations(journal, SQLiteMemory(journal=journal))
-    in_use = RuntimeInUse(loaded_flows(), RuntimeOverrides(), journal=journal, texts=conversations.texts)
+    conversations = ConversationStore(journal, SQLiteMemory(journal=journal))
+    in_use = RuntimeManager(loaded_flows(), RuntimeOverrides(), journal=journal, texts=conversations.messages)
     runner = FlowRunner(in_use)
     async with in_use, RunHost(journal, runner.for_profile, look_seconds=None) as host:
 
-        def turn(conversation: Conversation, message: str) -> TurnContext:
-            return open_turn(in_use.now, conversation, message, conversations=conversations, host=host)
+        def turn(conversation: FlowConversation, message: str) -> TurnContext:
+            return open_turn(in_use.current, conversation, message, conversations=conversations, host=host)
 
         yield turn, conversations
     await journal.aclose()
 
 
 def asked_for(runtime: FlowRuntime, days: int) -> RunRequest:
-    return runtime.executor.request("leave", "请假", {"days": days}, route=asdict(GIVEN), idempotency_key="k")
+    return runtime.executor.build_request(
+        "leave", "请假", {"days": days}, route=asdict(GIVEN), idempotency_key="k"
+    )
 
 
 @pytest.mark.parametrize("message", ["假" * 20_001, "half \ud83d"], ids=["too long", "half a character"])
@@ -56,11 +60,11 @@ def test_a_message_of_any_script_is_taken() -> None:
 async def test_a_message_is_done_with_and_its_run_is_open_until_it_has_something_to_say() -> None:
     async with taking() as (turn, conversations):
         async with conversations.turn("", caller="", context={}) as conversation:
-            outcome = await take(turn(conversation, "我要请三天假"))
+            outcome = await process_turn(turn(conversation, "我要请三天假"))
         assert (outcome.route.how, outcome.route.flow_id) == ("rules", "leave")
-        kept = await conversations.look(conversation.session_id, caller="", context={})
+        kept = await conversations.peek(conversation.session_id, caller="", context={})
         assert (kept.language, kept.open) == ("zh", [outcome.run_id])
-        assert [each.text for each in await conversations.texts(kept.session_id)] == ["我要请三天假"]
+        assert [each.text for each in await conversations.messages(kept.session_id)] == ["我要请三天假"]
 
 
 async def test_the_language_of_a_conversation_outlives_a_number() -> None:
@@ -81,7 +85,7 @@ async def test_a_flow_that_is_named_is_begun_once_for_a_key() -> None:
         named = turn(conversation, "请假")
         request = asked_for(named.runtime, 3)
         begun = await begin_named_flow(named, request, route=GIVEN, known=None)
-        run = await conversations.last(conversation)
+        run = await conversations.latest_run(conversation)
         assert run is not None
         again = await begin_named_flow(named, request, route=GIVEN, known=run)
         assert again == begun

@@ -9,10 +9,10 @@ import anyio
 import pytest
 
 from loom_core.errors import NetError, NetFailure, SourceError
-from loom_core.flow.http.answer import EndpointResult
+from loom_core.flow.http.response import EndpointResult
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.llm.mock import MockAnswer, MockProvider
-from loom_core.runs.commands import Abort, Answered, Decided
+from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse
 from loom_core.testing import MockLLM, call
 from tests.unit.flow.conftest import LEAVE, ORDER, decides, talking
 
@@ -173,18 +173,18 @@ async def test_who_says_no_or_calls_it_off_reads_that_whichever_way_they_say_it(
     confirmed = {**ORDER, "confirm": "always"}
     async with talking(confirmed) as talk:
         asked = await talk("订单7到哪了")
-        by_form = Decided(id=asked.pending[0].id, action="deny", by="the user")
-        denied = await talk.assistant.tell(asked.run_id, by_form)
+        by_form = ApprovalDecision(id=asked.pending[0].id, action="deny", by="the user")
+        denied = await talk.assistant.send_command(asked.run_id, by_form)
         run = await talk.assistant.journal.get(asked.run_id)
         assert (denied.status, denied.text) == ("aborted", "好的，没有执行。")
         assert run.problem == "该运行已中止（操作者：用户）：未获同意"
         asked = await talk("订单8到哪了")
-        off = await talk.assistant.tell(asked.run_id, Abort(by="the user"))
+        off = await talk.assistant.send_command(asked.run_id, Abort(by="the user"))
         assert (off.status, off.text) == ("aborted", "“查订单”已取消。")
     async with talking() as talk:
         asked = await talk("我要请三天假")
-        by_form = Answered(id=asked.pending[0].id, action="decline", by="the user")
-        assert (await talk.assistant.tell(asked.run_id, by_form)).text == "好的，没有执行。"
+        by_form = InputResponse(id=asked.pending[0].id, action="decline", by="the user")
+        assert (await talk.assistant.send_command(asked.run_id, by_form)).text == "好的，没有执行。"
 
 
 class Failing:

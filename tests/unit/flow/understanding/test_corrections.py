@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 
 from loom_core.flow.responses.phrases import Phrases
-from loom_core.flow.understanding.corrections import corrected, refused_correction, restated, takes_back
-from loom_core.flow.understanding.reply_parser import read_answer
+from loom_core.flow.understanding.corrections import (
+    find_corrections,
+    find_refused_correction,
+    find_restated_inputs,
+    is_retraction,
+)
+from loom_core.flow.understanding.reply_parser import parse_reply
 from loom_core.runs.run import Pending
 
 INPUTS: dict[str, Any] = {
@@ -36,25 +41,25 @@ APPROVAL = Pending(id="x", kind="approval", tool="f", arguments=KNOWN)
     ],
 )
 def test_a_correction_is_understood_in_both_scripts_and_behind_a_yes_or_no(message: str) -> None:
-    said = read_answer(message, APPROVAL, inputs={"properties": INPUTS})
+    said = parse_reply(message, APPROVAL, inputs={"properties": INPUTS})
     assert (said.kind, dict(said.values)) == ("correct", {"days": 2})
 
 
 def test_a_text_keeps_its_own_characters() -> None:
-    assert corrected("事由改成發燒", INPUTS, known=KNOWN, asked={}) == {"reason": "發燒"}
+    assert find_corrections("事由改成發燒", INPUTS, known=KNOWN, asked={}) == {"reason": "發燒"}
 
 
 @pytest.mark.parametrize("message", ["不对", "是的", "好的，但是改一下", "天数改一些"])
 def test_what_names_no_value_corrects_nothing(message: str) -> None:
-    assert corrected(message, INPUTS, known=KNOWN, asked={}) == {}
+    assert find_corrections(message, INPUTS, known=KNOWN, asked={}) == {}
 
 
 def test_a_value_that_will_not_do_is_told_from_none() -> None:
-    refused = refused_correction("改成五十天", INPUTS, known=KNOWN)
+    refused = find_refused_correction("改成五十天", INPUTS, known=KNOWN)
     assert refused is not None
     assert (refused.name, refused.value, refused.low, refused.high) == ("days", 50, 1, 30)
-    assert refused_correction("改成五天", INPUTS, known=KNOWN) is None
-    assert read_answer("改成五十天", APPROVAL, inputs={"properties": INPUTS}).refused == refused
+    assert find_refused_correction("改成五天", INPUTS, known=KNOWN) is None
+    assert parse_reply("改成五十天", APPROVAL, inputs={"properties": INPUTS}).refused == refused
 
 
 LEAVE: dict[str, Any] = {
@@ -81,14 +86,14 @@ TAKEN = {"days": 3, "start": "明天", "kind": "年假"}
     ],
 )
 def test_a_correction_changes_the_input_that_is_meant(message: str, values: dict[str, Any]) -> None:
-    assert corrected(message, LEAVE, known=TAKEN, asked={}) == values
+    assert find_corrections(message, LEAVE, known=TAKEN, asked={}) == values
 
 
 @pytest.mark.parametrize("message", ["actually never mind", "不，我是说算了", "make it stop"])
 def test_what_begins_like_a_correction_may_end_it(message: str) -> None:
-    assert takes_back(message)
+    assert is_retraction(message)
     approval = Pending(id="x", kind="approval", tool="f", arguments=TAKEN)
-    assert read_answer(message, approval, inputs={"properties": LEAVE}).kind == "cancel"
+    assert parse_reply(message, approval, inputs={"properties": LEAVE}).kind == "cancel"
 
 
 def test_what_is_asked_for_is_corrected_before_what_is_known() -> None:
@@ -97,7 +102,7 @@ def test_what_is_asked_for_is_corrected_before_what_is_known() -> None:
         "time": {"type": "string", "title": "时间", "pattern": "^(?:下午)?[0-9]{1,2}点$"},
     }
     asked = {"time": inputs["time"]}
-    assert corrected("换成下午3点", inputs, known={"date": "周六"}, asked=asked) == {"time": "下午3点"}
+    assert find_corrections("换成下午3点", inputs, known={"date": "周六"}, asked=asked) == {"time": "下午3点"}
 
 
 @pytest.mark.parametrize(
@@ -117,14 +122,14 @@ def test_what_is_asked_for_is_corrected_before_what_is_known() -> None:
     ],
 )
 def test_a_value_by_itself_corrects_what_has_that_form(message: str, values: dict[str, Any]) -> None:
-    assert restated(message, LEAVE, known=TAKEN) == values
+    assert find_restated_inputs(message, LEAVE, known=TAKEN) == values
 
 
 def test_a_value_with_a_pattern_by_itself_is_a_correction() -> None:
     inputs: dict[str, Any] = {**LEAVE, "start": {"type": "string", "pattern": "^(?:明天|下周[一二三])$"}}
     approval = Pending(id="x", kind="approval", tool="f", arguments=TAKEN)
     for message in ("下周一", "下週一開始", "不，从下周一吧"):
-        said = read_answer(message, approval, inputs={"properties": inputs})
+        said = parse_reply(message, approval, inputs={"properties": inputs})
         assert (said.kind, [*said.values]) == ("correct", ["start"])
 
 
@@ -134,8 +139,8 @@ def test_an_input_that_is_called_otherwise_is_known_by_its_form() -> None:
         "note": {"type": "string", "title": "备注"},
     }
     known = {"phone": "13900139000", "note": "无"}
-    assert corrected("电话改成13800000000", inputs, known=known, asked={}) == {"phone": "13800000000"}
-    assert corrected("地址改成人民路", inputs, known=known, asked={}) == {}
+    assert find_corrections("电话改成13800000000", inputs, known=known, asked={}) == {"phone": "13800000000"}
+    assert find_corrections("地址改成人民路", inputs, known=known, asked={}) == {}
 
 
 def test_it_is_asked_which_input_is_meant() -> None:
@@ -143,7 +148,7 @@ def test_it_is_asked_which_input_is_meant() -> None:
         "properties": {"a": {"type": "integer", "title": "成人"}, "b": {"type": "integer", "title": "儿童"}}
     }
     pending = Pending(id="x", kind="approval", tool="f", arguments={"a": 1, "b": 2})
-    said = read_answer("改成三", pending, inputs=two)
+    said = parse_reply("改成三", pending, inputs=two)
     assert (said.kind, dict(said.either)) == ("unclear", {"a": 3, "b": 3})
     assert Phrases.of("zh").which_input(said.either, two) == (
         "您要改的是哪一项：成人、儿童？请说“把……改成3”。"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom_core.flow.understanding.person_names import person_in
-from loom_core.flow.understanding.slots import found_inputs
+from loom_core.flow.understanding.slots import extract_slots
 from loom_core.llm.mock import MockProvider
 from tests.unit.flow.conftest import decides, talking
 
@@ -186,6 +186,6 @@ def test_what_is_nobody(text: str) -> None:
 
 def test_the_same_part_is_not_two_inputs() -> None:
     schemas = {"phone": PHONE, "other_phone": {**PHONE, "title": "other"}}
-    assert found_inputs("reach me at 13800138000", schemas) == []
-    (found,) = found_inputs("phone: 13800138000", schemas)
+    assert extract_slots("reach me at 13800138000", schemas) == []
+    (found,) = extract_slots("phone: 13800138000", schemas)
     assert (found.name, found.value) == ("phone", "13800138000")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.flow.understanding.reply_parser import read_answer
-from loom_core.flow.understanding.small_talk import is_again, is_cancel, manner_of, yes_or_no
+from loom_core.flow.understanding.reply_parser import parse_reply
+from loom_core.flow.understanding.small_talk import classify_small_talk, is_again, is_cancel, yes_or_no
 from loom_core.runs.run import Pending
 from tests.unit.flow.conftest import LEAVE
 
@@ -52,7 +52,7 @@ APPROVAL = Pending(id="$begin", kind="approval", tool="leave", arguments=KNOWN)
 def test_an_answer_is_read_in_the_types_of_what_was_asked(
     message: str, asked: list[str], values: dict[str, Any]
 ) -> None:
-    said = read_answer(message, question(*asked), inputs=SCHEMA)
+    said = parse_reply(message, question(*asked), inputs=SCHEMA)
     assert (said.kind, dict(said.values), said.is_sure) == ("answer", values, True)
 
 
@@ -60,16 +60,16 @@ def test_an_answer_is_read_in_the_types_of_what_was_asked(
     "message", ["不知道", "很多天", "0", "两三天", "3 or 4", "一共有多少天？", "等一下", "都一样", "统一安排"]
 )
 def test_what_is_no_number_is_no_answer_to_how_many(message: str) -> None:
-    assert read_answer(message, question("days"), inputs=SCHEMA).kind == "unclear"
+    assert parse_reply(message, question("days"), inputs=SCHEMA).kind == "unclear"
 
 
 def test_a_question_is_an_unsure_answer_where_any_text_would_do() -> None:
-    said = read_answer("最多可以请几天？", question("reason"), inputs=SCHEMA)
+    said = parse_reply("最多可以请几天？", question("reason"), inputs=SCHEMA)
     assert (said.kind, said.is_sure) == ("answer", False)
 
 
 def test_a_date_that_is_only_described_is_no_date() -> None:
-    assert read_answer("下个月吧", question("day"), inputs=SCHEMA).kind == "unclear"
+    assert parse_reply("下个月吧", question("day"), inputs=SCHEMA).kind == "unclear"
 
 
 @pytest.mark.parametrize(
@@ -93,21 +93,21 @@ def test_a_correction_names_what_is_known_already(
         **SCHEMA,
         "properties": {**SCHEMA["properties"], "reason": {"type": "string", "title": "reason"}},
     }
-    said = read_answer(message, pending, inputs=schema)
+    said = parse_reply(message, pending, inputs=schema)
     assert (said.kind, dict(said.values)) == ("correct", values)
 
 
 @pytest.mark.parametrize("message", ["把天数改一下", "天数改一些", "改成一样的"])
 def test_a_numeral_in_a_word_that_counts_nothing_corrects_no_number(message: str) -> None:
     pending = Pending(id="x", kind="approval", tool="f", arguments={"days": 3})
-    assert read_answer(message, pending, inputs=SCHEMA).kind == "unclear"
+    assert parse_reply(message, pending, inputs=SCHEMA).kind == "unclear"
 
 
 def test_a_correction_that_fits_two_inputs_alike_is_not_guessed() -> None:
     two = {"properties": {"from": {"type": "integer"}, "to": {"type": "integer"}}}
     pending = Pending(id="x", kind="approval", tool="f", arguments={"from": 1, "to": 2})
-    assert read_answer("改成三", pending, inputs=two).kind == "unclear"
-    old = read_answer("不是2，是3", pending, inputs=two)
+    assert parse_reply("改成三", pending, inputs=two).kind == "unclear"
+    old = parse_reply("不是2，是3", pending, inputs=two)
     assert (old.kind, dict(old.values)) == ("correct", {"to": 3})
 
 
@@ -134,7 +134,7 @@ def test_a_correction_that_fits_two_inputs_alike_is_not_guessed() -> None:
 def test_yes_and_no(message: str, yes: bool | None) -> None:
     assert yes_or_no(message) is yes
     kinds = {True: "approve", False: "deny", None: "unclear"}
-    assert read_answer(message, APPROVAL, inputs=SCHEMA).kind == kinds[yes]
+    assert parse_reply(message, APPROVAL, inputs=SCHEMA).kind == kinds[yes]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_yes_and_no(message: str, yes: bool | None) -> None:
 )
 def test_the_end_of_it(message: str) -> None:
     assert is_cancel(message)
-    assert read_answer(message, question("reason"), inputs=SCHEMA).kind == "cancel"
+    assert parse_reply(message, question("reason"), inputs=SCHEMA).kind == "cancel"
 
 
 @pytest.mark.parametrize("message", ["取消会议所以请假", "不舒服了", "不是了", "cancelled flight"])
@@ -154,12 +154,13 @@ def test_words_of_an_end_within_something_else_end_nothing(message: str) -> None
 def test_a_choice_that_sounds_like_the_end_is_a_choice() -> None:
     schema = {"properties": {"what": {"type": "string", "enum": ["取消", "保留"]}}}
     pending = Pending(id="x", kind="question", tool="f", schema=schema)
-    assert read_answer("取消", pending, inputs={}).values == {"what": "取消"}
+    assert parse_reply("取消", pending, inputs={}).values == {"what": "取消"}
 
 
 def test_manners() -> None:
     assert [
-        manner_of(each) for each in ("你好！", "谢谢啦", "拜拜", "好的", "Thanks a lot", "hello there")
+        classify_small_talk(each)
+        for each in ("你好！", "谢谢啦", "拜拜", "好的", "Thanks a lot", "hello there")
     ] == [
         "hello",
         "thanks",
@@ -176,7 +177,7 @@ def test_manners() -> None:
 @given(st.text(max_size=300))
 def test_any_message_can_be_read(message: str) -> None:
     for pending in (question("days", "reason", "kind", "day"), question("reason"), APPROVAL):
-        said = read_answer(message, pending, inputs=SCHEMA)
+        said = parse_reply(message, pending, inputs=SCHEMA)
         assert said.kind in {"answer", "correct", "approve", "deny", "cancel", "unclear"}
 
 
@@ -189,5 +190,5 @@ def test_any_message_can_be_read(message: str) -> None:
     ],
 )
 def test_an_answer_may_choose_something_else_besides(message: str, values: dict[str, Any]) -> None:
-    said = read_answer(message, question("days"), inputs=SCHEMA)
+    said = parse_reply(message, question("days"), inputs=SCHEMA)
     assert (said.kind, dict(said.values)) == ("answer", values)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.slots import (
-    Refused,
+    RejectedValue,
+    find_rejected_value,
     fits,
-    refused_value,
+    parse_typed,
+    parse_value,
     takes_anything,
     texts_within,
-    typed,
-    value_of,
 )
 
 DAYS: dict[str, Any] = {"type": "integer", "title": "天數", "minimum": 1, "maximum": 30}
@@ -23,12 +23,12 @@ DAYS: dict[str, Any] = {"type": "integer", "title": "天數", "minimum": 1, "max
 
 @pytest.mark.parametrize("text", ["3", "三天", "我想要請三天吧", "天数：3", "天數是三天"])
 def test_a_value_is_read_whatever_stands_around_it(text: str) -> None:
-    assert value_of(text, "days", DAYS) == 3
+    assert parse_value(text, "days", DAYS) == 3
 
 
 @pytest.mark.parametrize("text", ["幾天？", "要幾天嗎", "很多"])
 def test_a_question_holds_no_value(text: str) -> None:
-    assert value_of(text, "days", DAYS) is MISSING
+    assert parse_value(text, "days", DAYS) is MISSING
 
 
 @pytest.mark.parametrize(
@@ -45,16 +45,16 @@ def test_a_question_holds_no_value(text: str) -> None:
 def test_a_number_that_will_not_do_is_answered_with_the_limit(
     bounds: dict[str, Any], text: str, said: str
 ) -> None:
-    refused = refused_value(text, "days", {"type": "integer", "title": "天数", **bounds})
+    refused = find_rejected_value(text, "days", {"type": "integer", "title": "天数", **bounds})
     assert refused is not None
-    assert Phrases.of("zh").refused_value(refused) == said
+    assert Phrases.of("zh").rejection_text(refused) == said
 
 
 def test_what_fits_or_is_no_number_is_not_refused() -> None:
-    assert refused_value("三天", "days", DAYS) is None
-    assert refused_value("很多天", "days", DAYS) is None
-    assert refused_value("50天可以吗？", "days", DAYS) is None
-    assert refused_value("50", "reason", {"type": "string", "maxLength": 1}) is None
+    assert find_rejected_value("三天", "days", DAYS) is None
+    assert find_rejected_value("很多天", "days", DAYS) is None
+    assert find_rejected_value("50天可以吗？", "days", DAYS) is None
+    assert find_rejected_value("50", "reason", {"type": "string", "maxLength": 1}) is None
 
 
 def test_some_fields_take_any_words() -> None:
@@ -66,12 +66,12 @@ def test_some_fields_take_any_words() -> None:
 
 @pytest.mark.parametrize("text", ["昨天请了三天假", "I took three days last week", "12月5日", "on the 4th"])
 def test_what_has_been_and_what_is_a_date_is_no_number(text: str) -> None:
-    assert value_of(text, "days", DAYS) is MISSING
+    assert parse_value(text, "days", DAYS) is MISSING
 
 
 @pytest.mark.parametrize("text", ["三天可以吗？", "三天行嗎"])
 def test_a_value_that_asks_whether_it_may_be_is_one(text: str) -> None:
-    assert value_of(text, "days", DAYS) == 3
+    assert parse_value(text, "days", DAYS) == 3
 
 
 PHONE = {"type": "string", "title": "手机号", "pattern": "^1[0-9]{10}$"}
@@ -89,7 +89,7 @@ PHONE = {"type": "string", "title": "手机号", "pattern": "^1[0-9]{10}$"}
     ],
 )
 def test_a_pattern_is_looked_for_in_the_text(text: str, value: object) -> None:
-    assert value_of(text, "phone", PHONE) == value
+    assert parse_value(text, "phone", PHONE) == value
 
 
 @pytest.mark.parametrize(
@@ -109,10 +109,10 @@ def test_a_pattern_is_looked_for_in_the_text(text: str, value: object) -> None:
 def test_what_is_wanted_is_told_from_the_schema(
     schema: dict[str, Any], value: float | None, zh: str, en: str
 ) -> None:
-    refused = Refused("x", value, schema)
+    refused = RejectedValue("x", value, schema)
     assert Phrases.of("zh").wants(refused) == zh
     assert Phrases.of("en").wants(refused) == en
-    assert Phrases.of("zh").refused_value(refused).endswith(zh or "没有看懂。")
+    assert Phrases.of("zh").rejection_text(refused).endswith(zh or "没有看懂。")
 
 
 def test_a_value_fits_its_schema_or_not() -> None:
@@ -154,14 +154,14 @@ def test_a_value_fits_its_schema_or_not() -> None:
 def test_what_is_said_becomes_a_value_of_the_type_that_is_wanted(
     text: str, schema: object, value: object
 ) -> None:
-    found = typed(text, schema)  # type: ignore[arg-type]
+    found = parse_typed(text, schema)  # type: ignore[arg-type]
     assert found == value
     assert type(found) is type(value)
 
 
 @given(st.text(max_size=30), st.sampled_from(["integer", "number", "boolean", "string"]))
 def test_any_text_is_of_the_type_or_nothing(text: str, kind: str) -> None:
-    found = typed(text, {"type": kind})
+    found = parse_typed(text, {"type": kind})
     allowed = {"integer": int, "number": int | float, "boolean": bool, "string": str}[kind]
     assert found is MISSING or isinstance(found, allowed)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from loom_kb.graph_pages.page import graph_app_html, graph_html
-from loom_kb.graph_pages.view import GraphView, Span, ViewEntity, ViewPassage, ViewRelation
+from loom_kb.graph_pages.view import GraphView, TextSpan, ViewEntity, ViewPassage, ViewRelation
 
 _HOSTILE = "</script><script>alert(1)</script><!-- 𝒳 织机"
 
@@ -20,10 +20,10 @@ def _view(**changes: Any) -> GraphView:
         "description": "",
         "focus": None,
         "entities": [
-            ViewEntity(_HOSTILE, "thing", 3, ("Loom",), (Span(0, 6, 8),)),
+            ViewEntity(_HOSTILE, "thing", 3, ("Loom",), (TextSpan(0, 6, 8),)),
             ViewEntity("Ada", "person", 1),
         ],
-        "relations": [ViewRelation(1, "uses", 0, 2, Span(0, 0, 8)), ViewRelation(0, "", 1, 1)],
+        "relations": [ViewRelation(1, "uses", 0, 2, TextSpan(0, 0, 8)), ViewRelation(0, "", 1, 1)],
         "passages": [passage],
         "entities_in_all": 9,
         "relations_in_all": 5,

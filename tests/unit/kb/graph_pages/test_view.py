@@ -11,7 +11,7 @@ import pytest
 from anyio import to_thread
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loom_kb.graph_pages.view import GraphView, laid_out, view_of
+from loom_kb.graph_pages.view import GraphView, lay_out, view_of
 
 from loom_core.errors import NotFoundError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
@@ -153,27 +153,27 @@ def _clusters(size: int = 12) -> list[tuple[int, int, float]]:
 
 
 def test_what_is_connected_is_drawn_near():
-    positions = laid_out(24, _clusters())
+    positions = lay_out(24, _clusters())
     one, other = positions[:12].mean(0), positions[12:].mean(0)
     spread = max(np.linalg.norm(positions[:12] - one, axis=1).mean(), 1)
     assert np.linalg.norm(one - other) > 1.5 * spread
 
 
 def test_nodes_without_edges_stand_around_the_others():
-    positions = laid_out(40, _clusters())
+    positions = lay_out(40, _clusters())
     distance = np.linalg.norm(positions, axis=1)
     assert distance[24:].min() > distance[:24].max()
 
 
 def test_the_same_graph_is_always_drawn_the_same():
-    assert np.array_equal(laid_out(24, _clusters()), laid_out(24, _clusters()))
+    assert np.array_equal(lay_out(24, _clusters()), lay_out(24, _clusters()))
 
 
 @pytest.mark.parametrize(
     ("count", "edges"), [(0, []), (1, []), (3, []), (2, [(0, 1, 1.0)]), (2, [(0, 1, 1.0), (1, 0, 0.4)])]
 )
 def test_small_graphs_have_places_of_their_own(count, edges):
-    positions = laid_out(count, edges)
+    positions = lay_out(count, edges)
     assert positions.shape == (count, 2)
     assert len({tuple(place) for place in positions.tolist()}) == count
 
@@ -182,7 +182,7 @@ def test_small_graphs_have_places_of_their_own(count, edges):
 @settings(max_examples=10)
 @given(st.integers(2, 30), st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=60))
 def test_no_two_nodes_of_any_graph_are_in_the_same_place(count, pairs):
-    positions = laid_out(count, [(a % count, b % count, 1.0) for a, b in pairs])
+    positions = lay_out(count, [(a % count, b % count, 1.0) for a, b in pairs])
     assert np.isfinite(positions).all()
     gaps = np.linalg.norm(positions[:, None] - positions[None], axis=2) + np.eye(count) * 1e9
     assert gaps.min() > 1

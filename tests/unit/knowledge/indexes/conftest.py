@@ -13,21 +13,21 @@ from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.pipeline import Pipeline
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 DIMENSION = 8
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Iterator[Record]:
-    record = Record(tmp_path / "record.db")
+def record(tmp_path: Path) -> Iterator[KnowledgeStore]:
+    record = KnowledgeStore(tmp_path / "record.db")
     record.set("dimension", str(DIMENSION))
     yield record
     record.close()
 
 
 @pytest.fixture
-def put(record: Record) -> Callable[..., None]:
+def put(record: KnowledgeStore) -> Callable[..., None]:
     """Writes documents, each a line of text, and gives every chunk a vector."""
     pipeline = Pipeline(create_chunker("simple"), chunker_id="simple", extractor=RuleExtractor())
 
@@ -37,7 +37,7 @@ def put(record: Record) -> Callable[..., None]:
             for n, text in enumerate(texts, start=first)
         ]
         for document in asyncio.run(pipeline.prepare(drafts)):
-            record.documents.put(document)
+            record.documents.upsert(document)
         hashes = list(dict.fromkeys(hash_ for _, hash_ in record.vectors.pending(1000)))
         vectors = np.array([np.frombuffer(h, np.uint8)[:DIMENSION] for h in hashes], dtype=np.float32)
         if hashes:

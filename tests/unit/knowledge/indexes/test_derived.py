@@ -10,19 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loom_core.knowledge.indexes import ChromaVectors, FlatVectors, GraphIndex, WordIndex
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.indexes import ChromaVectors, DerivedLexicalIndex, FlatVectors, GraphIndex
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.text.analysis import analyse
 
 TEXTS = [f"Town{n} is a town near Town{(n + 1) % 6} on the river Anna." for n in range(6)]
 
 
-def check(record: Record, index: WordIndex | GraphIndex | FlatVectors | ChromaVectors) -> None:
+def check(
+    record: KnowledgeStore, index: DerivedLexicalIndex | GraphIndex | FlatVectors | ChromaVectors
+) -> None:
     """The index holds exactly what the record does, and answers."""
     index.sync_all()
     keys = record.documents.chunk_keys()
     match index:
-        case WordIndex():
+        case DerivedLexicalIndex():
             words = index.searcher()
             assert words is not None
             assert words.count() == len(keys)
@@ -56,12 +58,12 @@ def check(record: Record, index: WordIndex | GraphIndex | FlatVectors | ChromaVe
     assert index.lag() == 0
 
 
-KINDS = {"words": WordIndex, "graph": GraphIndex, "vectors": FlatVectors, "chroma": ChromaVectors}
+KINDS = {"words": DerivedLexicalIndex, "graph": GraphIndex, "vectors": FlatVectors, "chroma": ChromaVectors}
 Make = Callable[[], Any]
 
 
 @pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, record: Record, tmp_path: Path):
+def make(request: pytest.FixtureRequest, record: KnowledgeStore, tmp_path: Path):
     """Makes one kind of index on disk, as often as asked; all are closed in the end."""
     made: list[Any] = []
 
@@ -82,7 +84,7 @@ def test_nothing_is_built_while_there_is_nothing(make: Make, tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
 
 
-def test_an_index_follows_what_comes_changes_and_goes(make: Make, record: Record, put):
+def test_an_index_follows_what_comes_changes_and_goes(make: Make, record: KnowledgeStore, put):
     index = make()
     put(*TEXTS[:3])
     check(record, index)
@@ -93,7 +95,7 @@ def test_an_index_follows_what_comes_changes_and_goes(make: Make, record: Record
     check(record, index)
 
 
-def test_changes_may_come_one_by_one(make: Make, record: Record, put):
+def test_changes_may_come_one_by_one(make: Make, record: KnowledgeStore, put):
     index = make()
     put(*TEXTS[:2])
     check(record, index)
@@ -105,7 +107,7 @@ def test_changes_may_come_one_by_one(make: Make, record: Record, put):
 
 
 @pytest.mark.slow
-def test_an_index_goes_on_where_it_was_closed(make: Make, record: Record, put):
+def test_an_index_goes_on_where_it_was_closed(make: Make, record: KnowledgeStore, put):
     first = make()
     put(*TEXTS[:3])
     check(record, first)
@@ -115,14 +117,14 @@ def test_an_index_goes_on_where_it_was_closed(make: Make, record: Record, put):
     assert record.changes.state(first.name).generation == 1
 
 
-def test_an_index_is_built_even_if_its_changes_were_pruned(make: Make, record: Record, put):
+def test_an_index_is_built_even_if_its_changes_were_pruned(make: Make, record: KnowledgeStore, put):
     put(*TEXTS)
     record.changes.restart("words" if make().name != "words" else "graph", generation=1, watermark=10**6)
     record.changes.prune()
     check(record, make())
 
 
-def test_a_rebuild_that_was_cut_short_is_begun_again(make: Make, record: Record, put, tmp_path: Path):
+def test_a_rebuild_that_was_cut_short_is_begun_again(make: Make, record: KnowledgeStore, put, tmp_path: Path):
     put(*TEXTS)
     index = make()
     rubbish = tmp_path / f"{index.name}-1"
@@ -150,7 +152,9 @@ def scribble(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [delete, truncate, scribble])
-def test_a_damaged_index_is_rebuilt_from_the_record(make: Make, record: Record, put, tmp_path: Path, damage):
+def test_a_damaged_index_is_rebuilt_from_the_record(
+    make: Make, record: KnowledgeStore, put, tmp_path: Path, damage
+):
     index = make()
     put(*TEXTS[:3])
     check(record, index)
@@ -162,23 +166,25 @@ def test_a_damaged_index_is_rebuilt_from_the_record(make: Make, record: Record, 
     assert not (tmp_path / f"{index.name}-1").exists()
 
 
-def test_damage_is_found_without_any_change_to_take_over(make: Make, record: Record, put, tmp_path: Path):
+def test_damage_is_found_without_any_change_to_take_over(
+    make: Make, record: KnowledgeStore, put, tmp_path: Path
+):
     index = make()
     put(*TEXTS)
     check(record, index)
     index.close()
     delete(tmp_path / f"{index.name}-1")
     index = make()
-    if isinstance(index, WordIndex):
+    if isinstance(index, DerivedLexicalIndex):
         assert index.searcher() is None  # any process may search, but only one may rebuild
     check(record, index)
     assert record.changes.state(index.name).generation == 2
 
 
-def test_damage_that_shows_only_in_use_can_be_reported(record: Record, put, tmp_path: Path):
+def test_damage_that_shows_only_in_use_can_be_reported(record: KnowledgeStore, put, tmp_path: Path):
     from loom_core.errors import IndexDamagedError
 
-    index = WordIndex(record, tmp_path)
+    index = DerivedLexicalIndex(record, tmp_path)
     put(*TEXTS)
     check(record, index)
     index.report_damage(IndexDamagedError("a segment cannot be read"))
@@ -188,8 +194,8 @@ def test_damage_that_shows_only_in_use_can_be_reported(record: Record, put, tmp_
     index.close()
 
 
-def test_a_reader_follows_another_writer_and_its_rebuilds(record: Record, put, tmp_path: Path):
-    writer, reader = WordIndex(record, tmp_path), WordIndex(record, tmp_path)
+def test_a_reader_follows_another_writer_and_its_rebuilds(record: KnowledgeStore, put, tmp_path: Path):
+    writer, reader = DerivedLexicalIndex(record, tmp_path), DerivedLexicalIndex(record, tmp_path)
     put(*TEXTS[:2])
     assert reader.searcher() is None
     writer.sync_all()
@@ -201,7 +207,7 @@ def test_a_reader_follows_another_writer_and_its_rebuilds(record: Record, put, t
     found = reader.searcher()
     assert found is not None
     assert found.count() == 4
-    record.changes.distrust("words", generation=1)
+    record.changes.mark_damaged("words", generation=1)
     assert reader.searcher() is None
     writer.sync_all()
     found = reader.searcher()
@@ -211,7 +217,7 @@ def test_a_reader_follows_another_writer_and_its_rebuilds(record: Record, put, t
     writer.close()
 
 
-def test_a_large_change_of_the_graph_is_a_new_graph(record: Record, put, tmp_path: Path):
+def test_a_large_change_of_the_graph_is_a_new_graph(record: KnowledgeStore, put, tmp_path: Path):
     index = GraphIndex(record, tmp_path)
     put(TEXTS[0])
     check(record, index)
@@ -221,8 +227,8 @@ def test_a_large_change_of_the_graph_is_a_new_graph(record: Record, put, tmp_pat
     index.close()
 
 
-@pytest.mark.parametrize("kind", [WordIndex, GraphIndex, FlatVectors])
-def test_an_index_in_memory_follows_and_is_whole_again_after_closing(kind, record: Record, put):
+@pytest.mark.parametrize("kind", [DerivedLexicalIndex, GraphIndex, FlatVectors])
+def test_an_index_in_memory_follows_and_is_whole_again_after_closing(kind, record: KnowledgeStore, put):
     index = kind(record, None)
     put(*TEXTS[:3])
     check(record, index)

@@ -16,7 +16,7 @@ import pytest
 from loom_core.errors import RecordError
 from loom_core.knowledge.indexes import GraphIndex
 from loom_core.knowledge.indexes.graph_build import build_graph
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ os.kill(os.getpid(), 9)
 
 
 @pytest.fixture
-def make(record: Record, put, tmp_path: Path) -> Iterator[Callable[..., GraphIndex]]:
+def make(record: KnowledgeStore, put, tmp_path: Path) -> Iterator[Callable[..., GraphIndex]]:
     """Makes an index over a few documents whose graph is always built by a child."""
     made: list[GraphIndex] = []
     put(*TEXTS)
@@ -53,7 +53,7 @@ def make(record: Record, put, tmp_path: Path) -> Iterator[Callable[..., GraphInd
         one.close()
 
 
-def assert_whole(index: GraphIndex, record: Record) -> None:
+def assert_whole(index: GraphIndex, record: KnowledgeStore) -> None:
     """The graph holds exactly what the record does."""
     index.sync_all()
     if index.store() is None:  # a question does not open it, but has it opened
@@ -86,7 +86,7 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def test_whole_tables_are_what_the_record_says_of_each_entity(record: Record, put):
+def test_whole_tables_are_what_the_record_says_of_each_entity(record: KnowledgeStore, put):
     put(*TEXTS)
     keys = record.graph.keys()
     assert list(record.graph.all_nodes()) == record.graph.nodes(keys)
@@ -96,7 +96,7 @@ def test_whole_tables_are_what_the_record_says_of_each_entity(record: Record, pu
     assert record.aliases.groups()  # so that entities under several names were among them
 
 
-def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(record: Record, put):
+def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(record: KnowledgeStore, put):
     put(*TEXTS, TEXTS[0])
     evidence = {row[:3]: row[3:] for row in record.graph.all_evidence()}
     edges = list(record.graph.all_edges())
@@ -105,7 +105,7 @@ def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(record: R
         assert [place] == record.graph.evidence(*relation, limit=1)
 
 
-def test_nobody_waits_for_a_graph_that_a_child_builds(make, record: Record, tmp_path: Path):
+def test_nobody_waits_for_a_graph_that_a_child_builds(make, record: KnowledgeStore, tmp_path: Path):
     index = make()
     assert index.sync() is True
     assert index.building is not None
@@ -117,7 +117,7 @@ def test_nobody_waits_for_a_graph_that_a_child_builds(make, record: Record, tmp_
     assert graph_files(tmp_path) == ["graph-1"]
 
 
-def test_what_changes_while_a_child_builds_is_taken_over_afterwards(make, record: Record, put):
+def test_what_changes_while_a_child_builds_is_taken_over_afterwards(make, record: KnowledgeStore, put):
     index = make()
     index.sync()
     put("Basel is a town on the Rhine.", first=6)
@@ -126,7 +126,9 @@ def test_what_changes_while_a_child_builds_is_taken_over_afterwards(make, record
     assert record.changes.state("graph").generation == 1
 
 
-def test_a_graph_stays_in_force_until_the_next_one_is_built(make, record: Record, put, tmp_path: Path):
+def test_a_graph_stays_in_force_until_the_next_one_is_built(
+    make, record: KnowledgeStore, put, tmp_path: Path
+):
     index = make()
     assert_whole(index, record)
     put(*[f"Place{n} is a town near Spot{n} and Site{n}." for n in range(170)], first=10)
@@ -141,7 +143,7 @@ def test_a_graph_stays_in_force_until_the_next_one_is_built(make, record: Record
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_a_child_that_is_killed_is_followed_by_another(make, record: Record, tmp_path: Path):
+def test_a_child_that_is_killed_is_followed_by_another(make, record: KnowledgeStore, tmp_path: Path):
     index = make()
     index.sync()
     os.kill(index.building.pid, signal.SIGKILL)
@@ -153,7 +155,7 @@ def test_a_child_that_is_killed_is_followed_by_another(make, record: Record, tmp
     assert graph_files(tmp_path) == ["graph-1"]
 
 
-def test_children_that_fail_again_and_again_are_an_error_and_tried_anew(make, record: Record):
+def test_children_that_fail_again_and_again_are_an_error_and_tried_anew(make, record: KnowledgeStore):
     index = make(deadline=0.01)
     with pytest.raises(RecordError, match=r"could not be built: no answer within 0\.01 s") as caught:
         index.sync_all()
@@ -161,14 +163,14 @@ def test_children_that_fail_again_and_again_are_an_error_and_tried_anew(make, re
     assert_whole(make(), record)
 
 
-def test_a_folder_that_is_gone_is_an_error(make, record: Record, tmp_path: Path):
+def test_a_folder_that_is_gone_is_an_error(make, record: KnowledgeStore, tmp_path: Path):
     with pytest.raises(RecordError, match="could not be built"):
         make(folder=tmp_path / "gone").sync_all()
     assert_whole(make(), record)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_closing_ends_the_child_and_leaves_nothing_of_it(make, record: Record, tmp_path: Path):
+def test_closing_ends_the_child_and_leaves_nothing_of_it(make, record: KnowledgeStore, tmp_path: Path):
     index = make()
     index.sync()
     pid = index.building.pid
@@ -179,7 +181,9 @@ def test_closing_ends_the_child_and_leaves_nothing_of_it(make, record: Record, t
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_a_child_ends_with_its_parent_and_the_next_one_begins_anew(make, record: Record, tmp_path: Path):
+def test_a_child_ends_with_its_parent_and_the_next_one_begins_anew(
+    make, record: KnowledgeStore, tmp_path: Path
+):
     done = subprocess.run(
         [sys.executable, "-c", ABANDONED, str(tmp_path)], capture_output=True, timeout=60, check=False
     )
@@ -192,7 +196,7 @@ def test_a_child_ends_with_its_parent_and_the_next_one_begins_anew(make, record:
 
 
 def test_generations_that_a_kill_left_behind_are_removed_and_others_files_are_not(
-    make, record: Record, tmp_path: Path
+    make, record: KnowledgeStore, tmp_path: Path
 ):
     index = make()
     assert_whole(index, record)
@@ -209,7 +213,7 @@ def test_generations_that_a_kill_left_behind_are_removed_and_others_files_are_no
 
 @pytest.mark.slow
 def test_a_damaged_graph_is_built_anew_by_a_child_and_not_asked_meanwhile(
-    make, record: Record, tmp_path: Path
+    make, record: KnowledgeStore, tmp_path: Path
 ):
     index = make()
     assert_whole(index, record)
@@ -225,7 +229,7 @@ def test_a_damaged_graph_is_built_anew_by_a_child_and_not_asked_meanwhile(
     assert graph_files(tmp_path) == ["graph-2"]
 
 
-def test_the_child_writes_only_the_graph(make, record: Record, tmp_path: Path):
+def test_the_child_writes_only_the_graph(make, record: KnowledgeStore, tmp_path: Path):
     before = record.changes.head()
     found = build_graph(record=str(tmp_path / "record.db"), path=str(tmp_path / "built"))
     assert found == before == record.changes.head()
@@ -233,7 +237,7 @@ def test_the_child_writes_only_the_graph(make, record: Record, tmp_path: Path):
 
 
 def test_a_machine_that_starts_no_more_processes_is_an_error(
-    make, record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make, record: KnowledgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     with monkeypatch.context() as patched:
         patched.setattr(sys, "executable", str(tmp_path / "absent"))

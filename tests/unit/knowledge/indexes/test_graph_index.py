@@ -10,7 +10,7 @@ import pytest
 
 from loom_core.errors import IndexDamagedError
 from loom_core.knowledge.indexes import GraphIndex
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 pytestmark = pytest.mark.slow
 
@@ -18,7 +18,7 @@ TEXTS = [f"Town{n} is a town near Town{(n + 1) % 6} on the river Anna. 厦门是
 
 
 @pytest.fixture
-def index(record: Record, put, tmp_path: Path) -> Iterator[GraphIndex]:
+def index(record: KnowledgeStore, put, tmp_path: Path) -> Iterator[GraphIndex]:
     """A graph as another process left it: built, and not open."""
     put(*TEXTS)
     built = GraphIndex(record, tmp_path)
@@ -29,7 +29,9 @@ def index(record: Record, put, tmp_path: Path) -> Iterator[GraphIndex]:
     index.close()
 
 
-def test_a_graph_that_is_not_open_is_opened_by_the_next_round_of_work(index: GraphIndex, record: Record):
+def test_a_graph_that_is_not_open_is_opened_by_the_next_round_of_work(
+    index: GraphIndex, record: KnowledgeStore
+):
     assert index.store() is None
     assert index.sync() is False
     store = index.store()
@@ -42,7 +44,7 @@ def test_a_graph_that_nobody_asks_is_not_opened(index: GraphIndex):
     assert not index._is_open()
 
 
-def test_a_graph_that_is_behind_is_not_asked(index: GraphIndex, record: Record, put):
+def test_a_graph_that_is_behind_is_not_asked(index: GraphIndex, record: KnowledgeStore, put):
     index.store()
     index.sync_all()
     assert index.store() is not None
@@ -54,7 +56,7 @@ def test_a_graph_that_is_behind_is_not_asked(index: GraphIndex, record: Record, 
     assert store.counts()[0] == len(record.graph.keys())
 
 
-def test_the_entities_of_new_passages_come_with_them(index: GraphIndex, record: Record, put):
+def test_the_entities_of_new_passages_come_with_them(index: GraphIndex, record: KnowledgeStore, put):
     index.store()
     index.sync_all()
     before = record.changes.head()
@@ -91,7 +93,7 @@ def test_a_question_does_not_wait_while_changes_are_taken_over(index: GraphIndex
 
 @pytest.mark.slow
 def test_damage_is_mended_by_the_work_and_not_by_the_question(
-    index: GraphIndex, record: Record, tmp_path: Path
+    index: GraphIndex, record: KnowledgeStore, tmp_path: Path
 ):
     path = tmp_path / "graph-1"
     for file in path.rglob("*") if path.is_dir() else [path]:
@@ -104,7 +106,7 @@ def test_damage_is_mended_by_the_work_and_not_by_the_question(
     assert index.store() is not None
 
 
-def test_damage_that_shows_only_when_it_is_asked_can_be_reported(index: GraphIndex, record: Record):
+def test_damage_that_shows_only_when_it_is_asked_can_be_reported(index: GraphIndex, record: KnowledgeStore):
     index.store()
     index.sync_all()
     index.report_damage(IndexDamagedError("a page cannot be read"))

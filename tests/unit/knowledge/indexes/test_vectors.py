@@ -15,21 +15,21 @@ import pytest
 
 from loom_core.knowledge.indexes import FlatVectors
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 ENGLISH = ["Zell is a town.", "The river Anna is long.", "Boats lie in the harbour.", "Bread is sold here."]
 CHINESE = ["厦门是城市。", "港口里有渔船。"]
 
 
 @pytest.fixture(params=["files", "memory"])
-def index(request: pytest.FixtureRequest, record: Record, tmp_path: Path) -> Iterator[FlatVectors]:
+def index(request: pytest.FixtureRequest, record: KnowledgeStore, tmp_path: Path) -> Iterator[FlatVectors]:
     index = FlatVectors(record, tmp_path if request.param == "files" else None)
     yield index
     index.close()
 
 
 @pytest.fixture
-def files(record: Record, tmp_path: Path) -> Iterator[FlatVectors]:
+def files(record: KnowledgeStore, tmp_path: Path) -> Iterator[FlatVectors]:
     index = FlatVectors(record, tmp_path)
     yield index
     index.close()
@@ -41,7 +41,7 @@ def question() -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def plain(record: Record) -> dict[str, dict[int, np.ndarray]]:
+def plain(record: KnowledgeStore) -> dict[str, dict[int, np.ndarray]]:
     """Every vector of the record, by language group."""
     keys, matrix = record.vectors.of(record.documents.chunk_keys())
     languages = record.documents.languages_of(keys)
@@ -58,7 +58,7 @@ def found_in(index: FlatVectors) -> LanguageVectors:
     return vectors
 
 
-def check(record: Record, index: FlatVectors, question: np.ndarray) -> None:
+def check(record: KnowledgeStore, index: FlatVectors, question: np.ndarray) -> None:
     """The neighbours are those of the record, by language, with their average."""
     index.sync_all()
     found, expected = found_in(index).by_language(question, 10), plain(record)
@@ -72,7 +72,9 @@ def check(record: Record, index: FlatVectors, question: np.ndarray) -> None:
         assert group.mean == pytest.approx(float(np.mean(list(rows.values()), axis=0) @ question), abs=1e-5)
 
 
-def test_the_record_is_followed_language_by_language(record: Record, put, index: FlatVectors, question):
+def test_the_record_is_followed_language_by_language(
+    record: KnowledgeStore, put, index: FlatVectors, question
+):
     assert index.searcher() is None
     put(*ENGLISH, *CHINESE)
     check(record, index, question)
@@ -82,7 +84,7 @@ def test_the_record_is_followed_language_by_language(record: Record, put, index:
     check(record, index, question)
 
 
-def test_a_document_may_change_its_language(record: Record, put, index: FlatVectors, question):
+def test_a_document_may_change_its_language(record: KnowledgeStore, put, index: FlatVectors, question):
     put("Zell is a town.")
     check(record, index, question)
     put("厦门是城市。")
@@ -90,7 +92,7 @@ def test_a_document_may_change_its_language(record: Record, put, index: FlatVect
     assert found_in(index).language_groups() == {"zh"}
 
 
-def test_filters_leave_what_they_allow(record: Record, put, index: FlatVectors, question):
+def test_filters_leave_what_they_allow(record: KnowledgeStore, put, index: FlatVectors, question):
     put(*ENGLISH, *CHINESE)
     index.sync_all()
     vectors = found_in(index)
@@ -101,7 +103,9 @@ def test_filters_leave_what_they_allow(record: Record, put, index: FlatVectors, 
     assert vectors.scores(question, [99]) == {}
 
 
-def test_without_an_embedder_there_is_nothing_to_follow(record: Record, put, files: FlatVectors, tmp_path):
+def test_without_an_embedder_there_is_nothing_to_follow(
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path
+):
     record.set("dimension", "")
     put(*ENGLISH)
     assert files.sync() is False
@@ -128,7 +132,7 @@ for _ in sys.stdin:
 
 @pytest.mark.slow
 def test_another_process_reads_along_and_sees_what_comes_goes_and_is_built_anew(
-    record: Record, put, files: FlatVectors, tmp_path: Path, question
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     with subprocess.Popen(
         [sys.executable, "-c", READER, str(tmp_path)],
@@ -156,7 +160,7 @@ def test_another_process_reads_along_and_sees_what_comes_goes_and_is_built_anew(
             lambda: put(*CHINESE, first=10),
             lambda: record.documents.remove(1),
             lambda: put(*[f"Place number {n}." for n in range(40)], first=20),
-            lambda: record.changes.distrust("vectors", generation=1),
+            lambda: record.changes.mark_damaged("vectors", generation=1),
             lambda: record.documents.remove(2),
         ):
             change()
@@ -167,7 +171,7 @@ def test_another_process_reads_along_and_sees_what_comes_goes_and_is_built_anew(
 
 
 def test_what_a_writer_did_before_it_died_is_done_again_without_a_trace(
-    record: Record, put, files: FlatVectors, tmp_path: Path, question
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     """It dies after each of its writes: to the matrix, the keys, the state; before the watermark."""
     put(*ENGLISH)
@@ -191,7 +195,7 @@ def test_what_a_writer_did_before_it_died_is_done_again_without_a_trace(
 @pytest.mark.parametrize("group", ["alphabetic.f32", "alphabetic.keys", "zh.f32", "zh.keys", "state.json"])
 @pytest.mark.parametrize("size", [None, 0, 11])
 def test_files_that_are_gone_emptied_or_cut_off_are_found_and_built_anew(
-    record: Record, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
 ):
     put(*ENGLISH, *CHINESE)
     files.sync_all()
@@ -204,7 +208,7 @@ def test_files_that_are_gone_emptied_or_cut_off_are_found_and_built_anew(
 
 
 def test_damage_is_found_by_the_process_that_works_before_anybody_asks(
-    record: Record, put, files: FlatVectors, tmp_path: Path
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path
 ):
     put(*ENGLISH)
     files.sync_all()
@@ -215,7 +219,7 @@ def test_damage_is_found_by_the_process_that_works_before_anybody_asks(
 
 
 def test_files_that_are_cut_off_while_they_are_read_end_no_process(
-    record: Record, put, files: FlatVectors, tmp_path: Path, question
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     put(*ENGLISH)
     files.sync_all()
@@ -242,7 +246,7 @@ def no_group(folder: Path) -> None:
 
 @pytest.mark.parametrize("swap", [other_vectors, other_dimension, no_group])
 def test_files_of_another_knowledge_base_are_found(
-    record: Record, put, files: FlatVectors, tmp_path: Path, question, swap: Callable[[Path], None]
+    record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, swap: Callable[[Path], None]
 ):
     put(*ENGLISH)
     files.sync_all()
@@ -252,7 +256,9 @@ def test_files_of_another_knowledge_base_are_found(
     check(record, files, question)
 
 
-def test_files_that_are_mostly_dead_rows_are_built_anew(record: Record, put, tmp_path: Path, question):
+def test_files_that_are_mostly_dead_rows_are_built_anew(
+    record: KnowledgeStore, put, tmp_path: Path, question
+):
     files = FlatVectors(record, tmp_path, waste=10)
     put(*ENGLISH)
     files.sync_all()

@@ -11,12 +11,12 @@ from loom_core.errors import LLMError
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.ingest.extraction.rules import RuleExtractor
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.runner import ExtractionStep
 from loom_core.knowledge.interface import Extractor as AnyExtractor
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction, Mention
-from loom_core.knowledge.store import Job, JobItem, Record
-from loom_core.knowledge.store.prepared import Outcome, PreparedDocument
+from loom_core.knowledge.store import Job, JobItem, KnowledgeStore
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, PreparedDocument
 from loom_core.llm.interface import Usage
 from loom_core.llm.mock import MockProvider
 
@@ -43,8 +43,10 @@ class Extractor:
 class Reading:
     def __init__(self, extractor: AnyExtractor | None = None, config: ExtractionConfig | None = None) -> None:
         self.extractor = Extractor()
-        self.record = Record(None)
-        self.pipeline = Pipeline.of(Recipe("structure", {}, None), extractor=extractor or self.extractor)
+        self.record = KnowledgeStore(None)
+        self.pipeline = Pipeline.of(
+            PipelineSpec("structure", {}, None), extractor=extractor or self.extractor
+        )
         self.step = ExtractionStep(self.record, self.pipeline, config=config, look_seconds=0.01)
 
     def prepared(self, *texts: str) -> list[PreparedDocument]:
@@ -71,17 +73,17 @@ def reading():
 async def test_what_was_not_prepared_passes_and_the_rest_is_read(reading: Reading):
     (document,) = reading.prepared("Zell lies by a lake.")
     made = await reading.step.run(
-        reading.job(), [Outcome("unchanged", hash=b"1"), document, Outcome("failed", "no")]
+        reading.job(), [ItemOutcome("unchanged", hash=b"1"), document, ItemOutcome("failed", "no")]
     )
     assert made is not None
-    assert (made[0], made[2]) == (Outcome("unchanged", hash=b"1"), Outcome("failed", "no"))
+    assert (made[0], made[2]) == (ItemOutcome("unchanged", hash=b"1"), ItemOutcome("failed", "no"))
     assert isinstance(made[1], PreparedDocument)
     assert made[1].chunks[0].found.mentions.name == ("Zell",)
 
 
 async def test_passages_that_are_in_the_record_are_not_read(reading: Reading):
     documents = reading.prepared("Zell lies by a lake.")
-    reading.record.documents.put_all(await reading.pipeline.extract(documents))
+    reading.record.documents.upsert_all(await reading.pipeline.extract(documents))
     reading.extractor.seen.clear()
     assert await reading.step.run(reading.job(), documents) == documents
     assert reading.extractor.seen == []
@@ -116,10 +118,10 @@ NOTHING = '{"entities": [], "relations": []}'
 async def test_what_a_model_takes_is_written_down_with_the_job_and_which_it_was():
     reading = Reading(model(NOTHING, NOTHING))
     job = reading.job()
-    assert reading.record.jobs.spent(job) is None
+    assert reading.record.jobs.llm_usage(job) is None
     for text in ("zell", "泽尔有一个湖。"):
         assert await reading.step.run(job, reading.prepared(text))
-    spent = reading.record.jobs.spent(job)
+    spent = reading.record.jobs.llm_usage(job)
     assert spent is not None
     assert spent.input_tokens > spent.output_tokens > 0
     assert spent.cost is None
@@ -133,7 +135,7 @@ async def test_what_was_paid_before_the_model_stopped_is_written_down_too():
     job = reading.job()
     with pytest.raises(LLMError, match="No money"):
         await reading.step.run(job, reading.prepared("zell", "泽尔有一个湖。"))
-    spent = reading.record.jobs.spent(job)
+    spent = reading.record.jobs.llm_usage(job)
     assert spent is not None
     assert spent.input_tokens > 0
     reading.record.close()
@@ -142,11 +144,11 @@ async def test_what_was_paid_before_the_model_stopped_is_written_down_too():
 def test_costs_add_up_until_one_is_not_known():
     reading = Reading()
     job, progress = reading.job(), reading.record.progress
-    progress.note_spent(job, Usage(10, 5, cost=0.25))
-    progress.note_spent(job, Usage(1, 2, cost=0.5))
-    assert reading.record.jobs.spent(job) == Usage(11, 7, cost=0.75)
-    progress.note_spent(job, Usage(1, 1, cost=None))
-    assert reading.record.jobs.spent(job) == Usage(12, 8, cost=None)
+    progress.add_llm_usage(job, Usage(10, 5, cost=0.25))
+    progress.add_llm_usage(job, Usage(1, 2, cost=0.5))
+    assert reading.record.jobs.llm_usage(job) == Usage(11, 7, cost=0.75)
+    progress.add_llm_usage(job, Usage(1, 1, cost=None))
+    assert reading.record.jobs.llm_usage(job) == Usage(12, 8, cost=None)
     reading.record.close()
 
 
@@ -169,7 +171,7 @@ async def test_what_is_in_the_record_already_is_not_counted():
     extractor = model(NOTHING)
     reading = Reading(extractor, ExtractionConfig(confirm_tokens=10))
     documents = reading.prepared("zell")
-    reading.record.documents.put_all(documents)
+    reading.record.documents.upsert_all(documents)
     assert await reading.step.run(reading.job(), documents) == documents
     assert extractor.spent.calls == 0
     reading.record.close()

@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from loom_core.knowledge.indexes import WordIndex
+from loom_core.knowledge.indexes import DerivedLexicalIndex
+from loom_core.knowledge.ingest.entity_linker import EntityLinker
 from loom_core.knowledge.ingest.extraction import RuleSettings
-from loom_core.knowledge.ingest.linker import Linker
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
+PIPELINE = Pipeline.of(PipelineSpec("structure", {}, RuleSettings()))
 
 
-def add(record: Record, names: Sequence[str], *, naming: str) -> None:
+def add(record: KnowledgeStore, names: Sequence[str], *, naming: str) -> None:
     """Adds a document about each name, whose text has another name."""
     drafts = [
         DocumentDraft(uri=f"text:{name}", title=name, title_source="given", text=f"it lies near {naming}.")
         for name in names
     ]
-    record.documents.put_all([made for draft in drafts if (made := PIPELINE.prepare_one(draft))])
+    record.documents.upsert_all([made for draft in drafts if (made := PIPELINE.prepare_one(draft))])
 
 
-def link_all(record: Record, words: WordIndex) -> int:
-    linker = Linker(record, words)
+def link_all(record: KnowledgeStore, words: DerivedLexicalIndex) -> int:
+    linker = EntityLinker(record, words)
     steps = 0
     while linker.link_some():
         steps += 1
     return steps
 
 
-def links(record: Record) -> set[tuple[str, str]]:
+def links(record: KnowledgeStore) -> set[tuple[str, str]]:
     rows = record.database.rows(
         "SELECT d.title, e.id FROM mentions AS m JOIN chunks AS c ON c.key = m.chunk "
         "JOIN documents AS d ON d.key = c.document JOIN entities AS e ON e.key = m.entity "
@@ -47,8 +47,8 @@ def links(record: Record) -> set[tuple[str, str]]:
 
 
 def test_names_are_found_in_the_chunks_before_them_and_after_them_and_beside_them():
-    record = Record(None)
-    words = WordIndex(record, None)
+    record = KnowledgeStore(None)
+    words = DerivedLexicalIndex(record, None)
     add(record, ["cape alder", "cape birch"], naming="cape cedar 与 cape alder")
     assert link_all(record, words)
     assert links(record) == {("cape alder", "cape alder"), ("cape birch", "cape alder")}
@@ -71,11 +71,11 @@ def test_what_one_process_began_another_ends():
     expected = {(name, named) for name in names for named in ("cape number7", "cape number19")}
     begun: list[bool] = [True]
     while begun[-1]:
-        record = Record(None)
-        words = WordIndex(record, None)
+        record = KnowledgeStore(None)
+        words = DerivedLexicalIndex(record, None)
         for some in (names[:8], names[8:]):
             add(record, some, naming="cape number7 and cape number19")
-            linker = Linker(record, words, chunks=3, names=2)
+            linker = EntityLinker(record, words, chunks=3, names=2)
             begun = [linker.link_some() for _ in begun]
         link_all(record, words)
         assert links(record) == expected
@@ -84,14 +84,14 @@ def test_what_one_process_began_another_ends():
 
 
 def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
-    record = Record(None)
-    words = WordIndex(record, None)
+    record = KnowledgeStore(None)
+    words = DerivedLexicalIndex(record, None)
     names = [f"cape number{n}" for n in range(60)]
     adding = threading.Thread(
         target=lambda: [add(record, [name], naming=" and ".join(names)) for name in names]
     )
     adding.start()
-    linker = Linker(record, words)
+    linker = EntityLinker(record, words)
     while adding.is_alive() or linker.link_some():
         linker.link_some()
     adding.join()
@@ -100,8 +100,8 @@ def test_a_name_that_comes_while_chunks_are_searched_is_found_in_them():
 
 
 def test_many_new_names_are_found_in_the_chunks_before_them_without_the_index_of_words():
-    record = Record(None)
-    words = WordIndex(record, None)
+    record = KnowledgeStore(None)
+    words = DerivedLexicalIndex(record, None)
     later = [f"cape later{n}" for n in range(30)]
     add(record, [f"cape early{n}" for n in range(10)], naming="cape later3、cape later17 和 cape later29")
     link_all(record, words)
@@ -115,16 +115,16 @@ def test_many_new_names_are_found_in_the_chunks_before_them_without_the_index_of
 
 @pytest.mark.parametrize("steps", range(1, 7))
 def test_a_name_that_goes_and_comes_back_while_earlier_chunks_are_read_is_found_in_all_of_them(steps: int):
-    record = Record(None)
-    words = WordIndex(record, None)
+    record = KnowledgeStore(None)
+    words = DerivedLexicalIndex(record, None)
     early = [f"cape early{n}" for n in range(10)]
     later = [f"cape later{n}" for n in range(30)]
     add(record, early, naming="cape later3 and cape later17")
     add(record, ["rock"], naming="Cape Later3")  # found by rules, so that the entity stays
     link_all(record, words)
     add(record, later, naming="nothing")
-    linker = Linker(record, words, chunks=3)
-    while record.graph.linked() < record.documents.last_chunk():
+    linker = EntityLinker(record, words, chunks=3)
+    while record.graph.link_watermark() < record.documents.last_chunk():
         linker.link_some()
     for _ in range(steps):
         linker.link_some()
@@ -138,9 +138,9 @@ def test_a_name_that_goes_and_comes_back_while_earlier_chunks_are_read_is_found_
 
 
 def test_a_name_whose_last_title_is_gone_is_not_linked():
-    record = Record(None)
-    words = WordIndex(record, None)
-    linker = Linker(record, words)
+    record = KnowledgeStore(None)
+    words = DerivedLexicalIndex(record, None)
+    linker = EntityLinker(record, words)
     add(record, ["cape alder"], naming="nothing")
     while linker.link_some():
         pass

@@ -10,7 +10,7 @@ from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.pipeline import Pipeline, document_id
 from loom_core.knowledge.model import Block, DocumentDraft
-from loom_core.knowledge.store.prepared import FoundColumns
+from loom_core.knowledge.store.prepared_documents import ExtractionColumns
 from loom_core.knowledge.text.passage_text import embedding_text, index_tokens
 
 
@@ -66,7 +66,7 @@ async def test_documents_without_text_are_left_out():
 
 async def test_without_an_extractor_nothing_is_extracted():
     (document,) = await pipeline_of(extract=False).prepare([DRAFT])
-    assert all(prepared.found == FoundColumns() for prepared in document.chunks)
+    assert all(prepared.found == ExtractionColumns() for prepared in document.chunks)
 
 
 async def test_code_is_a_language_of_its_own():

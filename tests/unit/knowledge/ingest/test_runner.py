@@ -13,17 +13,17 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.knowledge.indexes import WordIndex
-from loom_core.knowledge.ingest.batches import Batch, Fate
+from loom_core.knowledge.indexes import DerivedLexicalIndex
+from loom_core.knowledge.ingest.batches import IngestBatch, ItemAction
 from loom_core.knowledge.ingest.extraction import RuleSettings
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
-from loom_core.knowledge.ingest.runner import Ingest, IngestLimits
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
+from loom_core.knowledge.ingest.runner import IngestLimits, IngestRunner
 from loom_core.knowledge.ingest.workers import Preparation, draft_payload
 from loom_core.knowledge.model import Chunk, DocumentDraft, Extraction
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest
-from loom_core.knowledge.store import Job, JobItem, Record
-from loom_core.knowledge.store.prepared import Outcome
+from loom_core.knowledge.store import Job, JobItem, KnowledgeStore
+from loom_core.knowledge.store.prepared_documents import ItemOutcome
 
 pytestmark = pytest.mark.slow
 
@@ -175,11 +175,11 @@ class Ingesting:
     """A record with an ingest that does as much at a time as a test wants."""
 
     def __init__(self, limits: IngestLimits, *, children: int = 0) -> None:
-        self.record = Record(None)
-        self.ingest = Ingest(
+        self.record = KnowledgeStore(None)
+        self.ingest = IngestRunner(
             self.record,
-            Pipeline.of(Recipe("structure", {}, RuleSettings())),
-            WordIndex(self.record, None),
+            Pipeline.of(PipelineSpec("structure", {}, RuleSettings())),
+            DerivedLexicalIndex(self.record, None),
             limits=limits,
             children=children,
         )
@@ -244,7 +244,7 @@ async def test_links_are_the_same_whatever_the_batches_are_and_whoever_prepares_
         IngestLimits(items=5, words=0.0),
         IngestLimits(items=5, words=0.0, unlinked=0),
         IngestLimits(items=5, words=0.0, unlinked=7),
-        IngestLimits(patience=0.0),
+        IngestLimits(flush_seconds=0.0),
     ):
         ingesting = Ingesting(limits, children=children)
         await ingesting.run(ingesting.submit(documents))
@@ -279,22 +279,32 @@ async def test_a_document_that_is_removed_while_it_is_compared_is_written_anew()
 
 def test_what_is_ready_of_a_batch_can_be_taken_before_the_rest():
     items = [JobItem(f"text:{n}", b"", size=10, ordinal=n) for n in range(5)]
-    fates = [Fate("unchanged"), Fate("prepare"), Fate("failed"), Fate("prepare"), Fate("gone")]
+    fates = [
+        ItemAction("unchanged"),
+        ItemAction("prepare"),
+        ItemAction("failed"),
+        ItemAction("prepare"),
+        ItemAction("gone"),
+    ]
     preparation = Preparation(2)
-    batch = Batch(list(zip(items, fates, strict=True)), size=50, preparation=preparation)
+    batch = IngestBatch(list(zip(items, fates, strict=True)), size=50, preparation=preparation)
     taken = batch.take_ready()
-    assert ([item.ordinal for item, _ in taken.items], taken.made()) == ([0], [])
-    preparation.deliver(0, Outcome("failed", "first"))
+    assert ([item.ordinal for item, _ in taken.items], taken.ready_results()) == ([0], [])
+    preparation.deliver(0, ItemOutcome("failed", "first"))
     taken = batch.take_ready()
     assert [item.ordinal for item, _ in taken.items] == [1, 2]
-    assert (taken.made(), taken.size, batch.size) == ([Outcome("failed", "first")], 20, 20)
-    preparation.deliver(1, Outcome("failed", "second"))
-    assert taken.made() == [Outcome("failed", "first")]
-    assert (batch.made(), batch.last, preparation.done) == ([Outcome("failed", "second")], 4, True)
+    assert (taken.ready_results(), taken.size, batch.size) == ([ItemOutcome("failed", "first")], 20, 20)
+    preparation.deliver(1, ItemOutcome("failed", "second"))
+    assert taken.ready_results() == [ItemOutcome("failed", "first")]
+    assert (batch.ready_results(), batch.last, preparation.done) == (
+        [ItemOutcome("failed", "second")],
+        4,
+        True,
+    )
 
 
 def test_what_is_prepared_while_a_part_of_a_batch_is_taken_is_not_lost():
-    first, second = Outcome("failed", "first"), Outcome("failed", "second")
+    first, second = ItemOutcome("failed", "first"), ItemOutcome("failed", "second")
     preparation = Preparation(2)
 
     class Growing(list):
@@ -306,11 +316,11 @@ def test_what_is_prepared_while_a_part_of_a_batch_is_taken_is_not_lost():
             return seen
 
     preparation.made = Growing([first, None])
-    items = [(JobItem(f"text:{n}", ordinal=n), Fate("prepare")) for n in range(2)]
-    batch = Batch(items, preparation=preparation)
+    items = [(JobItem(f"text:{n}", ordinal=n), ItemAction("prepare")) for n in range(2)]
+    batch = IngestBatch(items, preparation=preparation)
     taken = batch.take_ready()
-    assert ([item.ordinal for item, _ in taken.items], taken.made()) == ([0], [first])
-    assert ([item.ordinal for item, _ in batch.items], batch.made()) == ([1], [second])
+    assert ([item.ordinal for item, _ in taken.items], taken.ready_results()) == ([0], [first])
+    assert ([item.ordinal for item, _ in batch.items], batch.ready_results()) == ([1], [second])
 
 
 async def test_an_unknown_job_and_lists_of_different_lengths_are_told(knowledge_base):

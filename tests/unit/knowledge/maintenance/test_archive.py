@@ -18,7 +18,7 @@ import pytest
 
 from loom_core.errors import ConfigError, InvalidInputError, RecordError, StoreBusyError
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.maintenance.archive import ArchiveReader, export, receive_archive
+from loom_core.knowledge.maintenance.archive import ArchiveReader, export, import_archive
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.storage import ProcessLock
 
@@ -50,7 +50,7 @@ def content(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, list[tuple[objec
 def take_in(knowledge_base: GraphRAGKnowledgeBase, path: Path, **options: object) -> str:
     archive = ArchiveReader(path)
     try:
-        return receive_archive(
+        return import_archive(
             knowledge_base.record,
             archive,
             folder=knowledge_base._folder,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError, InvalidInputError
-from loom_core.knowledge.rag import Answer, ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig, Strategy
+from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig, SearchAnswer, Strategy
 from loom_core.knowledge.retrieval.config import WaitSettings
 
 HOP = "Where was the director of The Silent Harbour born?"
@@ -20,7 +20,7 @@ HOP_IN_CHINESE = "《静港》的导演是哪里人？"
 STRATEGIES: tuple[Strategy, ...] = ("hybrid", "vector_first", "graph_first", "graph_only", "bm25")
 
 
-def titles(answer: Answer) -> list[str]:
+def titles(answer: SearchAnswer) -> list[str]:
     return [item.metadata["title"] for item in answer.items]
 
 

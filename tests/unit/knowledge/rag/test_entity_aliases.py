@@ -12,7 +12,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.entity_aliases import in_several_scripts, spellings_of
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.text.surface_forms import name_key
 from tests.fixtures.record_content import check_indexes, content
 
@@ -210,13 +210,13 @@ def test_all_names_of_an_entity_are_told_in_every_script(make: Make) -> None:
 
 
 @pytest.fixture
-def record() -> Iterator[Record]:
-    record = Record(None)
+def record() -> Iterator[KnowledgeStore]:
+    record = KnowledgeStore(None)
     yield record
     record.close()
 
 
-def write(record: Record, entity: int, *names: tuple[str, int]) -> None:
+def write(record: KnowledgeStore, entity: int, *names: tuple[str, int]) -> None:
     """Write an entity whose names were used so many times."""
     with record.database.write() as db:
         db.execute("INSERT INTO entities (key, id, form) VALUES (?, ?, '')", (entity, f"entity {entity}"))
@@ -239,7 +239,7 @@ def write(record: Record, entity: int, *names: tuple[str, int]) -> None:
     ],
 )
 def test_only_names_that_differ_by_their_script_are_listed(
-    record: Record, names: list[tuple[str, int]], found: list[tuple[str, ...]]
+    record: KnowledgeStore, names: list[tuple[str, int]], found: list[tuple[str, ...]]
 ) -> None:
     write(record, 1, *names)
     write(record, 2, ("Basel", 1))
@@ -247,7 +247,7 @@ def test_only_names_that_differ_by_their_script_are_listed(
 
 
 def test_spellings_come_the_most_used_first_and_once_for_each_that_differs_by_more_than_case(
-    record: Record,
+    record: KnowledgeStore,
 ) -> None:
     write(record, 1, ("臺灣", 1), ("台湾", 4), ("TAIWAN", 2), ("Taiwan", 3))
     write(record, 2, ("Formosa", 9))

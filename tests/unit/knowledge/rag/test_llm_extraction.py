@@ -15,14 +15,14 @@ from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFail
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.llm.extractor import LLMEntityExtractor
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import ExtractionConfig, GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.extraction_plan import ExtractionPlan
 from loom_core.knowledge.rag.folder_watch import FolderWatch
 from loom_core.knowledge.rag.requests import DocumentsRequest, FilesRequest, SyncRequest
 from loom_core.knowledge.retrieval.config import WaitSettings
-from loom_core.knowledge.store import Job, Record
+from loom_core.knowledge.store import Job, KnowledgeStore
 from loom_core.llm.interface import ChatRequest, Usage
 from loom_core.llm.mock import MockProvider
 
@@ -241,7 +241,7 @@ async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_as
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(owner.work)
         with anyio.fail_after(60):
-            while not owner.worker.holds:
+            while not owner.worker.is_owner:
                 await anyio.lowlevel.checkpoint()
             peer.submit(DocumentsRequest(documents(2)))
             for _ in range(2):
@@ -373,7 +373,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
         (tmp_path / f"{n}.md").write_text("泽尔有一个湖。" * 1_000, encoding="utf-8")
     kb = knowledge_base(Priced(naming("泽尔")))
     with pytest.raises(ConfirmationNeededError) as asked:
-        await kb.agree_on_extraction(FilesRequest([tmp_path]), seconds=0)
+        await kb.confirm_extraction(FilesRequest([tmp_path]), seconds=0)
     guessed = asked.value.estimate
     read = await kb.estimate_extraction([tmp_path])
     assert guessed.by_size
@@ -388,7 +388,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
 async def test_small_additions_are_agreed_to_without_being_read(tmp_path: Path):
     (tmp_path / "a.md").write_text("zell has a lake.", encoding="utf-8")
     kb = knowledge_base(MockProvider(naming("zell")))
-    await kb.agree_on_extraction(FilesRequest([tmp_path]), seconds=0)
+    await kb.confirm_extraction(FilesRequest([tmp_path]), seconds=0)
     assert kb.record.documents.counts()[0] == 0
     kb.close()
 
@@ -441,9 +441,11 @@ async def test_a_job_whose_size_nobody_could_know_ends_where_it_becomes_too_much
 
 
 async def test_what_cannot_even_be_listed_in_time_needs_a_confirmation():
-    pipeline = Pipeline.of(Recipe("structure", {}, None), extractor=LLMEntityExtractor(MockProvider([])))
-    record = Record(None)
+    pipeline = Pipeline.of(
+        PipelineSpec("structure", {}, None), extractor=LLMEntityExtractor(MockProvider([]))
+    )
+    record = KnowledgeStore(None)
     plan = ExtractionPlan(record, pipeline, ExtractionConfig(), listing_seconds=-1)
     with pytest.raises(ConfirmationNeededError, match="more than 1 passages of 1 documents"):
-        await plan.agree(DocumentsRequest(documents(9)).items(), confirm=False, seconds=0)
+        await plan.require_confirmation(DocumentsRequest(documents(9)).items(), confirm=False, seconds=0)
     record.close()

@@ -14,13 +14,13 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, RecordError
-from loom_core.knowledge.indexes import NearestByChroma
+from loom_core.knowledge.indexes import ChromaDenseSearch
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
-from loom_core.knowledge.indexes.vectors import Vectors
+from loom_core.knowledge.indexes.vectors import VectorIndexes
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.rag.requests import DocumentsRequest, text_drafts
 from loom_core.knowledge.retrieval.config import WaitSettings
-from loom_core.knowledge.retrieval.searcher import Answer
+from loom_core.knowledge.retrieval.searcher import SearchAnswer
 from tests.fixtures import processes
 
 pytestmark = pytest.mark.slow
@@ -161,7 +161,7 @@ async def test_a_damaged_index_costs_one_rebuild_and_no_answer(tmp_path: Path):
     knowledge_base.close()
 
 
-async def gone_while_others_ask(knowledge_base: GraphRAGKnowledgeBase, index: Path) -> Answer:
+async def gone_while_others_ask(knowledge_base: GraphRAGKnowledgeBase, index: Path) -> SearchAnswer:
     """What a question finds of an index that has just gone, where the worker is to build it anew."""
     before = await answers(knowledge_base)
     async with anyio.create_task_group() as tasks:
@@ -203,9 +203,9 @@ async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_
     assert isinstance(chroma._vectors.current(), LanguageVectors)  # it is opened by the next step
     while chroma._vectors.sync():
         pass
-    assert isinstance(chroma._vectors.current(), NearestByChroma)
+    assert isinstance(chroma._vectors.current(), ChromaDenseSearch)
     assert await answers(chroma) == before
-    indexes = chroma._vectors._wanted_chroma().searcher()
+    indexes = chroma._vectors._select_chroma().searcher()
     index = indexes["alphabetic"]
     index._client.delete_collection(index._collection.name)
     assert await answers(chroma) == before  # the question that finds the damage is answered as well
@@ -213,7 +213,7 @@ async def test_chroma_answers_where_it_is_asked_for_and_the_flat_index_while_it_
     while chroma._vectors.sync():
         pass
     assert chroma.record.changes.state("chroma").generation == 2
-    assert isinstance(chroma._vectors.current(), NearestByChroma)
+    assert isinstance(chroma._vectors.current(), ChromaDenseSearch)
     assert await answers(chroma) == before
     chroma.close()
     assert (tmp_path / "chroma-2").is_dir()
@@ -229,7 +229,7 @@ async def test_chroma_is_built_above_a_number_of_vectors_and_removed_well_below_
     count = record.vectors.coverage()[0]
 
     def follow(exact_up_to: int) -> list[str]:
-        vectors = Vectors(record, folder=tmp_path, lock=None, exact_up_to=exact_up_to)
+        vectors = VectorIndexes(record, folder=tmp_path, lock=None, exact_up_to=exact_up_to)
         while vectors.sync():
             pass
         names = [index.name for index in vectors.maintained]
@@ -361,7 +361,7 @@ async def test_two_processes_share_a_folder(tmp_path: Path):
         assert "first process" in item.content
         with anyio.fail_after(60):
             await knowledge_base.add_texts(["The second process wrote about Lübeck."])
-        assert not knowledge_base.worker.holds
+        assert not knowledge_base.worker.is_owner
         with anyio.fail_after(60):
             (item,) = await knowledge_base.query("Lübeck", 1)
             while "vector" not in item.metadata["scores"]:  # it is embedded after it is found by words

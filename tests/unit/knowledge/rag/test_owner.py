@@ -27,7 +27,7 @@ from loom_core.knowledge.rag.owner.protocol import PROTOCOL, PeerSettings
 from loom_core.knowledge.rag.requests import DocumentsRequest
 from loom_core.knowledge.retrieval.config import SearchRequest, WaitSettings
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
-from loom_core.knowledge.retrieval.searcher import Answer
+from loom_core.knowledge.retrieval.searcher import SearchAnswer
 from loom_core.knowledge.store import Job
 from loom_core.observability import LoomTracer
 from loom_core.storage.ownership import holder_of, read_card, write_card
@@ -65,7 +65,7 @@ async def working(knowledge_base: GraphRAGKnowledgeBase) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         with anyio.fail_after(60):
-            await until(lambda: knowledge_base.worker.holds)
+            await until(lambda: knowledge_base.worker.is_owner)
             await until(lambda: read_card(knowledge_base._folder) is not None)
         yield
         tasks.cancel_scope.cancel()
@@ -80,7 +80,7 @@ async def fill(knowledge_base: GraphRAGKnowledgeBase) -> None:
     await knowledge_base.add_texts(list(TEXTS.values()), titles=list(TEXTS))
 
 
-def found(answer: Answer) -> Answer:
+def found(answer: SearchAnswer) -> SearchAnswer:
     """An answer without its times, which are never the same."""
     return replace(answer, embed_ms=0.0, retrieve_ms=0.0)
 
@@ -278,7 +278,7 @@ async def test_a_question_is_answered_here_when_the_owner_ends_in_the_middle_of_
     owner = open_kb(embedding_provider=stuck)
     await fill(owner)
     peer = open_kb()
-    answers: list[Answer] = []
+    answers: list[SearchAnswer] = []
 
     async def ask() -> None:
         answers.append(await peer.search("Anna Berg"))
@@ -341,7 +341,7 @@ async def test_who_waits_for_a_job_of_another_process_looks_at_it_again_and_agai
 async def working_beside(knowledge_base: GraphRAGKnowledgeBase) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
-        await until(lambda: knowledge_base.worker.runs)
+        await until(lambda: knowledge_base.worker.is_running)
         yield
         tasks.cancel_scope.cancel()
 
@@ -397,7 +397,7 @@ async def test_a_question_before_words_are_indexed_does_not_wait_for_the_rest_of
     text = "".join(town.format(n, n % 30, n % 7) for n in range(600))
     drafts = [DocumentDraft(uri=f"text:{n}", text=f"Hamlet{n}. {text}") for n in range(200)]
     job = owner.submit(DocumentsRequest(drafts))
-    answers: list[tuple[Answer, bool]] = []
+    answers: list[tuple[SearchAnswer, bool]] = []
 
     async def ask() -> None:
         answers.append((await owner.search("Hamlet0"), owner.job(job).finished))

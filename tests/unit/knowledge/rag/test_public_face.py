@@ -142,7 +142,7 @@ async def test_a_synchronous_method_is_refused_while_the_event_loop_works_for_th
     with in_memory() as kb:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(kb.work)
-            while not kb.worker.runs:
+            while not kb.worker.is_running:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(InvalidInputError, match="while `work` runs"):
                 kb.query_sync("Who?")

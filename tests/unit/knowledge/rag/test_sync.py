@@ -212,7 +212,7 @@ async def test_a_folder_that_is_watched_stays_in_step_also_when_it_is_gone_for_a
     knowledge_base, folder: Path
 ):
     told: list[Job] = []
-    watch = FolderWatch(knowledge_base, [folder], told=told.append, debounce=100, missing=0.1)
+    watch = FolderWatch(knowledge_base, [folder], on_job_done=told.append, debounce=100, missing=0.1)
 
     async def until(wanted: set[str]) -> None:
         with anyio.fail_after(30):

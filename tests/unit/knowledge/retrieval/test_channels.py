@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
-from loom_core.knowledge.retrieval.channels import Channels, FirstStage, Question, first_stage
-from loom_core.knowledge.retrieval.current_embedder import STOCK_SENTENCES
+from loom_core.knowledge.retrieval.channels import Channels, FirstStage, PreparedQuestion, first_stage
+from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.languages import detect_language, language_group
 
@@ -130,7 +130,7 @@ def built(
     return Channels(words, dense, covered=covered, centroids=centroids)
 
 
-def staged(question: Question, channels: Channels, *, by_words: bool = True) -> FirstStage:
+def staged(question: PreparedQuestion, channels: Channels, *, by_words: bool = True) -> FirstStage:
     return first_stage(question, channels, lexical_weight=0.4, vector_weight=0.6, by_words=by_words)
 
 
@@ -146,7 +146,7 @@ def ranks() -> Ranks:
     vectors = asyncio.run(embedder.embed(list(QUESTIONS.values()), kind="query"))
     questions = dict(zip(QUESTIONS, vectors, strict=True))
     centroids = {
-        language: asyncio.run(embedder.embed(STOCK_SENTENCES[language])).mean(axis=0)
+        language: asyncio.run(embedder.embed(CALIBRATION_TEXTS[language])).mean(axis=0)
         for language in ("alphabetic", "zh")
     }
 
@@ -159,7 +159,7 @@ def ranks() -> Ranks:
             [passages[each] for each in names],
             centroids=centroids,
         )
-        question = Question.of(QUESTIONS[name], vector=questions[name])
+        question = PreparedQuestion.of(QUESTIONS[name], vector=questions[name])
         scores = staged(question, channels, by_words=by_words).scores
         fused = sorted(scores, key=lambda key: (-scores[key], key))
         plain = sorted(names, key=lambda each: -float(passages[each] @ questions[name]))
@@ -293,7 +293,7 @@ def test_scores_lie_between_0_and_1_and_no_passage_is_lost_or_made_up(
     passages, text, vector, among, covered, centroids, by_words
 ):
     channels = corpus(passages, covered, centroids)
-    question = Question.of(text, vector=vector, among=among)
+    question = PreparedQuestion.of(text, vector=vector, among=among)
     stage = staged(question, channels, by_words=by_words)
     allowed = set(range(1, len(passages) + 1)) & (among if among is not None else set(range(99)))
     group = {key: language_group(detect_language(passages[key - 1][0])) for key in allowed}
@@ -310,12 +310,16 @@ def test_scores_lie_between_0_and_1_and_no_passage_is_lost_or_made_up(
 def test_passages_in_one_language_come_in_the_order_of_their_cosines(passages, vector, centroids):
     passages = [(text.translate(dict.fromkeys(map(ord, "港口码头渔船面包"), "x")), v) for text, v in passages]
     channels = corpus(passages, centroids=centroids)
-    question = Question.of("x", vector=vector)
+    question = PreparedQuestion.of("x", vector=vector)
     assert replace(staged(question, channels), nearness=()) == replace(
         staged(question, corpus(passages)), nearness=()
     )
     stages = [
-        staged(replace(Question.of("nothing", vector=vector), language=language), channels, by_words=False)
+        staged(
+            replace(PreparedQuestion.of("nothing", vector=vector), language=language),
+            channels,
+            by_words=False,
+        )
         for language in ("alphabetic", "zh")
     ]
     assert stages[0].scores == stages[1].scores
@@ -329,7 +333,7 @@ def test_passages_in_one_language_come_in_the_order_of_their_cosines(passages, v
 @given(passages=texts, vector=units, centroids=usual)
 def test_the_best_passage_of_some_language_comes_first_whatever_is_usual(passages, vector, centroids):
     channels = corpus(passages, centroids=centroids)
-    question = Question.of("nothing", vector=vector)
+    question = PreparedQuestion.of("nothing", vector=vector)
     scores = staged(question, channels, by_words=False).scores
     best = [group.hits[0] for group in channels.semantic(question, limit=99)]
     highest = max(scores.values())
@@ -338,7 +342,7 @@ def test_the_best_passage_of_some_language_comes_first_whatever_is_usual(passage
 
 
 def test_what_is_usual_in_a_language_counts_where_its_passages_are_few_and_it_is_known_of_each():
-    question = Question.of("nothing", vector=np.float32([1, 0]))
+    question = PreparedQuestion.of("nothing", vector=np.float32([1, 0]))
     centroids = {"zh": np.float32([0.8, 0]), "alphabetic": np.float32([0.2, 0])}
     lone, others = ("bread", np.float32([0.6, 0.8])), ("港口", np.float32([0.8, 0.6]))
     few = [lone, *[others] * 5]
@@ -348,14 +352,17 @@ def test_what_is_usual_in_a_language_counts_where_its_passages_are_few_and_it_is
         scores = staged(question, corpus(few, centroids=known)).scores
         assert scores == staged(question, corpus(few)).scores
         assert min(scores, key=lambda key: scores[key]) == 1
-    assert Channels(None, None, centroids=centroids).usual(Question.of("nothing"), "zh") is None
+    assert (
+        Channels(None, None, centroids=centroids).baseline_similarity(PreparedQuestion.of("nothing"), "zh")
+        is None
+    )
 
 
 @given(passages=texts, text=questions, vector=units)
 def test_an_embedder_that_covers_nothing_leaves_everything_to_words(passages, text, vector):
-    question = Question.of(text, vector=vector)
+    question = PreparedQuestion.of(text, vector=vector)
     stage = staged(question, corpus(passages, frozenset()))
-    assert (stage.scores, stage.semantic) == (staged(Question.of(text), corpus(passages)).scores, {})
+    assert (stage.scores, stage.semantic) == (staged(PreparedQuestion.of(text), corpus(passages)).scores, {})
 
 
 @given(passages=texts, text=questions, among=st.frozensets(st.integers(1, 14)))
@@ -363,7 +370,7 @@ def test_coverage_is_the_largest_share_of_the_words_that_a_passage_holds(passage
     wanted = set(analyse(text))
     held = [len(wanted & set(analyse(passages[key - 1][0]))) for key in among if key <= len(passages)]
     expected = max(held, default=0) / len(wanted) if wanted else 0.0
-    assert corpus(passages).coverage(Question.of(text), among) == pytest.approx(expected)
+    assert corpus(passages).coverage(PreparedQuestion.of(text), among) == pytest.approx(expected)
 
 
 def test_a_passage_that_has_no_vector_yet_is_judged_by_its_words():
@@ -371,7 +378,7 @@ def test_a_passage_that_has_no_vector_yet_is_judged_by_its_words():
     assert channels.words is not None
     channels.words.add([(3, analyse("harbour harbour quay"))])
     channels.words.commit()
-    stage = staged(Question.of("harbour quay", vector=np.float32([0, 1])), channels)
+    stage = staged(PreparedQuestion.of("harbour quay", vector=np.float32([0, 1])), channels)
     assert stage.scores[3] == max(stage.scores.values()) == 1
     assert 3 not in stage.semantic
 
@@ -384,7 +391,7 @@ def test_passages_whose_vectors_count_are_told_with_their_language():
 
 
 def test_without_any_channel_nothing_is_found():
-    question = Question.of("harbour", vector=np.float32([1, 0]))
+    question = PreparedQuestion.of("harbour", vector=np.float32([1, 0]))
     assert staged(question, Channels(None, None)) == FirstStage({}, {}, {})
     empty = Channels(MemoryLexicalIndex(), LanguageVectors(2))
     assert staged(question, empty) == FirstStage({}, {}, {})
@@ -396,5 +403,5 @@ def test_without_any_channel_nothing_is_found():
     [("Harbours?", "alphabetic", ["harbour"]), ("港口", "zh", ["港口"]), ("12", "alphabetic", ["12"])],
 )
 def test_a_question_knows_its_words_and_its_language(text, language, tokens):
-    question = Question.of(text)
+    question = PreparedQuestion.of(text)
     assert (question.language, question.tokens) == (language, tokens)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.confidence import Match, Nearness, assess_match, combine_matches
+from loom_core.knowledge.retrieval.confidence import LanguageSimilarity, Match, assess_match, combine_matches
 
 
 def item(text: str, language: str = "en", relevance: float = 1.0) -> KnowledgeItem:
@@ -17,7 +17,7 @@ def item(text: str, language: str = "en", relevance: float = 1.0) -> KnowledgeIt
 
 
 def near(best: float, *, language: str = "alphabetic", mean: float = 0.75, size: int = 1000, usual=0.72):
-    return Nearness(language, best=best, mean=mean, size=size, usual=usual)
+    return LanguageSimilarity(language, best=best, mean=mean, size=size, usual=usual)
 
 
 BREAD = "How do I bake sourdough bread?"
@@ -118,7 +118,7 @@ cosines = st.floats(-1, 1, allow_nan=False)
     size=st.integers(1, 10**6),
 )
 def test_confidence_is_a_probability_whatever_is_asked_and_found(question, texts, best, mean, usual, size):
-    nearness = [Nearness(language, best, mean, size, usual) for language in ("alphabetic", "zh")]
+    nearness = [LanguageSimilarity(language, best, mean, size, usual) for language in ("alphabetic", "zh")]
     for given_nearness in (None, nearness):
         match = assess_match(question, [item(text) for text in texts], nearness=given_nearness)
         assert 0 <= match.confidence <= 1

@@ -7,15 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
-from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.channels import Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.graph_expansion import (
     LinkSettings,
     Neighbourhood,
     WalkSettings,
     expand,
     graph_channel,
+    link_entities,
     links_from,
-    named_entities,
     walk,
 )
 from loom_core.knowledge.text.analysis import analyse
@@ -91,7 +91,7 @@ def expanded(record, keys, question: str, scores: dict[str, float], **options):
     words.add((key, analyse(row.text)) for key, row in record.documents.chunks(list(keys.values())).items())
     words.commit()
     found = expand(
-        Question.of(question, among=options.pop("among", None)),
+        PreparedQuestion.of(question, among=options.pop("among", None)),
         {keys[name]: score for name, score in scores.items()},
         channels=Channels(words, None),
         neighbourhood=Neighbourhood(record.graph),
@@ -242,7 +242,7 @@ def ask(web):
 
     def asked(text: str, *, among: frozenset[str] | None = None) -> dict[str, float]:
         allowed = None if among is None else frozenset(keys[name] for name in among)
-        found = graph_channel(Question.of(text, among=allowed), record.graph)
+        found = graph_channel(PreparedQuestion.of(text, among=allowed), record.graph)
         return {names[key]: found[key] for key in sorted(found, key=lambda key: -found[key])}
 
     return asked
@@ -270,7 +270,7 @@ def test_a_chinese_question_goes_by_chinese_names(ask):
 
 def test_what_several_named_entities_are_connected_with_comes_before_what_one_is(web):
     record, keys = web({"Anna": ["Both", "One"], "Berta": ["Both"], "Both": [], "One": []})
-    found = graph_channel(Question.of("Anna and Berta"), record.graph)
+    found = graph_channel(PreparedQuestion.of("Anna and Berta"), record.graph)
     assert found[keys["Both"]] > found[keys["One"]]
 
 
@@ -319,7 +319,7 @@ def test_a_walk_from_passages_and_entities_is_near_both(web):
 def test_a_name_that_stands_everywhere_costs_no_more_than_any_other(web):
     record, keys = web({"Hub": [], **{f"Passage{n}": ["Hub"] for n in range(60)}})
     few = WalkSettings(mentions_each=5, targets_each=5)
-    found = graph_channel(Question.of("Hub"), record.graph, settings=few)
+    found = graph_channel(PreparedQuestion.of("Hub"), record.graph, settings=few)
     assert len(found) <= 1 + 5 + 5
     assert max(found, key=lambda key: found[key]) == keys["Hub"]
 
@@ -345,7 +345,7 @@ def named(web):
     """Names of the entities that a question names."""
     record, keys = web(dict.fromkeys(NAMED, ()))
     of = {about.entity: name for name in NAMED for about in record.graph.abouts_in([keys[name]])}
-    return lambda question: [of[entity.key] for entity in named_entities(question, record.graph)]
+    return lambda question: [of[entity.key] for entity in link_entities(question, record.graph)]
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_stop_words_single_characters_and_parts_of_words_name_nothing(named, que
 )
 def test_a_single_word_written_like_any_other_is_not_surely_a_name(web, question, sure):
     record, _ = web(dict.fromkeys(NAMED, ()))
-    assert [entity.sure for entity in named_entities(question, record.graph)] == sure
+    assert [entity.sure for entity in link_entities(question, record.graph)] == sure
 
 
 def test_of_a_very_long_question_only_the_beginning_is_looked_at(named):

@@ -15,8 +15,8 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase, RAGConfig
 from loom_core.knowledge.retrieval.config import WaitSettings
-from loom_core.knowledge.retrieval.current_embedder import STOCK_SENTENCES, LanguageCentroids
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS, LanguageCentroids
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.text.languages import detect_language, language_group
 
 pytestmark = pytest.mark.slow
@@ -54,7 +54,7 @@ class CountingEmbedder(EmbeddingProvider):
         return self._cross_lingual
 
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> np.ndarray:
-        stock = [language for language, sentences in STOCK_SENTENCES.items() if set(sentences) & set(texts)]
+        stock = [language for language, sentences in CALIBRATION_TEXTS.items() if set(sentences) & set(texts)]
         if stock and not self.on:
             raise EmbeddingError("The model is switched off.", advice="Switch it on.")
         self.embedded += stock
@@ -81,13 +81,15 @@ def open_base(tmp_path: Path) -> Iterator[Open]:
 
 
 def test_there_are_as_many_different_sentences_for_every_language_that_retrieval_tells_apart():
-    assert STOCK_SENTENCES.keys() == {language_group(code) for code in ("en", "de", "und", "zh", "ja", "ko")}
-    assert {len(set(sentences)) for sentences in STOCK_SENTENCES.values()} == {20}
+    assert CALIBRATION_TEXTS.keys() == {
+        language_group(code) for code in ("en", "de", "und", "zh", "ja", "ko")
+    }
+    assert {len(set(sentences)) for sentences in CALIBRATION_TEXTS.values()} == {20}
 
 
-@pytest.mark.parametrize("group", STOCK_SENTENCES)
+@pytest.mark.parametrize("group", CALIBRATION_TEXTS)
 def test_every_sentence_is_told_to_be_in_its_language(group: str):
-    assert {language_group(detect_language(sentence)) for sentence in STOCK_SENTENCES[group]} == {group}
+    assert {language_group(detect_language(sentence)) for sentence in CALIBRATION_TEXTS[group]} == {group}
 
 
 # -- made by the worker, kept in the record ---------------------------------------------------------
@@ -100,7 +102,7 @@ async def test_a_centroid_is_the_average_of_its_sentences(open_base: Open):
     kept = LanguageCentroids(knowledge_base.record, embedder).of(BOTH, space=embedder.id)
     assert kept.keys() == BOTH
     for language, centroid in kept.items():
-        vectors = await embedder.embed(STOCK_SENTENCES[language])
+        vectors = await embedder.embed(CALIBRATION_TEXTS[language])
         assert np.array_equal(centroid, vectors.mean(axis=0))
 
 
@@ -175,7 +177,7 @@ async def test_those_of_another_embedder_are_not_taken(open_base: Open):
     ],
 )
 def test_only_languages_that_questions_are_compared_with_are_embedded(embedder, languages, first):
-    record = Record(None)
+    record = KnowledgeStore(None)
     assert LanguageCentroids(record, embedder).missing(frozenset(languages)) == first
     record.close()
 

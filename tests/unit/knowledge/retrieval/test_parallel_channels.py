@@ -14,7 +14,7 @@ from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import EmbeddingError, IndexDamagedError
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
-from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.channels import Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.config import RAGConfig
 from loom_core.knowledge.retrieval.strategies import retrieve
 
@@ -157,7 +157,7 @@ async def test_a_question_that_is_cancelled_ends_its_embedding(towns, embedder):
 async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, question):
     vector = (await films.embed([question]))[0]
     searcher = films._searcher
-    asked = await searcher._ask(Question.of(question, space=films.embedder_id), "hybrid", embeds=True)
+    asked = await searcher._ask(PreparedQuestion.of(question, space=films.embedder_id), "hybrid", embeds=True)
     channels = Channels(
         films._words.searcher(),
         films._vectors.current(),
@@ -165,7 +165,7 @@ async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, qu
         centroids=asked.channels.centroids,
     )
     expected = retrieve(
-        Question.of(question, vector=vector, space=films.embedder_id),
+        PreparedQuestion.of(question, vector=vector, space=films.embedder_id),
         50,
         strategy="hybrid",
         channels=channels,

@@ -20,8 +20,8 @@ from loom_core.knowledge.retrieval.patterns import (
     HierarchicalRAG,
     MultiQueryRAG,
     RAGPattern,
-    cited_numbers,
-    cited_sentences,
+    attribute_sentences,
+    citation_numbers,
     generate_answer,
 )
 from loom_core.knowledge.text.analysis import analyse
@@ -299,7 +299,7 @@ _CITED_PASSAGES = [
 
 
 def judged(answer: str) -> list[tuple[str, tuple[int, ...], tuple[int, ...], bool]]:
-    return [(s.text, s.citations, s.weak, s.supported) for s in cited_sentences(answer, _CITED_PASSAGES)]
+    return [(s.text, s.citations, s.weak, s.supported) for s in attribute_sentences(answer, _CITED_PASSAGES)]
 
 
 def test_a_citation_counts_for_the_sentence_it_stands_in_or_behind():
@@ -335,7 +335,7 @@ def test_words_do_not_judge_between_languages():
 
 def test_a_citation_of_no_passage_supports_nothing():
     assert judged("The harbour opened [4][0].") == [("The harbour opened [4][0].", (), (), False)]
-    assert cited_numbers("a [4] b [1，2] c【2】") == [4, 1, 2]
+    assert citation_numbers("a [4] b [1，2] c【2】") == [4, 1, 2]
 
 
 def test_headings_and_marks_are_no_sentences():
@@ -347,7 +347,7 @@ def test_headings_and_marks_are_no_sentences():
 
 @given(st.text(alphabet="ab .。！?[]【】12,，\n#-港口", max_size=120))
 def test_no_citation_and_no_word_is_lost(answer):
-    sentences = cited_sentences(answer, _CITED_PASSAGES)
+    sentences = attribute_sentences(answer, _CITED_PASSAGES)
     for sentence in sentences:
         assert sentence.text in answer
         assert set(sentence.weak) <= set(sentence.citations)

@@ -23,15 +23,15 @@ async def boats():
 
 async def test_the_same_filters_are_resolved_once(boats):
     chunks = ChunkFilter(boats.record)
-    first = chunks.allowed({"港口": "厦门", "number": [1, 3]})
+    first = chunks.filter_chunks({"港口": "厦门", "number": [1, 3]})
     assert first is not None
     assert len(first) == 2
-    assert chunks.allowed({"number": (1, 3), "港口": ["厦门"]}) is first
-    assert chunks.allowed({"number": [1, 2]}) is not first
+    assert chunks.filter_chunks({"number": (1, 3), "港口": ["厦门"]}) is first
+    assert chunks.filter_chunks({"number": [1, 2]}) is not first
 
 
 async def test_no_filters_allow_everything(boats):
-    assert ChunkFilter(boats.record).allowed({}) is None
+    assert ChunkFilter(boats.record).filter_chunks({}) is None
     assert len(await boats.query("boat", 20, {})) == 20
 
 
@@ -56,17 +56,17 @@ async def test_what_is_remembered_is_forgotten_when_only_a_field_changes(boats):
 
 async def test_only_the_last_filters_are_remembered(boats):
     chunks = ChunkFilter(boats.record)
-    first = chunks.allowed({"number": 0})
-    second = chunks.allowed({"number": 1})
+    first = chunks.filter_chunks({"number": 0})
+    second = chunks.filter_chunks({"number": 1})
     for n in range(2, 9):
-        assert chunks.allowed({"number": 0}) is first
-        chunks.allowed({"number": n})
-    assert chunks.allowed({"number": 0}) is first
-    assert chunks.allowed({"number": 1}) is not second
+        assert chunks.filter_chunks({"number": 0}) is first
+        chunks.filter_chunks({"number": n})
+    assert chunks.filter_chunks({"number": 0}) is first
+    assert chunks.filter_chunks({"number": 1}) is not second
 
 
 async def test_what_is_no_filter_is_refused_each_time(boats):
     chunks = ChunkFilter(boats.record)
     for _ in range(2):
         with pytest.raises(InvalidInputError, match="'colour'"):
-            chunks.allowed({"colour": "red"})
+            chunks.filter_chunks({"colour": "red"})

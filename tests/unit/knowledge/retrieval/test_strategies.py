@@ -12,7 +12,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.indexes import FlatVectors
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.rag import RAGConfig, Strategy
-from loom_core.knowledge.retrieval.channels import Channels, Question
+from loom_core.knowledge.retrieval.channels import Channels, PreparedQuestion
 from loom_core.knowledge.retrieval.graph_expansion import graph_channel
 from loom_core.knowledge.retrieval.strategies import Retrieval, retrieve
 from loom_core.knowledge.store.chunk_keys import ChunkKeys
@@ -46,11 +46,13 @@ class Corpus:
         vectors.sync_all()
         self.dense = vectors.searcher()
 
-    def question(self, text: str, *, among: ChunkKeys | None = None, embedded: bool = True) -> Question:
+    def question(
+        self, text: str, *, among: ChunkKeys | None = None, embedded: bool = True
+    ) -> PreparedQuestion:
         vector = asyncio.run(create_embedder("hashing").embed([text], kind="query"))[0] if embedded else None
-        return Question.of(text, vector=vector, among=among)
+        return PreparedQuestion.of(text, vector=vector, among=among)
 
-    def ask(self, question: Question, strategy: Strategy, *, limit: int = 50) -> Retrieval:
+    def ask(self, question: PreparedQuestion, strategy: Strategy, *, limit: int = 50) -> Retrieval:
         vectors = strategy not in {"bm25", "graph_only"} and question.vector is not None
         channels = Channels(
             self.words, self.dense if vectors else None, covered=frozenset({question.language})

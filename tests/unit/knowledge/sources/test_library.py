@@ -197,7 +197,7 @@ async def test_a_model_that_takes_long_to_load_does_not_hold_up_a_server(
 ):
     loaded = threading.Event()
     server, choice = _loading(local_servers, loaded)
-    library = Library(tmp_path, embedder=choice, patience=0.05)
+    library = Library(tmp_path, embedder=choice, start_timeout=0.05)
     async with anyio.create_task_group() as tasks:
         library.work_in(tasks)
         with anyio.fail_after(60):
@@ -241,7 +241,7 @@ async def test_a_command_waits_until_a_model_is_loaded(
 ):
     loaded = threading.Event()
     _, choice = _loading(local_servers, loaded)
-    library = Library(tmp_path, embedder=choice, patience=0.01)
+    library = Library(tmp_path, embedder=choice, start_timeout=0.01)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(anyio.sleep_forever)
         opened: list[str] = []

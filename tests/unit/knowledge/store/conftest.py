@@ -12,15 +12,15 @@ from loom_core.knowledge.ingest.chunking import create_chunker
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.pipeline import Pipeline
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store import PreparedDocument, Record
+from loom_core.knowledge.store import KnowledgeStore, PreparedDocument
 
 Prepare = Callable[..., PreparedDocument]
-Steps = Callable[[Record], AbstractContextManager[list[int]]]
+Steps = Callable[[KnowledgeStore], AbstractContextManager[list[int]]]
 
 
 @pytest.fixture
-def record() -> Iterator[Record]:
-    record = Record(None)
+def record() -> Iterator[KnowledgeStore]:
+    record = KnowledgeStore(None)
     yield record
     record.close()
 
@@ -30,7 +30,7 @@ def steps() -> Steps:
     """Counts the steps of SQLite's machine, in tens: what a statement costs, whatever the clock says."""
 
     @contextmanager
-    def counted(record: Record) -> Iterator[list[int]]:
+    def counted(record: KnowledgeStore) -> Iterator[list[int]]:
         count = [0]
 
         def tick() -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.aliases import AliasDecision, AliasTable, StatedAlias
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ IDS = [
 ]
 
 
-def table_with(record: Record, chunks: int = 4) -> AliasTable:
+def table_with(record: KnowledgeStore, chunks: int = 4) -> AliasTable:
     with record.database.write() as db:
         db.execute(
             "INSERT INTO documents (key, id, uri, title, title_source, mime, language, text, length, hash, "
@@ -48,7 +48,7 @@ def table_with(record: Record, chunks: int = 4) -> AliasTable:
 
 @pytest.fixture
 def table() -> Iterator[AliasTable]:
-    record = Record(None)
+    record = KnowledgeStore(None)
     yield table_with(record)
     record.close()
 
@@ -102,7 +102,7 @@ def test_what_is_unsure_is_suggested_only(table: AliasTable) -> None:
     assert groups(table) == []
     (pair,) = table.suggestions()
     assert (pair.kind, pair.confidence, pair.chunk) == ("translation", 0.5, 1)
-    assert table.place(pair) == (0, 9)
+    assert table.locate(pair) == (0, 9)
 
 
 def test_a_person_may_merge_and_split_and_forget_it_again(table: AliasTable) -> None:
@@ -114,8 +114,8 @@ def test_a_person_may_merge_and_split_and_forget_it_again(table: AliasTable) -> 
     assert groups(table) == []
     assert table.suggestions() == []
     assert [(d.same, {d.id, d.other}) for d in table.decisions()] == [(False, {IDS[2], IDS[3]})]
-    assert table.undecide(IDS[2], IDS[3])
-    assert not table.undecide(IDS[2], IDS[3])
+    assert table.clear_decision(IDS[2], IDS[3])
+    assert not table.clear_decision(IDS[2], IDS[3])
 
 
 def test_what_was_declared_different_is_apart_whatever_connects_it(table: AliasTable) -> None:
@@ -127,13 +127,13 @@ def test_what_was_declared_different_is_apart_whatever_connects_it(table: AliasT
 
 def test_spellings_are_merged_where_the_embedder_finds_them_alike(table: AliasTable) -> None:
     assert table.note_new([4, 5]) == set()
-    assert table.uncompared(limit=5) == [(4, 5)]
-    table.regroup(table.compared([(4, 5, 0.9)]))
+    assert table.pending_comparisons(limit=5) == [(4, 5)]
+    table.regroup(table.store_similarities([(4, 5, 0.9)]))
     assert groups(table) == []
     assert [pair.kind for pair in table.suggestions()] == ["spelling"]
-    table.regroup(table.compared([(4, 5, 0.98)]))
+    table.regroup(table.store_similarities([(4, 5, 0.98)]))
     assert groups(table) == [{IDS[3], IDS[4]}]
-    assert table.uncompared(limit=5) == []
+    assert table.pending_comparisons(limit=5) == []
 
 
 def test_a_new_entity_that_was_decided_about_is_told(table: AliasTable) -> None:
@@ -171,7 +171,7 @@ STEPS = st.one_of(
 def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_anew(
     steps: list[tuple[Any, ...]],
 ) -> None:
-    record, fresh = Record(None), Record(None)
+    record, fresh = KnowledgeStore(None), KnowledgeStore(None)
     table = table_with(record)
     keys = {id_: key for key, id_ in enumerate(IDS, 1)}
     actions: dict[str, Callable[..., Any]] = {
@@ -181,7 +181,7 @@ def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_anew(
             one != two
             and (table.decide(AliasDecision(one, two, same)), table.regroup([keys[one], keys[two]]))
         ),
-        "undecide": lambda one, two: table.undecide(one, two) and table.regroup([keys[one], keys[two]]),
+        "undecide": lambda one, two: table.clear_decision(one, two) and table.regroup([keys[one], keys[two]]),
     }
     for name, *values in steps:
         actions[name](*values)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.changes import IndexState
 
 
-def test_changes_come_in_order_and_in_parts(record: Record):
+def test_changes_come_in_order_and_in_parts(record: KnowledgeStore):
     record.changes.note("chunk+", [1, 2])
     record.changes.note("chunk-", [1])
     first = record.changes.since(0, limit=2)
@@ -25,7 +25,7 @@ def test_changes_come_in_order_and_in_parts(record: Record):
     assert record.changes.head() == 3
 
 
-def test_an_index_is_unbuilt_until_it_is_built(record: Record):
+def test_an_index_is_unbuilt_until_it_is_built(record: KnowledgeStore):
     assert record.changes.head() == 0
     assert record.changes.state("words") == IndexState(0, -1)
     assert not record.changes.state("words").built
@@ -38,42 +38,42 @@ def test_an_index_is_unbuilt_until_it_is_built(record: Record):
     assert record.changes.pending("words") is None
 
 
-def test_a_distrusted_index_has_to_be_built_anew(record: Record):
+def test_a_distrusted_index_has_to_be_built_anew(record: KnowledgeStore):
     record.changes.restart("words", generation=2, watermark=5)
-    record.changes.distrust("words", generation=1)
+    record.changes.mark_damaged("words", generation=1)
     assert record.changes.state("words").built
-    record.changes.distrust("words", generation=2)
+    record.changes.mark_damaged("words", generation=2)
     assert not record.changes.state("words").built
     assert record.changes.state("words").generation == 2
 
 
-def test_changes_that_every_index_holds_are_pruned(record: Record):
+def test_changes_that_every_index_holds_are_pruned(record: KnowledgeStore):
     record.changes.note("chunk+", range(4))
     record.changes.note("chunk+", range(4, 10))
     record.changes.prune()
-    assert record.changes.reaches_back_to(0)
+    assert record.changes.is_complete_since(0)
     record.changes.restart("words", generation=1, watermark=7)
     record.changes.restart("graph", generation=1, watermark=4)
     record.changes.prune()
     assert record.changes.head() == 10
-    assert record.changes.reaches_back_to(4)
-    assert not record.changes.reaches_back_to(3)
+    assert record.changes.is_complete_since(4)
+    assert not record.changes.is_complete_since(3)
     pending = record.changes.pending("graph")
     assert pending is not None
     assert pending.keys["chunk+"] == [4, 5, 6, 7, 8, 9]
 
 
-def test_after_pruning_everything_only_the_head_is_reached(record: Record):
-    assert record.changes.reaches_back_to(0)
+def test_after_pruning_everything_only_the_head_is_reached(record: KnowledgeStore):
+    assert record.changes.is_complete_since(0)
     record.changes.note("chunk+", [1, 2, 3])
     record.changes.restart("words", generation=1, watermark=3)
     record.changes.prune()
     assert record.changes.head() == 3
-    assert record.changes.reaches_back_to(3)
-    assert not record.changes.reaches_back_to(2)
+    assert record.changes.is_complete_since(3)
+    assert not record.changes.is_complete_since(2)
 
 
-def test_keys_that_follow_each_other_are_changes_of_their_own(record: Record):
+def test_keys_that_follow_each_other_are_changes_of_their_own(record: KnowledgeStore):
     record.changes.note("entity", [7, 8, 9, 3, 4, 4, 1])
     assert record.changes.head() == 7
     assert [tuple(row) for row in record.database.rows("SELECT seq, key, count FROM changes")] == [
@@ -94,7 +94,7 @@ def test_keys_that_follow_each_other_are_changes_of_their_own(record: Record):
 @pytest.mark.slow
 @given(st.lists(st.integers(1, 12), max_size=30), st.integers(1, 7), st.integers(0, 30))
 def test_the_log_gives_back_what_was_noted_from_any_change_on(keys: list[int], limit: int, start: int):
-    record = Record(None)
+    record = KnowledgeStore(None)
     with closing(record):
         record.changes.note("chunk+", keys)
         taken: list[int] = []
@@ -107,21 +107,21 @@ def test_the_log_gives_back_what_was_noted_from_any_change_on(keys: list[int], l
         assert watermark == record.changes.head() == len(keys)
 
 
-def test_a_long_run_of_keys_is_pruned_in_parts(record: Record):
+def test_a_long_run_of_keys_is_pruned_in_parts(record: KnowledgeStore):
     record.changes.note("chunk+", range(1, 2501))
     record.changes.restart("words", generation=1, watermark=2100)
     assert record.changes.prune()
-    assert record.changes.reaches_back_to(2100)
-    assert not record.changes.reaches_back_to(1000)
+    assert record.changes.is_complete_since(2100)
+    assert not record.changes.is_complete_since(1000)
     pending = record.changes.pending("words")
     assert pending is not None
     assert pending.keys["chunk+"] == list(range(2101, 2501))
     assert not record.changes.prune(), "what an index has still to take over stays"
 
 
-def test_a_damaged_index_keeps_the_log_from_being_pruned(record: Record):
+def test_a_damaged_index_keeps_the_log_from_being_pruned(record: KnowledgeStore):
     record.changes.note("chunk+", [1, 2, 3])
     record.changes.restart("words", generation=1, watermark=3)
-    record.changes.distrust("words", generation=1)
+    record.changes.mark_damaged("words", generation=1)
     record.changes.prune()
-    assert record.changes.reaches_back_to(0)
+    assert record.changes.is_complete_since(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loom_core.knowledge.filters import Filters, parse_filters
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 PARTS = [
     " ".join(f"Sentence {n}{i} of part {n} tells of the town of Zell and of Anna." for i in range(3))
@@ -11,13 +11,13 @@ PARTS = [
 ]
 
 
-def filters_of(record: Record, filters: dict[str, object]) -> Filters:
+def filters_of(record: KnowledgeStore, filters: dict[str, object]) -> Filters:
     return parse_filters(filters, record.documents.field_names())
 
 
-def test_a_document_that_was_put_can_be_read_in_every_way(record: Record, prepare):
+def test_a_document_that_was_put_can_be_read_in_every_way(record: KnowledgeStore, prepare):
     document = prepare("\n\n".join(PARTS), title="Zell", author="Anna", year=1999)
-    assert record.documents.put(document) == "added"
+    assert record.documents.upsert(document) == "added"
     row = record.documents.get("text:a")
     assert row is not None
     assert row == record.documents.get(document.id)
@@ -34,9 +34,9 @@ def test_a_document_that_was_put_can_be_read_in_every_way(record: Record, prepar
     assert record.documents.languages() == {"en": len(chunks)}
 
 
-def test_languages_of_chunks_are_told_and_those_that_are_gone_left_out(record: Record, prepare):
+def test_languages_of_chunks_are_told_and_those_that_are_gone_left_out(record: KnowledgeStore, prepare):
     for n, text in enumerate(("A town.", "厦门是城市。", "これは町です。", "12 345")):
-        record.documents.put(prepare(text, uri=f"text:{n}"))
+        record.documents.upsert(prepare(text, uri=f"text:{n}"))
     keys = record.documents.chunk_keys()
     assert record.documents.languages_of([*keys, 99]) == dict(
         zip(keys, ("en", "zh", "ja", "und"), strict=True)
@@ -46,7 +46,7 @@ def test_languages_of_chunks_are_told_and_those_that_are_gone_left_out(record: R
     assert record.documents.languages_of([]) == {}
 
 
-def test_what_is_not_there_is_not_found(record: Record):
+def test_what_is_not_there_is_not_found(record: KnowledgeStore):
     assert record.documents.get("text:a") is None
     assert record.documents.chunk("d.1") is None
     assert record.documents.text(1) == ""
@@ -55,20 +55,20 @@ def test_what_is_not_there_is_not_found(record: Record):
     assert record.documents.counts() == (0, 0, 0)
 
 
-def test_the_same_document_again_changes_nothing(record: Record, prepare):
-    record.documents.put(prepare(PARTS[0]))
+def test_the_same_document_again_changes_nothing(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare(PARTS[0]))
     head = record.changes.head()
     assert record.documents.is_current("text:a", prepare(PARTS[0]).hash)
-    assert record.documents.put(prepare(PARTS[0])) == "unchanged"
+    assert record.documents.upsert(prepare(PARTS[0])) == "unchanged"
     assert record.changes.head() == head
 
 
-def test_an_update_keeps_the_keys_of_chunks_that_did_not_change(record: Record, prepare):
-    record.documents.put(prepare("\n\n".join(PARTS)))
+def test_an_update_keeps_the_keys_of_chunks_that_did_not_change(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("\n\n".join(PARTS)))
     before = {c.text: (c.key, c.id) for c in record.documents.chunks_of(1)}
     head = record.changes.head()
     assert (
-        record.documents.put(prepare("\n\n".join([PARTS[0].replace("Zell", "Graz"), *PARTS[1:]])))
+        record.documents.upsert(prepare("\n\n".join([PARTS[0].replace("Zell", "Graz"), *PARTS[1:]])))
         == "updated"
     )
     after = {c.text: (c.key, c.id) for c in record.documents.chunks_of(1)}
@@ -81,10 +81,10 @@ def test_an_update_keeps_the_keys_of_chunks_that_did_not_change(record: Record, 
     assert set(changed.keys["chunk+"]) == {key for text, (key, _) in after.items() if text not in kept}
 
 
-def test_chunks_that_only_moved_get_new_places_and_nothing_else(record: Record, prepare):
-    record.documents.put(prepare("\n\n".join(PARTS)))
+def test_chunks_that_only_moved_get_new_places_and_nothing_else(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("\n\n".join(PARTS)))
     before = {c.text: c for c in record.documents.chunks_of(1)}
-    record.documents.put(prepare("\n\n".join(reversed(PARTS))))
+    record.documents.upsert(prepare("\n\n".join(reversed(PARTS))))
     after = record.documents.chunks_of(1)
     text = record.documents.text(1)
     assert [c.ordinal for c in after] == list(range(len(after)))
@@ -93,18 +93,18 @@ def test_chunks_that_only_moved_get_new_places_and_nothing_else(record: Record, 
         assert before[chunk.text].key == chunk.key
 
 
-def test_passages_that_are_the_same_are_told_apart(record: Record, prepare):
+def test_passages_that_are_the_same_are_told_apart(record: KnowledgeStore, prepare):
     same = "The very same words in every passage of this document, again and again and again. " * 3
-    record.documents.put(prepare("\n\n".join([same] * 3)))
+    record.documents.upsert(prepare("\n\n".join([same] * 3)))
     keys = [c.key for c in record.documents.chunks_of(1)]
-    record.documents.put(prepare("\n\n".join([same] * 2)))
+    record.documents.upsert(prepare("\n\n".join([same] * 2)))
     assert [c.key for c in record.documents.chunks_of(1)] == keys[: len(record.documents.chunks_of(1))]
     assert len(record.documents.chunks_of(1)) < len(keys)
 
 
-def test_documents_are_listed_in_order_and_by_prefix(record: Record, prepare):
+def test_documents_are_listed_in_order_and_by_prefix(record: KnowledgeStore, prepare):
     for uri in ("file:///a/1.md", "file:///b/2.md", "file:///a/3.md"):
-        record.documents.put(prepare("text", uri=uri))
+        record.documents.upsert(prepare("text", uri=uri))
     assert [d.uri for d in record.documents.list(uri_prefix="file:///a/")] == [
         "file:///a/1.md",
         "file:///a/3.md",
@@ -112,9 +112,9 @@ def test_documents_are_listed_in_order_and_by_prefix(record: Record, prepare):
     assert [d.key for d in record.documents.list(after=1, limit=1)] == [2]
 
 
-def test_filters_choose_all_chunks_of_the_documents_that_fulfil_them(record: Record, prepare):
-    record.documents.put(prepare("\n\n".join(PARTS), uri="file:///docs/a.md", tags=["red"], year=1999))
-    record.documents.put(
+def test_filters_choose_all_chunks_of_the_documents_that_fulfil_them(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("\n\n".join(PARTS), uri="file:///docs/a.md", tags=["red"], year=1999))
+    record.documents.upsert(
         prepare(
             "一些文字。",
             uri="file:///docs/b.md",
@@ -137,18 +137,18 @@ def test_filters_choose_all_chunks_of_the_documents_that_fulfil_them(record: Rec
     assert record.documents.field_names() == ["draft", "language", "tags", "title", "type", "year"]
 
 
-def test_fields_follow_an_update_and_go_with_their_document(record: Record, prepare):
-    record.documents.put(prepare("Some text.", tags=["red"]))
-    record.documents.put(prepare("Some text.", tags=["blue"]))
+def test_fields_follow_an_update_and_go_with_their_document(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("Some text.", tags=["red"]))
+    record.documents.upsert(prepare("Some text.", tags=["blue"]))
     assert not record.documents.chunk_keys_where(filters_of(record, {"tags": "red"}))
     assert len(record.documents.chunk_keys_where(filters_of(record, {"tags": "blue"}))) == 1
     record.documents.remove(1)
     assert record.documents.field_names() == []
 
 
-def test_a_key_is_never_used_twice(record: Record, prepare):
-    record.documents.put(prepare(PARTS[0]))
+def test_a_key_is_never_used_twice(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare(PARTS[0]))
     last = record.documents.last_chunk()
     record.documents.remove(1)
-    record.documents.put(prepare(PARTS[0]))
+    record.documents.upsert(prepare(PARTS[0]))
     assert min(record.documents.chunk_keys()) > last

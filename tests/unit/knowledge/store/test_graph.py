@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from loom_core.knowledge.model import About, Extraction, Mention, Relation
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 LEFT_EMPTY = ("entities", "names", "mentions", "abouts", "relations", "new_names")
 
 
 @pytest.fixture
-def chunks(record: Record, prepare) -> list[int]:
+def chunks(record: KnowledgeStore, prepare) -> list[int]:
     for n in range(3):
-        record.documents.put(prepare(f"text {n}", uri=f"text:{n}"))
+        record.documents.upsert(prepare(f"text {n}", uri=f"text:{n}"))
     return record.documents.chunk_keys()
 
 
@@ -21,11 +21,11 @@ def mention(name: str, start: int = 0, type: str = "thing") -> Mention:  # noqa:
     return Mention(name, start, start + len(name), type)
 
 
-def rows(record: Record, table: str) -> int:
+def rows(record: KnowledgeStore, table: str) -> int:
     return len(record.database.rows(f"SELECT * FROM {table}"))
 
 
-def test_spellings_of_one_name_are_one_entity_called_as_it_is_mostly_called(record: Record, chunks):
+def test_spellings_of_one_name_are_one_entity_called_as_it_is_mostly_called(record: KnowledgeStore, chunks):
     record.graph.add(
         [
             (chunks[0], Extraction(mentions=(mention("The Zell"), mention("ZELL", 9, "place")))),
@@ -40,7 +40,7 @@ def test_spellings_of_one_name_are_one_entity_called_as_it_is_mostly_called(reco
     assert record.graph.counts() == (1, 0, 4)
 
 
-def test_relations_of_several_chunks_are_one_edge(record: Record, chunks):
+def test_relations_of_several_chunks_are_one_edge(record: KnowledgeStore, chunks):
     def saying(confidence: float) -> Extraction:
         return Extraction(relations=(Relation("Anna", "knows", "Carl", 0, 5, confidence=confidence),))
 
@@ -64,12 +64,12 @@ def test_relations_of_several_chunks_are_one_edge(record: Record, chunks):
     assert {m.entity for m in record.graph.mentions_in([chunks[0]])} == {anna, carl}
 
 
-def test_relations_whose_ends_have_no_name_are_left_out(record: Record, chunks):
+def test_relations_whose_ends_have_no_name_are_left_out(record: KnowledgeStore, chunks):
     record.graph.add([(chunks[0], Extraction(relations=(Relation("…", "knows", "Carl", 0, 5),)))])
     assert record.graph.counts()[1] == 0
 
 
-def test_what_chunks_are_about_is_found_surest_first(record: Record, chunks):
+def test_what_chunks_are_about_is_found_surest_first(record: KnowledgeStore, chunks):
     record.graph.add(
         [
             (chunks[0], Extraction(abouts=(About("Zell", "heading", 0.5), About("Zell", "title", 0.7)))),
@@ -81,7 +81,7 @@ def test_what_chunks_are_about_is_found_surest_first(record: Record, chunks):
     assert {a.source for a in record.graph.abouts_in([chunks[0]])} == {"heading", "title"}
 
 
-def test_removing_chunks_removes_what_only_they_support(record: Record, chunks):
+def test_removing_chunks_removes_what_only_they_support(record: KnowledgeStore, chunks):
     both = Extraction(
         mentions=(mention("Zell"),),
         abouts=(About("Zell", "title", 1.0),),
@@ -97,7 +97,7 @@ def test_removing_chunks_removes_what_only_they_support(record: Record, chunks):
     assert {table: rows(record, table) for table in LEFT_EMPTY} == dict.fromkeys(LEFT_EMPTY, 0)
 
 
-def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(record: Record, chunks):
+def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(record: KnowledgeStore, chunks):
     record.graph.add(
         [
             (chunks[0], Extraction(abouts=(About("Zell", "title", 1.0), About("Anna", "first_phrase", 0.3)))),
@@ -114,13 +114,17 @@ def test_subjects_are_titles_headings_and_definitions_but_no_first_phrases(recor
     assert record.graph.new_names() == []
 
 
-def test_a_new_name_is_to_be_looked_for_in_the_chunks_that_were_linked_when_it_came(record: Record, chunks):
-    record.graph.note_linked(chunks[1])
+def test_a_new_name_is_to_be_looked_for_in_the_chunks_that_were_linked_when_it_came(
+    record: KnowledgeStore, chunks
+):
+    record.graph.advance_link_watermark(chunks[1])
     record.graph.add([(chunks[2], Extraction(abouts=(About("Zell", "title", 1.0),)))])
-    assert [name.newest for name in record.graph.new_names()] == [chunks[1]] == [record.graph.linked()]
+    assert (
+        [name.newest for name in record.graph.new_names()] == [chunks[1]] == [record.graph.link_watermark()]
+    )
 
 
-def test_a_link_does_not_replace_what_an_extractor_found(record: Record, chunks):
+def test_a_link_does_not_replace_what_an_extractor_found(record: KnowledgeStore, chunks):
     record.graph.add(
         [(chunks[0], Extraction(mentions=(mention("Zell"),), abouts=(About("Zell", "title", 1),)))]
     )
@@ -132,17 +136,17 @@ def test_a_link_does_not_replace_what_an_extractor_found(record: Record, chunks)
     assert [tuple(row) for row in found] == [(chunks[0], "rule"), (chunks[1], "title")]
 
 
-def test_asides_of_an_entity_are_its_mentions_in_chunks_about_something_else(record: Record, chunks):
+def test_asides_of_an_entity_are_its_mentions_in_chunks_about_something_else(record: KnowledgeStore, chunks):
     mentions = Extraction(mentions=(mention("Zell"),))
     about = Extraction(mentions=(mention("Zell"),), abouts=(About("Zell", "title", 1.0),))
     record.graph.add([(chunks[0], about), (chunks[1], mentions), (chunks[2], mentions)])
     (zell,) = record.graph.keys()
-    assert record.graph.asides_of([zell], limit=9) == {zell: [(chunk, 1.0) for chunk in chunks[1:]]}
-    assert record.graph.asides_of([zell], limit=1) == {zell: [(chunks[1], 1.0)]}
+    assert record.graph.passing_mentions_of([zell], limit=9) == {zell: [(chunk, 1.0) for chunk in chunks[1:]]}
+    assert record.graph.passing_mentions_of([zell], limit=1) == {zell: [(chunks[1], 1.0)]}
     assert record.graph.mentions_of([zell], limit=2) == {zell: [(chunk, 1.0) for chunk in chunks[:2]]}
 
 
-def test_links_go_with_the_last_title(record: Record, chunks):
+def test_links_go_with_the_last_title(record: KnowledgeStore, chunks):
     titled = Extraction(abouts=(About("Zell", "title", 1.0),))
     record.graph.add([(chunks[0], titled), (chunks[1], titled)])
     (zell,) = record.graph.keys()
@@ -154,7 +158,7 @@ def test_links_go_with_the_last_title(record: Record, chunks):
     assert rows(record, "mentions") == 0
 
 
-def test_entities_are_searched_by_part_of_a_name(record: Record, chunks):
+def test_entities_are_searched_by_part_of_a_name(record: KnowledgeStore, chunks):
     names = ("New York", "York", "Yorkshire", "Zell")
     record.graph.add([(chunks[0], Extraction(mentions=tuple(mention(n, i) for i, n in enumerate(names))))])
     found = record.graph.names_of(record.graph.keys())

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 pytestmark = pytest.mark.slow
 
@@ -20,11 +20,11 @@ ABOUTS = "SELECT chunk, confidence FROM abouts WHERE entity = ? ORDER BY confide
 
 
 @pytest.fixture
-def graph(record: Record, prepare) -> Record:
+def graph(record: KnowledgeStore, prepare) -> KnowledgeStore:
     """Mentions and subjects at random: few of most entities, many of some, and of one everywhere."""
     dice = random.Random(7)
     for n in range(CHUNKS):
-        record.documents.put(prepare(f"text {n}", uri=f"text:{n}"))
+        record.documents.upsert(prepare(f"text {n}", uri=f"text:{n}"))
     chunks = record.documents.chunk_keys()
     with record.database.write() as db:
         for table in ("mentions", "abouts", "names", "relations", "entities"):
@@ -53,12 +53,12 @@ def graph(record: Record, prepare) -> Record:
     return record
 
 
-def one_by_one(record: Record, sql: str, entities: list[int], limit: int) -> dict[int, list[object]]:
+def one_by_one(record: KnowledgeStore, sql: str, entities: list[int], limit: int) -> dict[int, list[object]]:
     return {entity: [tuple(row) for row in record.database.rows(sql, (entity, limit))] for entity in entities}
 
 
 @pytest.mark.parametrize("limit", [1, 3, 12, 50])
-def test_many_entities_are_answered_as_each_on_its_own(graph: Record, limit: int):
+def test_many_entities_are_answered_as_each_on_its_own(graph: KnowledgeStore, limit: int):
     entities = random.Random(limit).sample(range(1, ENTITIES + 5), ENTITIES)  # some do not exist
     mentions = graph.graph.mentions_of(entities, limit=limit)
     assert list(mentions) == entities
@@ -67,10 +67,10 @@ def test_many_entities_are_answered_as_each_on_its_own(graph: Record, limit: int
     counts = dict(graph.database.rows("SELECT entity, COUNT(*) FROM mentions GROUP BY entity"))
     rare = [entity for entity in entities if counts.get(entity, 0) <= LOOKED_AT]
     assert len(rare) > ENTITIES / 2
-    assert graph.graph.asides_of(rare, limit=limit) == one_by_one(graph, ASIDES, rare, limit)
+    assert graph.graph.passing_mentions_of(rare, limit=limit) == one_by_one(graph, ASIDES, rare, limit)
 
 
-def test_of_an_entity_mentioned_throughout_only_the_first_mentions_are_looked_at(graph: Record):
+def test_of_an_entity_mentioned_throughout_only_the_first_mentions_are_looked_at(graph: KnowledgeStore):
     first, second, *_ = graph.documents.chunk_keys()
     with graph.database.write() as db:
         db.execute("DELETE FROM mentions WHERE entity = ?", (HUB,))
@@ -79,20 +79,20 @@ def test_of_an_entity_mentioned_throughout_only_the_first_mentions_are_looked_at
         places = [(first, start) for start in range(LOOKED_AT)] + [(second, 0)]
         rows = [(chunk, HUB, start, start + 2, "n1", "thing", "rule", 0.5) for chunk, start in places]
         db.executemany("INSERT INTO mentions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-    assert graph.graph.asides_of([HUB], limit=5) == {HUB: []}
+    assert graph.graph.passing_mentions_of([HUB], limit=5) == {HUB: []}
     with graph.database.write() as db:
         db.execute("DELETE FROM mentions WHERE entity = ? AND start = 1", (HUB,))
-    assert graph.graph.asides_of([HUB], limit=5) == {HUB: [(second, 0.5)]}
+    assert graph.graph.passing_mentions_of([HUB], limit=5) == {HUB: [(second, 0.5)]}
 
 
-def test_no_entity_and_no_chunk_is_a_list_like_any_other(graph: Record):
+def test_no_entity_and_no_chunk_is_a_list_like_any_other(graph: KnowledgeStore):
     assert graph.graph.mentions_of([], limit=5) == graph.graph.abouts_of([], limit=5) == {}
     assert graph.graph.entities_in([]) == set()
     assert graph.graph.mentions_in([]) == []
     assert graph.graph.documents_of([]) == {}
 
 
-def test_a_list_may_be_longer_than_a_statement_takes_parameters(graph: Record):
+def test_a_list_may_be_longer_than_a_statement_takes_parameters(graph: KnowledgeStore):
     entities = [*range(ENTITIES, 0, -1), *range(1000, 40_000)]
     expected = one_by_one(graph, MENTIONS.format(""), entities[: ENTITIES + 10], 3)
     found = graph.graph.mentions_of(entities, limit=3)
@@ -100,7 +100,7 @@ def test_a_list_may_be_longer_than_a_statement_takes_parameters(graph: Record):
     assert len(found) == len(entities)
 
 
-def test_mentions_and_subjects_come_whole_and_in_the_order_of_the_chunks(graph: Record):
+def test_mentions_and_subjects_come_whole_and_in_the_order_of_the_chunks(graph: KnowledgeStore):
     first, second = graph.documents.chunk_keys()[7:3:-3]
     with graph.database.write() as db:
         db.execute("UPDATE mentions SET name = ? WHERE chunk = ?", ('"东\\京"\n', first))
@@ -116,7 +116,7 @@ def test_mentions_and_subjects_come_whole_and_in_the_order_of_the_chunks(graph: 
     assert graph.graph.documents_of([first, second]) == {row[0]: row[2] for row in rows}
 
 
-def test_the_entities_of_chunks_are_those_mentioned_and_those_they_are_about(graph: Record):
+def test_the_entities_of_chunks_are_those_mentioned_and_those_they_are_about(graph: KnowledgeStore):
     chunks = graph.documents.chunk_keys()[5:25]
     mentioned = {mention.entity for mention in graph.graph.mentions_in(chunks)}
     about = {about.entity for about in graph.graph.abouts_in(chunks)}
@@ -124,11 +124,11 @@ def test_the_entities_of_chunks_are_those_mentioned_and_those_they_are_about(gra
     assert mentioned != mentioned | about
 
 
-def test_an_entity_that_stands_everywhere_costs_no_more_than_the_limit(graph: Record, steps):
+def test_an_entity_that_stands_everywhere_costs_no_more_than_the_limit(graph: KnowledgeStore, steps):
     def cost() -> int:
         with steps(graph) as count:
             graph.graph.mentions_of(list(range(1, ENTITIES + 1)), limit=24)
-            graph.graph.asides_of(list(range(1, ENTITIES + 1)), limit=24)
+            graph.graph.passing_mentions_of(list(range(1, ENTITIES + 1)), limit=24)
             graph.graph.abouts_of(list(range(1, ENTITIES + 1)), limit=24)
         return count[0]
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from loom_core.knowledge.store import Job, JobItem, JobTable, Record
-from loom_core.knowledge.store.jobs import Found, Pace
+from loom_core.knowledge.store import Job, JobItem, JobTable, KnowledgeStore
+from loom_core.knowledge.store.jobs import ListedDocument, Throughput
 
 
 def test_a_job_that_was_submitted_survives_reopening(tmp_path: Path):
-    record = Record(tmp_path / "record.db")
+    record = KnowledgeStore(tmp_path / "record.db")
     id_ = record.jobs.submit({"texts": 1}, [JobItem("text:a", b"payload")], listed=True)
     record.close()
-    record = Record(tmp_path / "record.db")
+    record = KnowledgeStore(tmp_path / "record.db")
     job = record.jobs.get(id_)
     assert job is not None
     assert (job.state, job.total, job.processed, job.finished) == ("running", 1, 0, False)
@@ -21,7 +21,7 @@ def test_a_job_that_was_submitted_survives_reopening(tmp_path: Path):
     record.close()
 
 
-def test_jobs_are_done_in_their_order_and_listed_newest_first(record: Record):
+def test_jobs_are_done_in_their_order_and_listed_newest_first(record: KnowledgeStore):
     first = record.jobs.submit({"paths": ["/a"]})
     second = record.jobs.submit({"paths": ["/b"]})
     job = record.jobs.next()
@@ -35,7 +35,7 @@ def test_jobs_are_done_in_their_order_and_listed_newest_first(record: Record):
     assert [job.id for job in record.jobs.list(limit=1)] == [second]
 
 
-def test_pending_documents_are_as_many_as_fit_and_at_least_one(record: Record):
+def test_pending_documents_are_as_many_as_fit_and_at_least_one(record: KnowledgeStore):
     record.jobs.submit({"texts": 3}, [JobItem(f"text:{n}", b"x" * 10) for n in range(3)], listed=True)
     job = record.jobs.next()
     assert job is not None
@@ -44,7 +44,7 @@ def test_pending_documents_are_as_many_as_fit_and_at_least_one(record: Record):
     assert len(record.jobs.pending(job, 2, size=30)) == 2
 
 
-def test_a_job_tells_how_far_it_is(record: Record):
+def test_a_job_tells_how_far_it_is(record: KnowledgeStore):
     id_ = record.jobs.submit({"paths": ["/a"]})
     job = record.jobs.next()
     assert job is not None
@@ -52,12 +52,12 @@ def test_a_job_tells_how_far_it_is(record: Record):
     record.jobs.append(
         job,
         [
-            Found("file:///a/1", 10),
-            Found("file:///a/2", 20, "skipped", "no loader"),
-            Found("file:///a/3", 5),
+            ListedDocument("file:///a/1", 10),
+            ListedDocument("file:///a/2", 20, "skipped", "no loader"),
+            ListedDocument("file:///a/3", 5),
         ],
     )
-    record.jobs.listed(job)
+    record.jobs.finish_listing(job)
     job = record.jobs.next()
     assert job is not None
     assert job.state == "running"
@@ -77,7 +77,7 @@ def test_a_job_tells_how_far_it_is(record: Record):
     assert len(record.jobs.report(job, ["failed", "skipped"], limit=1)) == 1
 
 
-def test_a_text_is_kept_only_until_it_is_settled(record: Record):
+def test_a_text_is_kept_only_until_it_is_settled(record: KnowledgeStore):
     record.jobs.submit({}, [JobItem("text:a", b"payload")], listed=True)
     job = record.jobs.next()
     assert job is not None
@@ -86,7 +86,7 @@ def test_a_text_is_kept_only_until_it_is_settled(record: Record):
     assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
 
 
-def test_a_cancelled_job_skips_what_is_left_and_keeps_what_is_done(record: Record):
+def test_a_cancelled_job_skips_what_is_left_and_keeps_what_is_done(record: KnowledgeStore):
     id_ = record.jobs.submit({}, [JobItem("text:a", b"1"), JobItem("text:b", b"2")], listed=True)
     job = record.jobs.next()
     assert job is not None
@@ -96,12 +96,12 @@ def test_a_cancelled_job_skips_what_is_left_and_keeps_what_is_done(record: Recor
     job = record.jobs.get(id_)
     assert job is not None
     assert (job.state, job.counts) == ("cancelled", {"added": 1, "skipped": 1})
-    assert record.jobs.tidy()
+    assert record.jobs.purge()
     assert record.jobs.report(job, ["skipped"])[0].reason == "cancelled"
     assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
 
 
-def test_a_finished_job_stays_as_it_ended(record: Record):
+def test_a_finished_job_stays_as_it_ended(record: KnowledgeStore):
     id_ = record.jobs.submit({}, [], listed=True)
     job = record.jobs.next()
     assert job is not None
@@ -113,39 +113,41 @@ def test_a_finished_job_stays_as_it_ended(record: Record):
     assert record.jobs.get("job-none") is None
 
 
-def test_a_request_may_name_paths_that_are_no_utf_8(record: Record):
+def test_a_request_may_name_paths_that_are_no_utf_8(record: KnowledgeStore):
     record.jobs.submit({"paths": ["/caf\udce9"]})
     job = record.jobs.next()
     assert job is not None
     assert job.request == {"paths": ["/caf\udce9"]}
 
 
-def _running(record: Record, count: int) -> Job:
+def _running(record: KnowledgeStore, count: int) -> Job:
     record.jobs.submit({"texts": count}, [JobItem(f"text:{n}", b"x") for n in range(count)], listed=True)
     job = record.jobs.next()
     assert job is not None
     return job
 
 
-def test_listing_in_portions_begins_anew_after_a_kill(record: Record):
+def test_listing_in_portions_begins_anew_after_a_kill(record: KnowledgeStore):
     record.jobs.submit({"paths": ["/a"]})
     job = record.jobs.next()
     assert job is not None
     for _ in range(2):
         record.jobs.start(job)
         record.jobs.append(
-            job, [Found("file:///a/1"), Found("file:///a/2", 0, "skipped", "empty")], unchanged=7
+            job,
+            [ListedDocument("file:///a/1"), ListedDocument("file:///a/2", 0, "skipped", "empty")],
+            unchanged=7,
         )
         job = record.jobs.next()
         assert job is not None
         assert (job.state, job.counts) == ("listing", {"pending": 1, "skipped": 1, "unchanged": 7})
-    record.jobs.listed(job)
+    record.jobs.finish_listing(job)
     job = record.jobs.next()
     assert job is not None
     assert (job.state, job.total, job.processed) == ("running", 9, 8)
 
 
-def test_a_cancelled_job_counts_at_once_and_is_cleared_away_afterwards(record: Record):
+def test_a_cancelled_job_counts_at_once_and_is_cleared_away_afterwards(record: KnowledgeStore):
     job = _running(record, 3)
     record.jobs.settle(job, record.jobs.pending(job, 1)[0], "added", chunks=2)
     record.jobs.finish(job, "cancelled")
@@ -153,21 +155,21 @@ def test_a_cancelled_job_counts_at_once_and_is_cleared_away_afterwards(record: R
     assert found is not None
     assert found.counts == {"added": 1, "skipped": 2}
     assert not record.jobs.is_open(job)
-    record.jobs.append(job, [Found("text:late")])
-    assert record.jobs.tidy()
-    assert not record.jobs.tidy()
+    record.jobs.append(job, [ListedDocument("text:late")])
+    assert record.jobs.purge()
+    assert not record.jobs.purge()
     assert [item.reason for item in record.jobs.report(job, ["skipped"])] == ["cancelled"] * 2
     assert record.database.rows("SELECT 1 FROM items WHERE payload IS NOT NULL") == []
     assert record.jobs.get(job.id) == found
 
 
 def test_the_oldest_finished_jobs_are_forgotten():
-    record = Record(None)
+    record = KnowledgeStore(None)
     record.jobs = JobTable(record.database, keep=2)
     for _ in range(4):
         record.jobs.finish(_running(record, 2))
     _running(record, 1)
-    while record.jobs.tidy():
+    while record.jobs.purge():
         pass
     assert [job.state for job in record.jobs.list()] == ["running", "done", "done"]
     kept = {row["key"] for row in record.database.rows("SELECT key FROM jobs")}
@@ -176,22 +178,22 @@ def test_the_oldest_finished_jobs_are_forgotten():
 
 
 def test_a_jobs_pace_is_that_of_its_last_work_and_survives_reopening(tmp_path: Path):
-    record = Record(tmp_path / "record.db")
+    record = KnowledgeStore(tmp_path / "record.db")
     job = _running(record, 100)
-    assert record.jobs.pace(job) is None
+    assert record.jobs.throughput(job) is None
     for _ in range(40):
         record.progress.note_work(job, seconds=100.0, documents=1, chunks=1)
     for _ in range(30):
         record.progress.note_work(job, seconds=0.5, documents=5, chunks=10)
     record.close()
-    record = Record(tmp_path / "record.db")
-    assert record.jobs.pace(job) == Pace(10.0, 20.0, 10.0)
+    record = KnowledgeStore(tmp_path / "record.db")
+    assert record.jobs.throughput(job) == Throughput(10.0, 20.0, 10.0)
     record.close()
 
 
-def test_problems_and_notes_are_read_in_pages(record: Record):
+def test_problems_and_notes_are_read_in_pages(record: KnowledgeStore):
     job = _running(record, 1)
-    record.jobs.append(job, [Found(f"file:///{n}", 0, "failed", "broken") for n in range(5)])
+    record.jobs.append(job, [ListedDocument(f"file:///{n}", 0, "failed", "broken") for n in range(5)])
     first = record.jobs.report(job, ["failed"], limit=3)
     rest = record.jobs.report(job, ["failed"], limit=3, after=first[-1].ordinal)
     assert [item.uri for item in [*first, *rest]] == [f"file:///{n}" for n in range(5)]

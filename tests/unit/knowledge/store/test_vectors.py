@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 
 
 def unit(*values: float) -> np.ndarray:
@@ -15,15 +15,15 @@ def unit(*values: float) -> np.ndarray:
     return vector / np.linalg.norm(vector)
 
 
-def store_all(record: Record) -> int:
+def store_all(record: KnowledgeStore) -> int:
     pending = record.vectors.pending(100)
     hashes = list(dict.fromkeys(hash_ for _, hash_ in pending))
     record.vectors.store(hashes, np.array([unit(1, n) for n in range(len(hashes))]).reshape(-1, 2))
     return len(hashes)
 
 
-def test_chunks_wait_for_vectors_and_have_them_afterwards(record: Record, prepare):
-    record.documents.put(prepare("Some text."))
+def test_chunks_wait_for_vectors_and_have_them_afterwards(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("Some text."))
     assert record.vectors.coverage() == (0, 1)
     assert store_all(record) == 1
     assert record.vectors.coverage() == (1, 1)
@@ -34,25 +34,25 @@ def test_chunks_wait_for_vectors_and_have_them_afterwards(record: Record, prepar
     np.testing.assert_allclose(matrix, [[1, 0]])
 
 
-def test_without_vectors_there_is_an_empty_matrix(record: Record):
+def test_without_vectors_there_is_an_empty_matrix(record: KnowledgeStore):
     assert record.vectors.of([])[1].shape == (0, 0)
     assert record.vectors.coverage() == (0, 0)
 
 
-def test_a_text_that_is_there_already_is_not_embedded_again(record: Record, prepare):
-    record.documents.put(prepare("Some text."))
+def test_a_text_that_is_there_already_is_not_embedded_again(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("Some text."))
     store_all(record)
     head = record.changes.head()
-    record.documents.put(prepare("Some text.", uri="text:b"))
+    record.documents.upsert(prepare("Some text.", uri="text:b"))
     assert record.vectors.coverage() == (2, 2)
     changes = record.changes.since(head)
     assert changes is not None
     assert changes.keys["vector+"] == changes.keys["chunk+"] == [2]
 
 
-def test_a_vector_goes_with_the_last_chunk_that_has_its_text(record: Record, prepare):
-    record.documents.put(prepare("Some text."))
-    record.documents.put(prepare("Some text.", uri="text:b"))
+def test_a_vector_goes_with_the_last_chunk_that_has_its_text(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("Some text."))
+    record.documents.upsert(prepare("Some text.", uri="text:b"))
     store_all(record)
     record.documents.remove(1)
     assert record.vectors.coverage() == (1, 1)
@@ -60,22 +60,22 @@ def test_a_vector_goes_with_the_last_chunk_that_has_its_text(record: Record, pre
     assert record.database.rows("SELECT * FROM vectors") == []
 
 
-def test_a_vector_that_comes_after_its_text_has_gone_is_not_kept(record: Record, prepare):
-    record.documents.put(prepare("Some text."))
+def test_a_vector_that_comes_after_its_text_has_gone_is_not_kept(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("Some text."))
     ((_, hash_),) = record.vectors.pending(10)
     record.documents.remove(1)
     record.vectors.store([hash_], np.array([unit(1, 0)]))
     assert record.database.rows("SELECT * FROM vectors") == []
 
 
-def test_all_vectors_can_be_forgotten(record: Record, prepare):
-    record.documents.put(prepare("Some text."))
+def test_all_vectors_can_be_forgotten(record: KnowledgeStore, prepare):
+    record.documents.upsert(prepare("Some text."))
     store_all(record)
     record.vectors.clear()
     assert record.vectors.coverage() == (0, 1)
 
 
-def plainly_waiting(record: Record) -> list[int]:
+def plainly_waiting(record: KnowledgeStore) -> list[int]:
     rows = record.database.rows(
         "SELECT key FROM chunks AS c WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash) "
         "ORDER BY key"
@@ -92,12 +92,12 @@ steps = st.lists(puts | st.integers(0, 3) | st.sampled_from(["embed one", "embed
 @given(steps=steps)
 def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepare, steps):
     """Documents that come, change and go, whose paragraphs are also elsewhere, and vectors between them."""
-    record = Record(None)
+    record = KnowledgeStore(None)
     for step in steps:
         match step:
             case (uri, parts):
                 text = "\n\n".join(f"第{part}段 says {part} and nothing else at all." for part in parts)
-                record.documents.put(prepare(text, uri=f"text:{uri}"))
+                record.documents.upsert(prepare(text, uri=f"text:{uri}"))
             case "embed one":
                 for _, hash_ in record.vectors.pending(1):
                     record.vectors.store([hash_], np.array([unit(1, 0)]))
@@ -116,12 +116,12 @@ def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepar
     record.close()
 
 
-def test_pending_looks_at_no_chunk_that_has_its_vector(record: Record, prepare, steps):
+def test_pending_looks_at_no_chunk_that_has_its_vector(record: KnowledgeStore, prepare, steps):
     """What it costs does not grow with what is done."""
     for n in range(50):
-        record.documents.put(prepare(f"Text number {n}.", uri=f"text:{n}"))
+        record.documents.upsert(prepare(f"Text number {n}.", uri=f"text:{n}"))
     store_all(record)
-    record.documents.put(prepare("One more.", uri="text:more"))
+    record.documents.upsert(prepare("One more.", uri="text:more"))
     with steps(record) as count:
         assert len(record.vectors.pending(16)) == 1
     assert count[0] < 10

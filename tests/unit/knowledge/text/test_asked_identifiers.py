@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.text.asked_identifiers import (
-    AskedIdentifier,
-    Grade,
-    asked_identifiers,
+from loom_core.knowledge.text.query_identifiers import (
+    MatchGrade,
+    QueryIdentifier,
     comparable_text,
+    extract_identifiers,
 )
 
 CODES = [
@@ -94,57 +94,59 @@ NEITHER = [
 @pytest.mark.parametrize("sentence", ["Who knows {} by now?", "请问{}是谁负责的？", "（{}）", "“{}”", "{}"])
 @pytest.mark.parametrize("written", [*CODES, *NAMES])
 def test_an_identifier_is_read_whole_from_a_sentence(sentence: str, written: str):
-    (identifier,) = asked_identifiers(sentence.format(written))
+    (identifier,) = extract_identifiers(sentence.format(written))
     assert (identifier.text, identifier.is_code) == (written, written in CODES)
-    assert identifier.grade_in(comparable_text(sentence.format(written))) is Grade.WHOLE
+    assert identifier.grade_in(comparable_text(sentence.format(written))) is MatchGrade.WHOLE
 
 
 @pytest.mark.parametrize("sentence", ["Who knows {} by now?", "请问{}是谁负责的？"])
 @pytest.mark.parametrize("written", NEITHER)
 def test_words_years_dates_decimals_and_quantities_are_none(sentence: str, written: str):
-    assert asked_identifiers(sentence.format(written)) == ()
+    assert extract_identifiers(sentence.format(written)) == ()
 
 
 def test_full_width_text_and_other_dashes_are_the_same():
-    (identifier,) = asked_identifiers("订单ＳＯ－２０２４－００１２３在哪里？")
+    (identifier,) = extract_identifiers("订单ＳＯ－２０２４－００１２３在哪里？")
     assert identifier.text == "SO-2024-00123"
-    assert identifier.grade_in(comparable_text("The order so‑2024–00123.")) is Grade.WHOLE
+    assert identifier.grade_in(comparable_text("The order so‑2024–00123.")) is MatchGrade.WHOLE
 
 
 @pytest.mark.parametrize(
     ("asked", "text", "grade"),
     [
-        ("PAY-4821", "See PAY-4821.", Grade.WHOLE),
-        ("PAY-4821", "工单PAY-4821已关闭", Grade.WHOLE),
-        ("PAY-4821", "https://example.org/PAY-4821", Grade.PART),
-        ("PAY-4821", "PAY-48210, XPAY-4821 and PAY-4822", Grade.NONE),
-        ("10.0.0.1", "10.0.0.12 and 110.0.0.1 and 10.0.0.1.5", Grade.NONE),
-        ("10.0.0.1", "10.0.0.1:8080", Grade.PART),
-        ("v2.3", "v2.3.1 and v2.30", Grade.NONE),
-        ("2.3.1", "2.3.1-rc1", Grade.PART),
-        ("550e8400-e2", "550e8400-e29b-41d4-a716-446655440000", Grade.BEGINNING),
-        ("550e8400", "550e8400-e29b-41d4-a716-446655440000", Grade.PART),
-        ("550e8400-e29b-41d4-a716-446655440000", "550e8400e29b41d4a716446655440000", Grade.WHOLE),
-        ("a1b2c3d", "commit a1b2c3d4e5f60718293a4b5c6d7e8f9012345678", Grade.BEGINNING),
-        ("a1b2c3d", "a1b2c3d4", Grade.NONE),
-        ("450001", "4500012345", Grade.NONE),
-        ("13800138000", "138 0013-8000", Grade.WHOLE),
-        ("138-0013-8000", "+86 13800138000", Grade.WHOLE),
-        ("+86 138 0013 8000", "13800138000", Grade.WHOLE),
-        ("(021) 555-1234", "+86 21 5551234", Grade.WHOLE),
-        ("13800138000", "138 0013 8001", Grade.NONE),
-        ("snake_case", "a snake_case_name", Grade.NONE),
-        ("os.path", "os.path.join", Grade.PART),
-        ("--dry-run", "use --dry-run=yes", Grade.PART),
+        ("PAY-4821", "See PAY-4821.", MatchGrade.WHOLE),
+        ("PAY-4821", "工单PAY-4821已关闭", MatchGrade.WHOLE),
+        ("PAY-4821", "https://example.org/PAY-4821", MatchGrade.PART),
+        ("PAY-4821", "PAY-48210, XPAY-4821 and PAY-4822", MatchGrade.NONE),
+        ("10.0.0.1", "10.0.0.12 and 110.0.0.1 and 10.0.0.1.5", MatchGrade.NONE),
+        ("10.0.0.1", "10.0.0.1:8080", MatchGrade.PART),
+        ("v2.3", "v2.3.1 and v2.30", MatchGrade.NONE),
+        ("2.3.1", "2.3.1-rc1", MatchGrade.PART),
+        ("550e8400-e2", "550e8400-e29b-41d4-a716-446655440000", MatchGrade.BEGINNING),
+        ("550e8400", "550e8400-e29b-41d4-a716-446655440000", MatchGrade.PART),
+        ("550e8400-e29b-41d4-a716-446655440000", "550e8400e29b41d4a716446655440000", MatchGrade.WHOLE),
+        ("a1b2c3d", "commit a1b2c3d4e5f60718293a4b5c6d7e8f9012345678", MatchGrade.BEGINNING),
+        ("a1b2c3d", "a1b2c3d4", MatchGrade.NONE),
+        ("450001", "4500012345", MatchGrade.NONE),
+        ("13800138000", "138 0013-8000", MatchGrade.WHOLE),
+        ("138-0013-8000", "+86 13800138000", MatchGrade.WHOLE),
+        ("+86 138 0013 8000", "13800138000", MatchGrade.WHOLE),
+        ("(021) 555-1234", "+86 21 5551234", MatchGrade.WHOLE),
+        ("13800138000", "138 0013 8001", MatchGrade.NONE),
+        ("snake_case", "a snake_case_name", MatchGrade.NONE),
+        ("os.path", "os.path.join", MatchGrade.PART),
+        ("--dry-run", "use --dry-run=yes", MatchGrade.PART),
     ],
 )
-def test_a_text_holds_an_identifier_as_exactly_as_it_is_bounded_there(asked: str, text: str, grade: Grade):
-    identifier = (asked_identifiers(asked) or (AskedIdentifier(asked, is_code=True),))[0]
+def test_a_text_holds_an_identifier_as_exactly_as_it_is_bounded_there(
+    asked: str, text: str, grade: MatchGrade
+):
+    identifier = (extract_identifiers(asked) or (QueryIdentifier(asked, is_code=True),))[0]
     assert identifier.grade_in(comparable_text(text)) is grade
 
 
 def test_what_may_be_part_of_a_longer_identifier_is_looked_for_alone_too():
-    (identifier,) = asked_identifiers("status of order:SO-12345?")
+    (identifier,) = extract_identifiers("status of order:SO-12345?")
     assert [part.text for part in identifier.parts] == ["SO-12345"]
     assert identifier.is_held_in("so-12345 is packed")
     assert not identifier.is_held_in("so-12346 is packed")
@@ -152,7 +154,7 @@ def test_what_may_be_part_of_a_longer_identifier_is_looked_for_alone_too():
 
 @given(st.text("aZ09.-_:/#+() 订单０－", max_size=60))
 def test_any_text_holds_the_identifiers_that_are_read_from_it(text: str):
-    for identifier in asked_identifiers(text):
+    for identifier in extract_identifiers(text):
         assert identifier.form
         assert identifier.is_held_in(comparable_text(text)) or identifier.grade_in(
             comparable_text(f" {text} ")
@@ -163,6 +165,6 @@ def test_any_text_holds_the_identifiers_that_are_read_from_it(text: str):
 def test_time_grows_with_the_length_only(piece: str):
     text = piece * 20_000
     began = time.process_time()
-    asked_identifiers(text)
-    AskedIdentifier("13800138000", is_code=True).grade_in(text)
+    extract_identifiers(text)
+    QueryIdentifier("13800138000", is_code=True).grade_in(text)
     assert time.process_time() - began < 10

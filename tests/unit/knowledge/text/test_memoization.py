@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-from loom_core.knowledge.text.memoization import remembered
+from loom_core.knowledge.text.memoization import memoize
 
 
 def test_a_known_word_is_not_asked_again():
     asked: list[str] = []
 
-    @remembered
+    @memoize
     def doubled(word: str) -> str:
         asked.append(word)
         return word * 2
@@ -18,7 +18,7 @@ def test_a_known_word_is_not_asked_again():
 def test_what_is_long_is_answered_but_not_kept():
     asked: list[int] = []
 
-    @remembered
+    @memoize
     def length(word: str) -> int:
         asked.append(len(word))
         return len(word)
@@ -30,7 +30,7 @@ def test_what_is_long_is_answered_but_not_kept():
 def test_of_many_words_those_that_come_again_stay():
     asked: dict[str, int] = {}
 
-    @remembered
+    @memoize
     def count(word: str) -> int:
         asked[word] = asked.get(word, 0) + 1
         return asked[word]

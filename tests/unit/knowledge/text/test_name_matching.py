@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from loom_core.knowledge.text.analysis import lookup_tokens
-from loom_core.knowledge.text.name_matching import NameIndex, bare
+from loom_core.knowledge.text.name_matching import NameIndex, plain_latin
 from loom_core.knowledge.text.passage_text import index_tokens
 from loom_core.knowledge.text.surface_forms import name_key
 
@@ -106,11 +106,11 @@ def test_matches_point_at_spellings_of_the_name(name: str, text: str):
     ],
 )
 def test_what_is_bare_of_a_name_is_in_that_of_a_text_that_holds_it(name: str, text: str):
-    assert bare(name_key(name)) in bare(text)
+    assert plain_latin(name_key(name)) in plain_latin(text)
 
 
 def test_what_is_bare_of_a_name_is_not_in_a_text_with_its_words_elsewhere():
-    assert bare("new york city") not in bare("A new city beside York, seen from York City.")
+    assert plain_latin("new york city") not in plain_latin("A new city beside York, seen from York City.")
 
 
 @pytest.mark.slow
@@ -126,4 +126,4 @@ def test_a_text_that_holds_a_name_holds_what_is_bare_of_it(before: str, name: st
         return
     for text in (f"{before} {name} {after}", before + name + after):
         if list(index.find(text)):
-            assert bare(id_) in bare(text)
+            assert plain_latin(id_) in plain_latin(text)

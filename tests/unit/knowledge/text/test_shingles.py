@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.text.shingles import Sketch, bands_of, likeness, shingles, text_hash
+from loom_core.knowledge.text.shingles import TextSketch, bands_of, jaccard_similarity, shingles, text_hash
 
 WORDS = st.lists(
     st.sampled_from("harbour lighthouse keeper Velden sea 灯塔 的 看守人 是 李明 ๆ 𠀀 x1 ½".split()),
@@ -30,7 +30,7 @@ def real(one: str, other: str) -> float:
 @given(WORDS, WORDS)
 def test_the_likeness_is_that_of_the_triples_of_words(one, other):
     one, other = " ".join(one).replace("½", "half"), " ".join(other).replace("½", "half")
-    assert abs(likeness(shingles(one), shingles(other)) - real(one, other)) < 1e-9
+    assert abs(jaccard_similarity(shingles(one), shingles(other)) - real(one, other)) < 1e-9
 
 
 @given(st.text())
@@ -39,12 +39,12 @@ def test_any_text_has_a_hash_shingles_and_bands(text):
     assert sorted(set(found.tolist())) == found.tolist()
     assert len(bands_of(found)) in {0, 6}
     assert len(text_hash(text)) == 16
-    assert likeness(found, found) == (1.0 if len(found) else 0.0)
+    assert jaccard_similarity(found, found) == (1.0 if len(found) else 0.0)
 
 
 def test_spaces_case_and_punctuation_make_no_difference_and_chinese_needs_no_spaces():
-    assert likeness(shingles("The harbour, of Veld!"), shingles("the\nharbour of   veld")) == 1
-    assert likeness(shingles("灯塔的看守人"), shingles("灯塔，的 看守人。")) == 1
+    assert jaccard_similarity(shingles("The harbour, of Veld!"), shingles("the\nharbour of   veld")) == 1
+    assert jaccard_similarity(shingles("灯塔的看守人"), shingles("灯塔，的 看守人。")) == 1
     assert text_hash("Ａ b\r\n c") == text_hash("A b c ")
     assert text_hash("a b") != text_hash("A b")
 
@@ -54,7 +54,7 @@ def test_texts_that_are_nearly_the_same_share_a_band_and_others_do_not():
     whole = shingles("\n".join(lines))
     near = shingles("\n".join([*lines[:30], "one changed line", *lines[31:]]))
     other = shingles("\n".join(f"other {n} tells thing{n} or 页{n}" for n in range(60)))
-    assert likeness(whole, near) > 0.9
+    assert jaccard_similarity(whole, near) > 0.9
     assert set(bands_of(whole)) & set(bands_of(near))
     assert not set(bands_of(whole)) & set(bands_of(other))
 
@@ -75,8 +75,8 @@ _CHINESE = "厦门港是福建省的一个大港口，每年有许多船只停�
     ],
 )
 def test_texts_that_say_the_same_are_told(one, other):
-    assert Sketch(one).says_the_same_as(Sketch(other))
-    assert Sketch(other).says_the_same_as(Sketch(one))
+    assert TextSketch(one).is_near_duplicate_of(TextSketch(other))
+    assert TextSketch(other).is_near_duplicate_of(TextSketch(one))
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_texts_that_say_the_same_are_told(one, other):
     ],
 )
 def test_texts_that_share_a_phrase_are_not_the_same(one, other):
-    assert not Sketch(one).says_the_same_as(Sketch(other))
+    assert not TextSketch(one).is_near_duplicate_of(TextSketch(other))
 
 
 def test_a_text_is_within_a_longer_one_and_not_the_other_way_round():
-    longer = Sketch(f"{_ENGLISH} {_CHINESE}")
-    assert Sketch(_CHINESE).is_within(longer)
-    assert not longer.is_within(Sketch(_CHINESE))
+    longer = TextSketch(f"{_ENGLISH} {_CHINESE}")
+    assert TextSketch(_CHINESE).is_within(longer)
+    assert not longer.is_within(TextSketch(_CHINESE))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.accounting.metering import Meter, Spent
+from loom_core.llm.accounting.metering import Meter, UsageTotals
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.interface import (
     ChatRequest,
@@ -100,17 +100,19 @@ def test_estimates_learn_from_what_the_vendor_reports():
     meter, request = _meter(prices=Prices(input=1.0, output=1.0)), _asking()
     before = meter.estimate(request)
     for _ in range(20):
-        meter.measured(request, _answer(Usage(input_tokens=2 * before, output_tokens=1)))
+        meter.record_response(request, _answer(Usage(input_tokens=2 * before, output_tokens=1)))
     assert meter.estimate(request) == pytest.approx(2 * before, rel=0.05)
     for _ in range(20):
-        meter.measured(request, _answer(Usage(input_tokens=before // 2, output_tokens=1)))
+        meter.record_response(request, _answer(Usage(input_tokens=before // 2, output_tokens=1)))
     assert meter.estimate(request) == pytest.approx(before / 2, rel=0.05)
 
 
 def test_a_short_request_teaches_little():
     meter, request = _meter(), _asking()
     before = meter.estimate(request)
-    meter.measured(_asking(UserMessage((TextPart("hi"),))), _answer(Usage(input_tokens=60, output_tokens=1)))
+    meter.record_response(
+        _asking(UserMessage((TextPart("hi"),))), _answer(Usage(input_tokens=60, output_tokens=1))
+    )
     assert before < meter.estimate(request) < before * 1.4
 
 
@@ -118,9 +120,9 @@ def test_images_and_estimates_teach_nothing():
     meter, request = _meter(), _asking()
     before = meter.estimate(request)
     picture = _asking(UserMessage((TextPart(_TEXT), ImagePart(url="https://example.org/a.png"))))
-    meter.measured(picture, _answer(Usage(input_tokens=100_000)))
-    meter.measured(request, _answer(Usage(input_tokens=100_000, estimated=True)))
-    meter.measured(request, _answer(Usage(input_tokens=0, output_tokens=5)))
+    meter.record_response(picture, _answer(Usage(input_tokens=100_000)))
+    meter.record_response(request, _answer(Usage(input_tokens=100_000, estimated=True)))
+    meter.record_response(request, _answer(Usage(input_tokens=0, output_tokens=5)))
     assert meter.estimate(request) == before
 
 
@@ -130,14 +132,14 @@ def test_whatever_a_vendor_reports_estimates_stay_within_a_quarter_and_four_time
     meter, request = _meter(prices=Prices(input=1.0, output=1.0)), _asking()
     before = meter.estimate(request)
     for tokens in reported:
-        meter.measured(request, _answer(Usage(input_tokens=tokens)))
+        meter.record_response(request, _answer(Usage(input_tokens=tokens)))
     assert before / 4 - 1 <= meter.estimate(request) <= before * 4 + 1
 
 
 def test_what_the_vendor_reports_stays_and_gets_its_cost():
     usage = Usage(input_tokens=1000, output_tokens=500, reasoning_tokens=200, cache_read_tokens=100)
     meter = _meter(prices=Prices(input=1.0, output=2.0, cache_read=0.0))
-    found = meter.measured(_asking(), _answer(usage)).usage
+    found = meter.record_response(_asking(), _answer(usage)).usage
     assert found == Usage(
         input_tokens=1000,
         output_tokens=500,
@@ -150,7 +152,9 @@ def test_what_the_vendor_reports_stays_and_gets_its_cost():
 def test_what_the_vendor_does_not_report_is_estimated_and_says_so():
     meter, request = _meter(), _asking()
     call = ToolCallPart("1", "find", {"q": "x" * 400})
-    usage = meter.measured(request, _answer(None, ReasoningPart("想" * 150), TextPart("a" * 400), call)).usage
+    usage = meter.record_response(
+        request, _answer(None, ReasoningPart("想" * 150), TextPart("a" * 400), call)
+    ).usage
     assert usage.estimated
     assert usage.input_tokens == meter.estimate(request)
     assert 300 <= usage.output_tokens <= 330
@@ -161,37 +165,39 @@ def test_the_price_of_a_model_that_the_list_does_not_know_is_that_of_the_one_ask
     response = LLMResponse(
         AssistantMessage((TextPart("a"),), model="deepseek-flash@2026-11"), usage=Usage(input_tokens=10)
     )
-    assert meter.measured(_asking(), response).usage.cost
-    assert _meter("ollama").measured(_asking(), response).usage.cost is None
+    assert meter.record_response(_asking(), response).usage.cost
+    assert _meter("ollama").record_response(_asking(), response).usage.cost is None
 
 
 def test_an_answer_that_broke_off_counts_with_what_came():
     meter = _meter()
     text = "想" * 30 + "a" * 40 + '{"q": "bbbbbbbb'
-    usage = meter.broken_off(_asking(), text)
+    usage = meter.record_partial(_asking(), text)
     assert usage.estimated
     assert (usage.input_tokens, usage.output_tokens) == (meter.estimate(_asking()), 34)
     assert usage.cost
-    told = meter.broken_off(_asking(), text, reported=Usage(input_tokens=7, output_tokens=1000))
+    told = meter.record_partial(_asking(), text, reported=Usage(input_tokens=7, output_tokens=1000))
     assert (told.input_tokens, told.output_tokens, told.estimated) == (7, 1000, True)
 
 
 def test_what_is_spent_is_summed_and_says_what_has_no_price():
     meter = _meter("ollama")
-    assert meter.spent == Spent()
-    meter.measured(_asking(), _answer(Usage(input_tokens=10, output_tokens=5)))
-    assert meter.spent == Spent(requests=1, input_tokens=10, output_tokens=5, unpriced=1)
+    assert meter.spent == UsageTotals()
+    meter.record_response(_asking(), _answer(Usage(input_tokens=10, output_tokens=5)))
+    assert meter.spent == UsageTotals(requests=1, input_tokens=10, output_tokens=5, unpriced=1)
     priced = _meter("ollama", prices=Prices(input=1.0, output=1.0))
     for _ in range(2):
-        priced.measured(_asking(), _answer(Usage(input_tokens=10, output_tokens=5)))
-    assert priced.spent == Spent(requests=2, input_tokens=20, output_tokens=10, cost=pytest.approx(3e-5))
+        priced.record_response(_asking(), _answer(Usage(input_tokens=10, output_tokens=5)))
+    assert priced.spent == UsageTotals(
+        requests=2, input_tokens=20, output_tokens=10, cost=pytest.approx(3e-5)
+    )
 
 
 def test_an_answer_is_expected_to_be_as_long_as_others_but_no_longer_than_allowed():
     meter, request = _meter(), _asking()
     assert meter.expect(request) == meter.estimate(request)
-    meter.measured(request, _answer(Usage(output_tokens=3000)))
-    meter.measured(request, _answer(Usage(output_tokens=1000)))
+    meter.record_response(request, _answer(Usage(output_tokens=3000)))
+    meter.record_response(request, _answer(Usage(output_tokens=1000)))
     assert meter.expect(request) - meter.estimate(request) == 2000
     assert meter.expect(_asking(max_tokens=500)) - meter.estimate(request) == 500
     assert meter.expect(_asking(max_tokens=None)) - meter.estimate(request) == 2000
@@ -203,7 +209,7 @@ def test_a_conversation_that_the_server_shortened_is_warned_of_and_teaches_nothi
     meter = _meter("ollama")
     long = _asking(UserMessage((TextPart(_TEXT * 20),)))
     expected = meter.estimate(long)
-    assert meter.measured(long, _answer(Usage(input_tokens=2048))).usage.input_tokens == 2048
+    assert meter.record_response(long, _answer(Usage(input_tokens=2048))).usage.input_tokens == 2048
     assert f"Ollama read 2048 tokens of a conversation of about {expected}" in caplog.text
     assert "qwen3:8b" in caplog.text
     assert meter.estimate(long) == expected
@@ -218,6 +224,6 @@ def test_a_conversation_that_was_read_whole_is_not_warned_of(
     meter = _meter(vendor)
     asking = _asking(UserMessage((TextPart(_TEXT * times),)))
     expected = meter.estimate(asking)
-    meter.measured(asking, _answer(Usage(input_tokens=reported)))
+    meter.record_response(asking, _answer(Usage(input_tokens=reported)))
     assert not caplog.records
     assert meter.estimate(asking) != expected

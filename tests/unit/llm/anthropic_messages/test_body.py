@@ -10,7 +10,7 @@ import pytest
 from loom_core.errors import InvalidInputError
 from loom_core.llm.anthropic_messages.body import messages_body, output_schema
 from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
-from loom_core.llm.json_body import encoded
+from loom_core.llm.json_body import encode_body
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -44,7 +44,7 @@ def _body(
     *messages: Message, model: str = "claude-sonnet-5-5", spec: ProviderSpec = ANTHROPIC, **wishes: Any
 ) -> dict[str, Any]:
     body, _ = messages_body(ChatRequest(messages=messages, **wishes), spec.for_model(model), model=model)
-    return json.loads(encoded(body))
+    return json.loads(encode_body(body))
 
 
 def _messages(*messages: Message, **options: Any) -> list[tuple[str, list[Any]]]:

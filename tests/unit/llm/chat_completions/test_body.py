@@ -9,7 +9,7 @@ import pytest
 from loom_core.errors import InvalidInputError
 from loom_core.llm.chat_completions.body import chat_body
 from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
-from loom_core.llm.json_body import encoded
+from loom_core.llm.json_body import encode_body
 from loom_core.llm.messages import TextPart, UserMessage
 from loom_core.llm.vendors import DEEPSEEK, GEMINI, KIMI, MINIMAX, OPENAI, QWEN, VLLM, ZHIPU, ProviderSpec
 
@@ -33,7 +33,7 @@ def _request(**options: Any) -> ChatRequest:
 
 
 def _body(spec: ProviderSpec = _PLAIN, *, stream: bool = False, **options: Any) -> dict[str, Any]:
-    return json.loads(encoded(chat_body(_request(**options), spec, model="m", stream=stream)[0]))
+    return json.loads(encode_body(chat_body(_request(**options), spec, model="m", stream=stream)[0]))
 
 
 def test_a_plain_request_has_nothing_that_was_not_asked_for() -> None:

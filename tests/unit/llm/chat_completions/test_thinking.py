@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.llm.chat_completions.thinking import ThinkTags, in_tags
+from loom_core.llm.chat_completions.thinking import ThinkTags, wrap_in_tags
 
 
 def _parted(pieces: list[str]) -> tuple[str, str]:
@@ -50,7 +50,7 @@ def test_all_that_comes_after_the_tags_is_let_through() -> None:
 @given(st.text(alphabet="<>/think 想\n"), st.text(alphabet="<>/think 答\n"), st.integers(1, 9))
 def test_what_is_put_into_tags_comes_out_of_them(reasoning: str, text: str, size: int) -> None:
     reasoning = reasoning.replace("</think>", "")
-    content = in_tags(reasoning) + text
+    content = wrap_in_tags(reasoning) + text
 
     parted = _parted([content[start : start + size] for start in range(0, len(content), size)])
 

@@ -30,7 +30,7 @@ async def _asked_at(limits: RateLimits, time: _Time, sizes: list[int]) -> list[f
     """When each of some requests was let through, one after the other."""
     times: list[float] = []
     for size in sizes:
-        async with limits.place(size):
+        async with limits.acquire(size):
             times.append(time.time)
     return times
 
@@ -63,10 +63,10 @@ async def test_a_request_larger_than_a_minute_may_have_goes_alone():
 async def test_what_was_reported_replaces_what_was_estimated():
     time = _Time()
     limits = RateLimits(tpm=1000, now=time, sleep=time.sleep)
-    async with limits.place(100) as place:
+    async with limits.acquire(100) as place:
         place.tokens = 1000
     assert await _asked_at(limits, time, [1]) == [60.0]
-    async with limits.place(900) as place:
+    async with limits.acquire(900) as place:
         place.tokens = 9
     assert await _asked_at(limits, time, [900]) == [60.0]
 
@@ -74,9 +74,9 @@ async def test_what_was_reported_replaces_what_was_estimated():
 async def test_a_request_that_was_not_made_does_not_count():
     time = _Time()
     limits = RateLimits(rpm=1, now=time, sleep=time.sleep)
-    async with limits.place(10) as place:
-        limits.give_back(place)
-    limits.give_back(place)
+    async with limits.acquire(10) as place:
+        limits.release(place)
+    limits.release(place)
     assert await _asked_at(limits, time, [0]) == [0.0]
 
 
@@ -87,7 +87,7 @@ async def test_no_more_requests_are_open_than_allowed_and_they_go_in_the_order_t
 
     async def ask(number: int) -> None:
         nonlocal most, now_open
-        async with limits.place():
+        async with limits.acquire():
             order.append(number)
             now_open += 1
             most = max(most, now_open)
@@ -106,7 +106,7 @@ async def test_those_who_wait_for_the_minute_go_in_the_order_they_came_however_s
     order: list[int] = []
 
     async def ask(size: int) -> None:
-        async with limits.place(size):
+        async with limits.acquire(size):
             order.append(size)
 
     async with anyio.create_task_group() as group:
@@ -117,13 +117,13 @@ async def test_those_who_wait_for_the_minute_go_in_the_order_they_came_however_s
 
 async def test_a_waiter_that_is_cancelled_leaves_nothing_behind():
     limits = RateLimits(rpm=1000, concurrency=1)
-    async with limits.place():
+    async with limits.acquire():
         with anyio.move_on_after(0.01) as scope:
-            async with limits.place():
+            async with limits.acquire():
                 pass
         assert scope.cancelled_caught
     with anyio.fail_after(5):
-        async with limits.place():
+        async with limits.acquire():
             pass
 
 
@@ -143,7 +143,7 @@ async def test_a_waiter_cancelled_in_front_of_the_queue_lets_the_next_one_go():
     async def wait_for_ever(*, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
         with anyio.CancelScope() as scope:
             task_status.started(scope)
-            async with limits.place():
+            async with limits.acquire():
                 raise AssertionError
 
     async with anyio.create_task_group() as group:
@@ -166,7 +166,7 @@ def test_no_minute_ever_has_more_than_allowed(rpm: int, tpm: int, requests: list
 
     async def ask() -> None:
         for size, pause in requests:
-            async with limits.place(size):
+            async with limits.acquire(size):
                 seen.append((time.time, size))
             time.time += pause
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError, InvalidInputError, LLMError, ModelFailure
-from loom_core.llm.accounting.metering import Spent
+from loom_core.llm.accounting.metering import UsageTotals
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.hosted.limits import RateLimits
@@ -63,7 +63,9 @@ async def test_an_answer_comes_with_its_usage_and_cost_and_is_summed():
     response = await provider.chat(QUESTION, max_tokens=7, tools=[ToolSpec("find")])
     assert response.content == "事实之网。"
     assert response.usage == Usage(input_tokens=20, output_tokens=6, cost=pytest.approx(50e-6))
-    assert provider.spent == Spent(requests=1, input_tokens=20, output_tokens=6, cost=pytest.approx(50e-6))
+    assert provider.spent == UsageTotals(
+        requests=1, input_tokens=20, output_tokens=6, cost=pytest.approx(50e-6)
+    )
     assert (wire.requests[0].max_tokens, wire.requests[0].tools) == (7, (ToolSpec("find"),))
 
 
@@ -80,7 +82,7 @@ def test_what_an_answer_would_cost_can_be_asked_beforehand():
     assert provider.cost(usage) == pytest.approx(0.0015)
     assert HostedProvider(DEEPSEEK).cost(usage)
     assert HostedProvider(GPUSTACK, model="qwen3", base_url="http://gpu/v1").cost(usage) is None
-    assert provider.spent == Spent()
+    assert provider.spent == UsageTotals()
 
 
 async def test_passing_failures_are_tried_again_and_do_not_show():
@@ -99,7 +101,7 @@ async def test_other_failures_are_not_tried_again(failure: ModelFailure):
     with pytest.raises(LLMError) as caught:
         await provider.chat(QUESTION)
     assert (caught.value.failure, len(wire.requests)) == (failure, 1)
-    assert provider.spent == Spent()
+    assert provider.spent == UsageTotals()
 
 
 async def test_a_message_that_cannot_be_used_is_said_before_anything_is_asked():

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from loom_core.errors import LLMError
-from loom_core.llm.accounting.metering import Spent
+from loom_core.llm.accounting.metering import UsageTotals
 from loom_core.llm.accounting.prices import Prices
 from loom_core.llm.hosted.breaker import CircuitBreaker
 from loom_core.llm.hosted.limits import RateLimits
@@ -143,7 +143,7 @@ async def test_a_stream_that_is_left_early_is_closed_and_counts_with_what_came()
         assert (await anext(stream)).text == "一二三"
         assert wire.open == 1
     assert (wire.open, breaker.state) == (0, "closed")
-    assert provider.spent == Spent(requests=1, input_tokens=50, output_tokens=2)
+    assert provider.spent == UsageTotals(requests=1, input_tokens=50, output_tokens=2)
     with anyio.fail_after(5):
         await provider.chat(QUESTION)
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.llm.hosted.providers import changed
+from loom_core.llm.hosted.providers import override_spec
 from loom_core.llm.vendors import CUSTOM, QWEN, VENDORS, ModelRule, ProviderSpec
 
 
 def test_values_are_read_from_json():
-    spec = changed(
+    spec = override_spec(
         CUSTOM,
         {
             "name": "天工",
@@ -36,14 +36,14 @@ def test_values_are_read_from_json():
 @pytest.mark.parametrize("misplaced", ["sk-live-1234567890", "d41d8cd98f00b204e9800998ecf8427e", "密钥"])
 def test_a_key_in_the_place_of_its_variable_is_refused_and_not_repeated(misplaced: str):
     with pytest.raises(ConfigError, match=r"spec\.key_variable is no name") as caught:
-        changed(CUSTOM, {"key_variable": misplaced})
+        override_spec(CUSTOM, {"key_variable": misplaced})
     assert misplaced not in str(caught.value)
-    assert changed(CUSTOM, {"key_variable": "MY_KEY"}).key_variable == "MY_KEY"
-    assert changed(CUSTOM, {"key_variable": ""}).key_variable == ""
+    assert override_spec(CUSTOM, {"key_variable": "MY_KEY"}).key_variable == "MY_KEY"
+    assert override_spec(CUSTOM, {"key_variable": ""}).key_variable == ""
 
 
 def test_a_change_holds_for_models_that_have_a_rule_of_their_own():
-    spec = changed(QWEN, {"efforts": {}, "json_mode": "prompt"})
+    spec = override_spec(QWEN, {"efforts": {}, "json_mode": "prompt"})
     for model in ("qwen3.6-plus", "qwq-32b", "qwen3.8-max"):
         assert spec.for_model(model).efforts == {}
     assert spec.for_model("qwq-32b").stream_only == QWEN.for_model("qwq-32b").stream_only
@@ -51,20 +51,20 @@ def test_a_change_holds_for_models_that_have_a_rule_of_their_own():
 
 @pytest.mark.parametrize("spec", VENDORS.values(), ids=lambda spec: spec.name)
 def test_nothing_changed_is_the_same_vendor(spec: ProviderSpec):
-    assert changed(spec, {}) == spec
+    assert override_spec(spec, {}) == spec
 
 
 @pytest.mark.parametrize("spec", VENDORS.values(), ids=lambda spec: spec.name)
 def test_a_row_of_ours_can_be_written_as_a_change(spec: ProviderSpec):
     row = {field.name: getattr(spec, field.name) for field in fields(ProviderSpec)}
-    assert changed(CUSTOM, row) == spec
+    assert override_spec(CUSTOM, row) == spec
 
 
 @pytest.mark.parametrize("spec", VENDORS.values(), ids=lambda spec: spec.name)
 def test_rules_of_vendors_change_attributes_that_there_are(spec: ProviderSpec):
     for rule in spec.models:
         assert isinstance(rule, ModelRule)
-        changed(spec, rule.changes)
+        override_spec(spec, rule.changes)
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_rules_of_vendors_change_attributes_that_there_are(spec: ProviderSpec):
 )  # fmt: skip
 def test_a_change_that_cannot_be_is_named(changes: dict[str, Any], match: str):
     with pytest.raises(ConfigError) as caught:
-        changed(CUSTOM, changes)
+        override_spec(CUSTOM, changes)
     assert match in str(caught.value)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.dialects import adapted
-from loom_core.llm.json_schema.values import problems
+from loom_core.llm.json_schema.dialects import adapt_schema
+from loom_core.llm.json_schema.values import find_problems
 from tests.fixtures.vendors.json_schema_rules import check_gemini, check_inline
 from tests.unit.llm.json_schema.schemas import schemas, values_of
 
@@ -70,29 +70,29 @@ def _with_null(schema: object) -> Any:
 
 def test_full_is_a_copy_that_shares_nothing():
     schema = Tree.model_json_schema()
-    copied = adapted(schema, "full")
+    copied = adapt_schema(schema, "full")
     assert copied == schema
     copied["properties"]["root"]["description"] = "changed"
     assert schema["properties"]["root"]["description"] == "where it begins"
 
 
 def test_inline_puts_what_is_referred_to_in_its_place():
-    inlined = adapted(Tree.model_json_schema(), "inline")
+    inlined = adapt_schema(Tree.model_json_schema(), "inline")
     root = inlined["properties"]["root"]
     assert not {"$ref", "$defs"} & _keywords(inlined)
     assert root["description"] == "where it begins"
     assert root["properties"]["name"]["description"] == "名称"
-    assert problems({"root": {"name": "江西"}}, inlined) == []
-    assert problems({"root": {}}, inlined) == ["root: 'name' is a required property"]
+    assert find_problems({"root": {"name": "江西"}}, inlined) == []
+    assert find_problems({"root": {}}, inlined) == ["root: 'name' is a required property"]
 
 
 def test_a_form_that_contains_itself_is_cut_off_where_it_begins_again():
-    inlined = adapted(Tree.model_json_schema(), "inline")
+    inlined = adapt_schema(Tree.model_json_schema(), "inline")
     assert inlined["properties"]["root"]["properties"]["children"]["items"] == {
         "type": "object",
         "description": "Of the same form as Node above.",
     }
-    whole = adapted({"type": "object", "properties": {"again": {"$ref": "#"}}}, "inline")
+    whole = adapt_schema({"type": "object", "properties": {"again": {"$ref": "#"}}}, "inline")
     assert whole["properties"]["again"] == {
         "type": "object",
         "properties": {"again": {"type": "object", "description": "Of the same form as the whole."}},
@@ -105,8 +105,8 @@ def test_a_reference_with_constraints_beside_it_keeps_both():
         "properties": {"a": {"$ref": "#/definitions/Text", "minLength": 2}},
         "definitions": {"Text": {"type": "string", "maxLength": 3}},
     }
-    inlined = adapted(schema, "inline")
-    assert [bool(problems({"a": text}, inlined)) for text in ("x", "xy", "wxyz")] == [True, False, True]
+    inlined = adapt_schema(schema, "inline")
+    assert [bool(find_problems({"a": text}, inlined)) for text in ("x", "xy", "wxyz")] == [True, False, True]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_reference_with_constraints_beside_it_keeps_both():
 )
 def test_what_refers_to_something_that_is_not_there_says_nothing(reference: object):
     schema = {"type": "object", "properties": {"a": {"$ref": reference, "title": "A"}}, "$defs": {}}
-    assert adapted(schema, "inline")["properties"] == {"a": {"title": "A"}}
+    assert adapt_schema(schema, "inline")["properties"] == {"a": {"title": "A"}}
 
 
 def test_references_go_into_lists_and_through_escaped_names():
@@ -127,7 +127,7 @@ def test_references_go_into_lists_and_through_escaped_names():
         },
         "$defs": {"a/b ~": {"type": "boolean"}},
     }
-    inlined = adapted(schema, "inline")["properties"]
+    inlined = adapt_schema(schema, "inline")["properties"]
     assert (inlined["first"], inlined["odd"]) == ({"type": "integer"}, {"type": "boolean"})
 
 
@@ -138,7 +138,7 @@ def test_properties_may_be_called_like_keywords():
         "$defs": {"N": {"type": "null"}},
         "default": {"$ref": "#/data"},
     }
-    inlined = adapted(schema, "inline")
+    inlined = adapt_schema(schema, "inline")
     assert inlined["properties"] == {"$ref": {"type": "string"}, "properties": {"type": "null"}}
     assert inlined["default"] == {"$ref": "#/data"}
 
@@ -151,7 +151,7 @@ def test_definitions_that_multiply_are_cut_off():
         }
         for level in range(12)
     }
-    inlined = adapted(
+    inlined = adapt_schema(
         {"type": "object", "properties": {"all": {"$ref": "#/$defs/D0"}}, "$defs": definitions},
         "inline",
         most=300,
@@ -166,11 +166,11 @@ def test_a_schema_that_is_nested_too_deeply_is_refused(dialect: Any):
     for _ in range(20_000):
         schema = {"type": "array", "items": schema}
     with pytest.raises(InvalidInputError, match="nested too deeply"):
-        adapted(schema, dialect)
+        adapt_schema(schema, dialect)
 
 
 def test_gemini_has_its_own_words():
-    gemini = adapted(Tree.model_json_schema(), "gemini")
+    gemini = adapt_schema(Tree.model_json_schema(), "gemini")
     node = gemini["properties"]["root"]["properties"]
     assert node["kind"] == {
         "type": "string", "title": "Kind", "nullable": True, "enum": ["place", "person"],
@@ -223,7 +223,7 @@ def test_gemini_has_its_own_words():
     ],
 )  # fmt: skip
 def test_gemini_is_told_the_same_in_other_words(schema: dict[str, Any], expected: dict[str, Any]):
-    assert adapted(schema, "gemini") == expected
+    assert adapt_schema(schema, "gemini") == expected
 
 
 @pytest.mark.slow
@@ -233,13 +233,13 @@ def test_what_a_schema_allows_every_dialect_of_it_allows(data: st.DataObject):
     schema = data.draw(schemas(exact=False, closed=False))
     value = data.draw(values_of(schema))
     before = copy.deepcopy(schema)
-    inlined, gemini = adapted(schema, "inline"), adapted(schema, "gemini")
+    inlined, gemini = adapt_schema(schema, "inline"), adapt_schema(schema, "gemini")
     assert schema == before
     check_inline(inlined)
     check_gemini(gemini)
-    if not problems(value, schema):
-        assert problems(value, inlined) == []
-        assert problems(value, _with_null(gemini)) == []
+    if not find_problems(value, schema):
+        assert find_problems(value, inlined) == []
+        assert find_problems(value, _with_null(gemini)) == []
 
 
 @settings(max_examples=30)
@@ -247,6 +247,6 @@ def test_what_a_schema_allows_every_dialect_of_it_allows(data: st.DataObject):
 def test_inline_allows_nothing_else_where_nothing_contains_itself(data: st.DataObject):
     schema = data.draw(schemas(exact=False, closed=False))
     value = data.draw(values_of(schema))
-    inlined = adapted(schema, "inline")
+    inlined = adapt_schema(schema, "inline")
     if "Of the same form as" not in str(inlined):
-        assert bool(problems(value, inlined)) == bool(problems(value, schema))
+        assert bool(find_problems(value, inlined)) == bool(find_problems(value, schema))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.strict import strict
-from loom_core.llm.json_schema.values import problems, without_nulls
+from loom_core.llm.json_schema.strict import to_strict_schema
+from loom_core.llm.json_schema.values import find_problems, without_nulls
 from tests.fixtures.vendors.json_schema_rules import check_openai_strict
 from tests.unit.llm.json_schema.schemas import schemas, values_of
 
@@ -43,12 +43,12 @@ def _object(**properties: Any) -> dict[str, Any]:
 
 
 def test_a_model_that_contains_itself_becomes_strict():
-    assert strict(Node.model_json_schema()) == {**_NODE, "$defs": {"Node": _NODE}}
+    assert to_strict_schema(Node.model_json_schema()) == {**_NODE, "$defs": {"Node": _NODE}}
 
 
 def test_what_stands_beside_a_reference_goes_around_it():
     schema = {**_object(a={"$ref": "#/$defs/T", "description": "起点"}), "$defs": {"T": {"type": "string"}}}
-    result = strict(schema)
+    result = to_strict_schema(schema)
     assert result is not None
     assert result["properties"]["a"] == {"anyOf": [{"$ref": "#/$defs/T"}], "description": "起点"}
     assert result["$defs"] == {"T": {"type": "string"}}
@@ -60,7 +60,7 @@ def test_definitions_of_the_same_name_are_kept_apart():
         "$defs": {"T": {"type": "string"}},
         "definitions": {"T": {"type": "integer"}},
     }
-    result = strict(schema)
+    result = to_strict_schema(schema)
     assert result is not None
     assert [result["properties"][name]["$ref"] for name in "abc"] == [
         "#/$defs/T", "#/$defs/T_2", "#/$defs/whole",
@@ -83,7 +83,7 @@ def test_definitions_of_the_same_name_are_kept_apart():
     ],
 )  # fmt: skip
 def test_parts_are_said_as_strict_mode_says_them(part: dict[str, Any], expected: dict[str, Any]):
-    result = strict(_object(part=part))
+    result = to_strict_schema(_object(part=part))
     assert result is not None
     assert result["properties"]["part"] == expected
 
@@ -99,7 +99,7 @@ def test_parts_are_said_as_strict_mode_says_them(part: dict[str, Any], expected:
     ],
 )  # fmt: skip
 def test_what_is_optional_may_be_null(part: dict[str, Any], expected: dict[str, Any]):
-    result = strict({"type": "object", "properties": {"part": part}})
+    result = to_strict_schema({"type": "object", "properties": {"part": part}})
     assert result is not None
     assert result["properties"]["part"] == expected
     assert result["required"] == ["part"]
@@ -126,7 +126,7 @@ def test_what_is_optional_may_be_null(part: dict[str, Any], expected: dict[str, 
     ],
 )
 def test_what_strict_mode_cannot_say_is_not_strict(part: Any):
-    assert strict(_object(part=part)) is None
+    assert to_strict_schema(_object(part=part)) is None
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_what_strict_mode_cannot_say_is_not_strict(part: Any):
     ],
 )
 def test_the_whole_has_to_be_an_object(schema: dict[str, Any]):
-    assert strict(schema) is None
+    assert to_strict_schema(schema) is None
 
 
 @pytest.mark.hostile("JSON and schemas")
@@ -148,7 +148,7 @@ def test_a_schema_that_is_nested_too_deeply_is_refused():
     for _ in range(20_000):
         part = {"type": "array", "items": part}
     with pytest.raises(InvalidInputError, match="nested too deeply"):
-        strict(_object(part=part))
+        to_strict_schema(_object(part=part))
 
 
 @pytest.mark.slow
@@ -156,18 +156,18 @@ def test_a_schema_that_is_nested_too_deeply_is_refused():
 @given(data=st.data())
 def test_what_strict_mode_allows_is_without_nulls_what_was_meant(data: st.DataObject):
     schema = data.draw(schemas(exact=True, closed=True))
-    result = strict(schema)
+    result = to_strict_schema(schema)
     assert result is not None
     value = data.draw(values_of(result))
-    if not problems(value, result):
-        assert problems(without_nulls(value, schema), schema) == []
+    if not find_problems(value, result):
+        assert find_problems(without_nulls(value, schema), schema) == []
 
 
 @settings(max_examples=30)
 @given(data=st.data())
 def test_strict_schemas_keep_to_the_rules_of_the_mode(data: st.DataObject):
     schema = data.draw(schemas(exact=False, closed=False))
-    result = strict(schema)
+    result = to_strict_schema(schema)
 
     def check(part: dict[str, Any]) -> None:
         if "$ref" in part:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.llm.json_schema.values import check_schema, problems, readable_path, without_nulls
+from loom_core.llm.json_schema.values import check_schema, find_problems, readable_path, without_nulls
 
 _PERSON: dict[str, Any] = {
     "type": "object",
@@ -30,7 +30,7 @@ _PERSON: dict[str, Any] = {
 
 def test_problems_name_the_place_and_what_is_wrong_there():
     value = {"age": "三十", "friends": [{"since": 744}, 5], "头衔": 1}
-    assert problems(value, _PERSON) == [
+    assert find_problems(value, _PERSON) == [
         "the whole: 'name' is a required property",
         "the whole: Additional properties are not allowed ('头衔' was unexpected)",
         "age: '三十' is not of type 'integer'",
@@ -39,13 +39,13 @@ def test_problems_name_the_place_and_what_is_wrong_there():
 
 
 def test_a_value_without_fault_has_no_problems():
-    assert problems({"name": "李白", "died": None, "friends": [{"since": 744}]}, _PERSON) == []
+    assert find_problems({"name": "李白", "died": None, "friends": [{"since": 744}]}, _PERSON) == []
 
 
 def test_only_so_many_problems_are_told_and_none_is_long():
     schema = {"type": "array", "items": {"type": "string"}}
-    assert len(problems([1] * 50, schema, most=3)) == 3
-    (told,) = problems(["x" * 10_000], {"type": "array", "items": {"type": "integer"}})
+    assert len(find_problems([1] * 50, schema, most=3)) == 3
+    (told,) = find_problems(["x" * 10_000], {"type": "array", "items": {"type": "integer"}})
     assert len(told) < 250
     assert told.endswith("is not of type 'integer'")
 
@@ -66,13 +66,13 @@ def test_paths_are_those_that_a_programmer_would_write():
 )
 def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, Any], match: str):
     with pytest.raises(InvalidInputError, match=match):
-        problems({"a": 1}, schema)
+        find_problems({"a": 1}, schema)
 
 
 def test_an_old_draft_is_read_as_such():
     schema = {"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "string"}]}
-    assert problems(["a", 1], schema) == []
-    assert problems([1], schema) == ["[0]: 1 is not of type 'string'"]
+    assert find_problems(["a", 1], schema) == []
+    assert find_problems([1], schema) == ["[0]: 1 is not of type 'string'"]
 
 
 def test_nulls_of_optional_properties_are_left_out_and_others_stay():

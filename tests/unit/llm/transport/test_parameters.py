@@ -6,7 +6,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.llm.interface import ChatRequest, OutputSchema, ToolSpec
-from loom_core.llm.transport.parameters import Granted, granted
+from loom_core.llm.transport.parameters import SupportedParameters, map_parameters
 from loom_core.llm.vendors import ProviderSpec
 
 _SCHEMA = {"type": "object", "properties": {"名": {"type": "string"}}, "required": ["名"]}
@@ -14,8 +14,8 @@ _OUTPUT = OutputSchema("entities", _SCHEMA, "what the text names")
 _PLAIN: dict[str, Any] = {"name": "x", "title": "X", "efforts": {"off": {}, "high": {"e": 1}}}
 
 
-def _granted(spec: dict[str, Any] | None = None, **wishes: Any) -> Granted:
-    return granted(ChatRequest(messages=(), **wishes), ProviderSpec(**_PLAIN, **(spec or {})))
+def _granted(spec: dict[str, Any] | None = None, **wishes: Any) -> SupportedParameters:
+    return map_parameters(ChatRequest(messages=(), **wishes), ProviderSpec(**_PLAIN, **(spec or {})))
 
 
 def test_an_effort_becomes_the_nearest_that_is_known():

@@ -14,7 +14,12 @@ from loom_core.llm.messages import (
     ToolMessage,
     UserMessage,
 )
-from loom_core.llm.transport.replay import NO_RESULT, needs_filler, paired, with_reasoning_to_replay
+from loom_core.llm.transport.replay import (
+    NO_RESULT,
+    needs_filler,
+    pair_tool_results,
+    with_reasoning_to_replay,
+)
 from loom_core.llm.vendors import DEEPSEEK, KIMI, OPENAI, ProviderSpec, Replay
 
 
@@ -120,17 +125,17 @@ _USER = UserMessage((TextPart("你好"),))
 def test_a_conversation_that_is_in_order_stays_as_it_is() -> None:
     messages = (SystemMessage("s"), _USER, _asks("a", "b"), _result("a"), _result("b"), _USER)
 
-    assert paired(messages) == messages
+    assert pair_tool_results(messages) == messages
 
 
 def test_results_come_in_the_order_of_the_calls_and_before_what_was_said_meanwhile() -> None:
     messages = (_asks("a", "b"), _USER, _result("b", "B"), _result("a", "A"))
 
-    assert paired(messages) == (_asks("a", "b"), _result("a", "A"), _result("b", "B"), _USER)
+    assert pair_tool_results(messages) == (_asks("a", "b"), _result("a", "A"), _result("b", "B"), _USER)
 
 
 def test_a_call_without_a_result_is_answered_by_there_being_none() -> None:
-    assert paired((_asks("a"), _USER)) == (
+    assert pair_tool_results((_asks("a"), _USER)) == (
         _asks("a"),
         ToolMessage("a", (TextPart(NO_RESULT),), failed=True),
         _USER,
@@ -140,13 +145,13 @@ def test_a_call_without_a_result_is_answered_by_there_being_none() -> None:
 def test_results_without_a_call_and_second_results_are_left_out() -> None:
     messages = (_result("lost"), _USER, _asks("a"), _result("a"), _result("a", "again"), _result("late"))
 
-    assert paired(messages) == (_USER, _asks("a"), _result("a"))
+    assert pair_tool_results(messages) == (_USER, _asks("a"), _result("a"))
 
 
 def test_a_call_whose_id_was_there_before_gets_another_and_so_does_its_result() -> None:
     messages = (_asks("a"), _result("a", "1"), _asks("a", "a"), _result("a", "2"), _result("a", "3"))
 
-    assert paired(messages) == (
+    assert pair_tool_results(messages) == (
         _asks("a"),
         _result("a", "1"),
         _asks("a_2", "a_3"),
@@ -156,7 +161,7 @@ def test_a_call_whose_id_was_there_before_gets_another_and_so_does_its_result() 
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    assert paired((_asks(""), _result(""))) == (_asks("call"), _result("call"))
+    assert pair_tool_results((_asks(""), _result(""))) == (_asks("call"), _result("call"))
 
 
 _IDS = st.sampled_from(["", "a", "b", "a_2", "调用"])
@@ -169,7 +174,7 @@ _MESSAGES = st.one_of(
 
 @given(st.lists(_MESSAGES, max_size=12))
 def test_in_any_conversation_each_call_is_answered_once_right_behind_it(messages: list[Message]) -> None:
-    fixed = paired(messages)
+    fixed = pair_tool_results(messages)
 
     ids = [
         call.id for message in fixed if isinstance(message, AssistantMessage) for call in message.tool_calls
@@ -184,4 +189,4 @@ def test_in_any_conversation_each_call_is_answered_once_right_behind_it(messages
             if isinstance(message, AssistantMessage):
                 expected = [call.id for call in message.tool_calls]
     assert expected == []
-    assert paired(fixed) == fixed
+    assert pair_tool_results(fixed) == fixed

@@ -9,7 +9,7 @@ import pytest
 from loom_core.errors import LoomError
 from loom_core.mcp_client.callbacks import Callbacks, Sampled
 from loom_core.mcp_client.configuration.server_config import ServerConfig
-from loom_core.tools.interface import Answer
+from loom_core.tools.interface import QuestionAnswer
 from tests.unit.mcp_client.asking_server import asking_server
 
 pytestmark = pytest.mark.slow
@@ -29,13 +29,13 @@ async def test_a_question_is_answered_by_the_callback_in_both_eras(asking_connec
 
     async def ask(question):
         asked.append(question)
-        return Answer("accept", {"name": "小明"})
+        return QuestionAnswer("accept", {"name": "小明"})
 
     async with asking_connection(era=era, callbacks=Callbacks(ask=ask)) as connection:
         assert said(await connection.call_tool("greet", {})) == "accepted: 小明"
 
         async def no(question):
-            return Answer("decline")
+            return QuestionAnswer("decline")
 
         assert said(await connection.call_tool("greet", {}, ask=no)) == "declined: ", "of this call only"
     assert [(question.text, question.origin) for question in asked] == [("你叫什么名字？", "asking")]
@@ -47,7 +47,7 @@ async def test_a_child_is_answered_too(connected, asking, era):
 
     async def ask(question):
         asked.append(question.origin)
-        return Answer("accept", {"name": "小红"})
+        return QuestionAnswer("accept", {"name": "小红"})
 
     async def tell(done, total, message):
         steps.append(message)
@@ -79,7 +79,7 @@ async def test_a_server_knows_that_nobody_can_be_asked(asking_connection, era):
 async def test_the_time_of_a_call_stands_still_while_a_person_is_asked(asking_connection, era):
     async def slow(question):
         await anyio.sleep(1.2)
-        return Answer("accept", {"name": "慢"})
+        return QuestionAnswer("accept", {"name": "慢"})
 
     async with asking_connection(era=era, callbacks=Callbacks(ask=slow)) as connection:
         await connection.ready(40)
@@ -177,7 +177,7 @@ async def test_a_person_may_be_sent_to_a_page_and_gives_no_content_there(connect
 
     async def ask(question):
         asked.append(question)
-        return Answer("accept", {"secret": "not for the server"})
+        return QuestionAnswer("accept", {"secret": "not for the server"})
 
     params = {"mode": "url", "message": "请登录", "url": "https://登录.example/", "elicitationId": "1"}
     async with connected(raw(), callbacks=Callbacks(ask=ask)) as connection:
@@ -196,7 +196,7 @@ async def test_a_server_cannot_ask_a_hundred_things_at_once(connected, raw):
         most = max(most, open_questions)
         await anyio.wait_all_tasks_blocked()
         open_questions -= 1
-        return Answer("decline")
+        return QuestionAnswer("decline")
 
     async with connected(raw(), callbacks=Callbacks(ask=ask)) as connection:
         given = {"questions": [form(str(number)) for number in range(100)]}

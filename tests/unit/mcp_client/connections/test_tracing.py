@@ -5,7 +5,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import get_tracer
 
 from loom_core.mcp_client.connections.tracing import told_http, told_stdio
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 from loom_core.observability.spans import MCP_CLIENT
 
 
@@ -17,7 +17,7 @@ def test_a_request_over_http_says_where_it_goes_and_carries_the_trace(spans: lis
     request = posted()
     with get_tracer("mcp-python-sdk").start_as_current_span("MCP send tools/call query"):
         told_http(request, server="kb")
-        assert request.headers["traceparent"] == carried()["traceparent"]
+        assert request.headers["traceparent"] == inject_context()["traceparent"]
     (span,) = spans
     attributes = dict(span.attributes or {})
     assert set(attributes) <= set(MCP_CLIENT.attributes)

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from loom_core.errors import NotFoundError
-from loom_core.runs.commands import Decided, Resume
+from loom_core.runs.commands import ApprovalDecision, Resume
 from loom_core.runs.events import StreamEvent
 from loom_core.runs.journal import Journal, RunLog
 from loom_core.runs.run import Pending, Run, RunRequest
@@ -104,9 +104,9 @@ async def test_following_goes_on_where_a_run_that_had_failed_was_resumed(
     await collect(journal, run.id, seen)
     await collect(journal, run.id, seen, after=1)
     assert [event.type for event in seen] == ["error"]
-    await journal.order(run.id, Resume())
+    await journal.send_commands(run.id, Resume())
     async with await claimed(journal, run.id) as log:
-        assert log.orders() == [Resume()]
+        assert log.take_commands() == [Resume()]
         log.add("resumed", {}, status="working")
         await log.commit()
         async with aclosing(journal.follow(run.id)) as events:
@@ -122,17 +122,17 @@ async def test_a_run_that_has_ended_does_not_stand_still_when_it_was_told_to_go_
     run = await here.create(RunRequest(goal="查资料"))
     async with await claimed(here, run.id) as log:
         log.add("aborted", {}, status="aborted")
-    await elsewhere.order(run.id, Resume())
+    await elsewhere.send_commands(run.id, Resume())
     got: list[Run] = []
 
     async def wait(journal: Journal) -> None:
-        got.append(await journal.changed(run.id, after=0, seconds=20))
+        got.append(await journal.wait_until_idle(run.id, after=0, seconds=20))
 
     async def obeyed(journal: Journal) -> None:
-        run_then = await journal.obeyed(run.id, seconds=20)
+        run_then = await journal.wait_until_applied(run.id, seconds=20)
         assert run_then.status in {"working", "completed"}
 
-    assert (await elsewhere.obeyed(run.id, seconds=0.01)).status == "aborted"
+    assert (await elsewhere.wait_until_applied(run.id, seconds=0.01)).status == "aborted"
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             for journal in (here, elsewhere):
@@ -140,7 +140,7 @@ async def test_a_run_that_has_ended_does_not_stand_still_when_it_was_told_to_go_
                 tasks.start_soon(obeyed, journal)
             await anyio.wait_all_tasks_blocked()
             async with await claimed(here, run.id) as log:
-                assert log.orders() == [Resume()]
+                assert log.take_commands() == [Resume()]
                 log.add("resumed", {}, status="working")
                 await log.commit()
                 for journal in (here, elsewhere):
@@ -175,10 +175,10 @@ async def test_a_follower_that_goes_is_forgotten(open_journal: Callable[[], Jour
         log.add("text_delta", {})
         async with aclosing(journal.follow(run.id)) as events:
             await anext(events)
-            assert journal.store.switchboard.polling
+            assert journal.store.notifier.needs_polling
         with anyio.move_on_after(0.01):
             await collect(journal, run.id, [], after=1)
-        assert not journal.store.switchboard.polling
+        assert not journal.store.notifier.needs_polling
 
 
 async def test_a_run_that_is_not_there_is_neither_followed_nor_waited_for():
@@ -186,7 +186,7 @@ async def test_a_run_that_is_not_there_is_neither_followed_nor_waited_for():
     with pytest.raises(NotFoundError):
         await collect(journal, "run_x", [])
     with pytest.raises(NotFoundError):
-        await journal.changed("run_x", after=0, seconds=1)
+        await journal.wait_until_idle("run_x", after=0, seconds=1)
     await journal.aclose()
 
 
@@ -196,7 +196,7 @@ async def test_waiting_ends_when_the_run_does_or_needs_a_person(open_journal: Ca
     got: list[Run] = []
 
     async def wait(journal: Journal, after: int) -> None:
-        got.append(await journal.changed(run.id, after=after, seconds=20))
+        got.append(await journal.wait_until_idle(run.id, after=after, seconds=20))
 
     with anyio.fail_after(20):
         async with await claimed(here, run.id) as log:
@@ -214,19 +214,19 @@ async def test_waiting_ends_when_the_run_does_or_needs_a_person(open_journal: Ca
                     pending=(Pending(id="c", kind="approval"),),
                 )
             assert [each.status for each in got] == ["input_required"] * 2
-            assert (await elsewhere.changed(run.id, after=0, seconds=20)).last_seq == 6
+            assert (await elsewhere.wait_until_idle(run.id, after=0, seconds=20)).last_seq == 6
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(wait, here, 6)  # that it waits is known there
-                await elsewhere.order(run.id, Decided(id="c", action="approve"))
+                await elsewhere.send_commands(run.id, ApprovalDecision(id="c", action="approve"))
                 tasks.start_soon(wait, elsewhere, 0)  # the order is on its way
-                await log.next_order()
-                log.orders()
+                await log.wait_for_command()
+                log.take_commands()
                 log.add("approval_decided", {}, status="working", pending=())
                 await log.commit()
                 assert len(got) == 2
                 log.add("agent_finish", {}, status="completed")
             assert [each.status for each in got[2:]] == ["completed"] * 2
-    assert (await here.changed(run.id, after=99, seconds=20)).status == "completed"
+    assert (await here.wait_until_idle(run.id, after=99, seconds=20)).status == "completed"
 
 
 @pytest.mark.parametrize("in_file", [True, False])
@@ -240,7 +240,7 @@ async def test_who_waits_again_and_again_for_a_run_that_has_ended_can_be_cancell
     asked = 0
     with anyio.CancelScope() as scope:
         while asked < 1000:
-            run = await journal.changed(run.id, after=run.last_seq, seconds=10)
+            run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
             asked += 1
             scope.cancel()
     assert asked == 1
@@ -251,8 +251,8 @@ async def test_waiting_ends_when_its_time_is_over(open_journal: Callable[[], Jou
     journal = open_journal()
     run = await journal.create(RunRequest(goal="g"))
     with anyio.fail_after(10):
-        assert (await journal.changed(run.id, after=0, seconds=0.02)).status == "working"
-        assert (await journal.changed(run.id, after=0, seconds=0)).status == "working"
+        assert (await journal.wait_until_idle(run.id, after=0, seconds=0.02)).status == "working"
+        assert (await journal.wait_until_idle(run.id, after=0, seconds=0)).status == "working"
 
 
 def test_one_journal_serves_several_event_loops():

@@ -115,7 +115,7 @@ class Histories(RuleBasedStateMachine):
         model = self.models[run_id]
         if model.status != "failed" and not self.loose.get(run_id):
             text = str(len(model.events))
-            self.runner.run(self.journals[number].order(run_id, Reply(text=text)))
+            self.runner.run(self.journals[number].send_commands(run_id, Reply(text=text)))
             model.orders.append(text)
 
     @precondition(lambda self: self.logs)
@@ -124,9 +124,9 @@ class Histories(RuleBasedStateMachine):
         run_id = data.draw(st.sampled_from(list(self.logs)))
         log, model = self.logs[run_id], self.models[run_id]
         if model.orders:
-            self.runner.run(log.next_order())
+            self.runner.run(log.wait_for_command())
         # Those of the other process come when they come, but in order.
-        taken = [order.text for order in log.orders() if isinstance(order, Reply)]
+        taken = [order.text for order in log.take_commands() if isinstance(order, Reply)]
         assert taken == model.orders[: len(taken)]
         del model.orders[: len(taken)]
         self.taken[run_id] += taken
@@ -172,7 +172,7 @@ class Histories(RuleBasedStateMachine):
                 if model.driver is None and (model.status == "working" or model.orders)
             ]
             if not self.logs:
-                assert self.runner.run(journal.unclaimed()) == free, number
+                assert self.runner.run(journal.find_unclaimed()) == free, number
 
 
 TestHistories = Histories.TestCase

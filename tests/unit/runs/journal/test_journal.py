@@ -14,7 +14,7 @@ from loom_core.errors import InvalidInputError, NotFoundError, RecordError
 from loom_core.llm.interface import Usage
 from loom_core.observability.log_fields import logging_with
 from loom_core.runs.journal import Journal, RunLog
-from loom_core.runs.run import Budget, Pending, Run, RunRequest, Spent, caller_name
+from loom_core.runs.run import Budget, Pending, Run, RunRequest, RunUsage, caller_name
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -67,7 +67,7 @@ async def test_what_the_log_calls_who_asks_is_kept_with_the_run(journal: Journal
 async def test_what_changes_in_a_run_is_read_as_it_was_written(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
     pending = (Pending(id="c1", kind="approval", tool="fs:write", arguments={"路径": "/tmp"}, deadline=5.5),)
-    spent = Spent(iterations=2, usage=Usage(10, 20, cost=0.25), tool_calls=1, seconds=1.5)
+    spent = RunUsage(iterations=2, usage=Usage(10, 20, cost=0.25), tool_calls=1, seconds=1.5)
     async with await claimed(journal, run.id) as log:
         log.add("approval_required", {}, status="input_required", pending=pending, spent=spent)
         log.add("usage", {}, output="一半", structured={"a": [1]}, problem="why \udc00")
@@ -133,14 +133,14 @@ async def test_whoever_claims_a_run_gets_what_was_journalled_with_a_state(journa
 
 async def test_a_run_is_claimed_once_and_free_again_afterwards(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
-    assert await journal.unclaimed() == [run.id]
+    assert await journal.find_unclaimed() == [run.id]
     async with await claimed(journal, run.id):
         assert await journal.claim(run.id) is None
-        assert await journal.unclaimed() == []
+        assert await journal.find_unclaimed() == []
         assert (await journal.get(run.id)).driver.startswith("pid ")
     async with await claimed(journal, run.id) as log:
         log.add("agent_finish", {}, status="completed")
-    assert await journal.unclaimed() == []
+    assert await journal.find_unclaimed() == []
 
 
 async def test_a_log_takes_nothing_after_its_block(journal: Journal):
@@ -323,7 +323,7 @@ async def test_a_run_is_not_shown_to_another_caller(journal: Journal):
     with pytest.raises(NotFoundError):
         await journal.get(run.id, caller="ben")
     with pytest.raises(NotFoundError):
-        await journal.forget(run.id, caller="ben")
+        await journal.purge(run.id, caller="ben")
     assert await journal.search("secret", caller="ben") == []
     assert len(await journal.search("secret", caller="anna")) == 1
 
@@ -355,9 +355,9 @@ async def test_a_run_that_goes_on_is_found_by_what_it_says_then(journal: Journal
 async def test_a_forgotten_run_has_gone_with_all_that_belongs_to_it(journal: Journal):
     run = await finished(journal, "remember the alamo")
     await journal.search("alamo")
-    await journal.forget(run.id)
+    await journal.purge(run.id)
     assert await journal.search("alamo") == []
-    for ask in (journal.get, journal.events, journal.forget):
+    for ask in (journal.get, journal.events, journal.purge):
         with pytest.raises(NotFoundError):
             await ask(run.id)
     with pytest.raises(NotFoundError, match="no session"):
@@ -368,7 +368,7 @@ async def test_a_run_at_work_is_not_forgotten(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id):
         with pytest.raises(InvalidInputError, match="at work"):
-            await journal.forget(run.id)
+            await journal.purge(run.id)
 
 
 async def test_old_runs_are_pruned_but_for_the_last_ones_and_those_not_at_their_end(journal: Journal):

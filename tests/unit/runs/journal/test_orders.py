@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
-from loom_core.runs.commands import Abort, Answered, Decided, Order, Pause, Reply, Resume
+from loom_core.runs.commands import Abort, ApprovalDecision, Command, InputResponse, Pause, Reply, Resume
 from loom_core.runs.journal import Journal, RunLog
 from loom_core.runs.run import Pending, RunRequest, RunStatus
 
@@ -63,11 +63,11 @@ LATE = Pending(id="c3", kind="approval", deadline=time.time() - 1)
 @pytest.mark.parametrize(
     ("status", "order"),
     [
-        ("input_required", Decided(id="c1", action="approve", by="anna")),
-        ("input_required", Decided(id="c1", action="edit", arguments={"路径": "/tmp/甲"})),
-        ("input_required", Decided(id="c2", action="deny", reason="不要")),
-        ("input_required", Answered(id="q1", action="accept", content={"城市": "北京"})),
-        ("working", Decided(id="c1", action="approve")),
+        ("input_required", ApprovalDecision(id="c1", action="approve", by="anna")),
+        ("input_required", ApprovalDecision(id="c1", action="edit", arguments={"路径": "/tmp/甲"})),
+        ("input_required", ApprovalDecision(id="c2", action="deny", reason="不要")),
+        ("input_required", InputResponse(id="q1", action="accept", content={"城市": "北京"})),
+        ("working", ApprovalDecision(id="c1", action="approve")),
         ("working", Reply(text="再快一点 \ud83d")),
         ("input_required", Reply(text="never mind")),
         ("paused", Reply(text="and then stop")),
@@ -80,18 +80,18 @@ LATE = Pending(id="c3", kind="approval", deadline=time.time() - 1)
         ("working", Abort()),
     ],
 )
-async def test_an_order_that_fits_reaches_whoever_drives_the_run_next(status: RunStatus, order: Order):
+async def test_an_order_that_fits_reaches_whoever_drives_the_run_next(status: RunStatus, order: Command):
     journal = Journal()
     run_id = await standing(journal, status, CALL, UNKNOWN, QUESTION)
-    assert (await journal.order(run_id, order)).status == status
-    assert await journal.unclaimed() == [run_id]
+    assert (await journal.send_commands(run_id, order)).status == status
+    assert await journal.find_unclaimed() == [run_id]
     async with await claimed(journal, run_id) as log:
-        await log.next_order()
-        assert log.orders() == [order]
-        assert log.orders() == []
+        await log.wait_for_command()
+        assert log.take_commands() == [order]
+        assert log.take_commands() == []
         await log.commit()
     async with await claimed(journal, run_id) as log:
-        assert log.orders() == []
+        assert log.take_commands() == []
     await journal.aclose()
 
 
@@ -99,24 +99,27 @@ async def test_an_order_that_fits_reaches_whoever_drives_the_run_next(status: Ru
     ("order", "reason"),
     [
         (
-            Answered(id="q1", action="accept", content={"城市": 5}),
+            InputResponse(id="q1", action="accept", content={"城市": 5}),
             r"`城市` must be a string, got 5 \(a number",
         ),
-        (Answered(id="q1", action="accept"), "`城市` is required"),
-        (Decided(id="c4", action="edit", arguments={"size": "大"}), r"`size` must be an integer, got \"大\""),
-        (Decided(id="c4", action="edit", arguments={}), "`size` is required"),
+        (InputResponse(id="q1", action="accept"), "`城市` is required"),
+        (
+            ApprovalDecision(id="c4", action="edit", arguments={"size": "大"}),
+            r"`size` must be an integer, got \"大\"",
+        ),
+        (ApprovalDecision(id="c4", action="edit", arguments={}), "`size` is required"),
     ],
 )
-async def test_what_does_not_fit_what_is_asked_leaves_it_open(order: Order, reason: str):
+async def test_what_does_not_fit_what_is_asked_leaves_it_open(order: Command, reason: str):
     journal = Journal()
     run_id = await standing(journal, "input_required", QUESTION, WRITING)
     with pytest.raises(InvalidInputError, match=reason):
-        await journal.order(run_id, order)
+        await journal.send_commands(run_id, order)
     assert (await journal.get(run_id)).pending == (QUESTION, WRITING)
-    await journal.order(
+    await journal.send_commands(
         run_id,
-        Answered(id="q1", action="decline"),
-        Decided(id="c4", action="edit", arguments={"size": "12"}),  # as it is put right for a model
+        InputResponse(id="q1", action="decline"),
+        ApprovalDecision(id="c4", action="edit", arguments={"size": "12"}),  # as it is put right for a model
     )
     await journal.aclose()
 
@@ -127,28 +130,30 @@ async def test_an_order_of_another_process_is_not_overtaken_by_one_from_here(
     here, elsewhere = open_journal(), open_journal()
     run = await here.create(RunRequest(goal="g"))
     async with await claimed(here, run.id) as log:
-        await elsewhere.order(run.id, Reply(text="第一"))
-        await here.order(run.id, Reply(text="第二"))
-        assert log.orders() == [Reply(text="第一"), Reply(text="第二")]
+        await elsewhere.send_commands(run.id, Reply(text="第一"))
+        await here.send_commands(run.id, Reply(text="第二"))
+        assert log.take_commands() == [Reply(text="第一"), Reply(text="第二")]
         await log.commit()
-        assert log.orders() == []
+        assert log.take_commands() == []
 
 
 async def test_of_several_orders_all_are_taken_or_none():
     journal = Journal()
     run_id = await standing(journal, "input_required", CALL, QUESTION)
-    approved = Decided(id="c1", action="approve")
+    approved = ApprovalDecision(id="c1", action="approve")
     with pytest.raises(InvalidInputError, match="does not wait for 'c9'"):
-        await journal.order(run_id, approved, Decided(id="c9", action="approve"))
+        await journal.send_commands(run_id, approved, ApprovalDecision(id="c9", action="approve"))
     with pytest.raises(InvalidInputError, match="was decided already"):
-        await journal.order(run_id, approved, Decided(id="c1", action="deny"))
+        await journal.send_commands(run_id, approved, ApprovalDecision(id="c1", action="deny"))
     with pytest.raises(InvalidInputError, match="cannot be kept"):
-        await journal.order(run_id, approved, Answered(id="q1", action="decline", content={"x": object()}))
-    assert await journal.unclaimed() == []
-    answered = Answered(id="q1", action="accept", content={"城市": "北京"})
-    await journal.order(run_id, approved, answered)
+        await journal.send_commands(
+            run_id, approved, InputResponse(id="q1", action="decline", content={"x": object()})
+        )
+    assert await journal.find_unclaimed() == []
+    answered = InputResponse(id="q1", action="accept", content={"城市": "北京"})
+    await journal.send_commands(run_id, approved, answered)
     async with await claimed(journal, run_id) as log:
-        assert log.orders() == [approved, answered]
+        assert log.take_commands() == [approved, answered]
         await log.commit()
     await journal.aclose()
 
@@ -156,12 +161,12 @@ async def test_of_several_orders_all_are_taken_or_none():
 @pytest.mark.parametrize(
     ("status", "order", "reason"),
     [
-        ("input_required", Decided(id="c9", action="approve"), "does not wait for 'c9'"),
-        ("input_required", Decided(id="q1", action="approve"), "is a question"),
-        ("input_required", Answered(id="c1", action="accept"), "is a call"),
-        ("input_required", Decided(id="c2", action="edit"), "may have been done already"),
-        ("input_required", Decided(id="c3", action="approve"), "counts as refused"),
-        ("completed", Decided(id="c9", action="approve"), "has ended"),
+        ("input_required", ApprovalDecision(id="c9", action="approve"), "does not wait for 'c9'"),
+        ("input_required", ApprovalDecision(id="q1", action="approve"), "is a question"),
+        ("input_required", InputResponse(id="c1", action="accept"), "is a call"),
+        ("input_required", ApprovalDecision(id="c2", action="edit"), "may have been done already"),
+        ("input_required", ApprovalDecision(id="c3", action="approve"), "counts as refused"),
+        ("completed", ApprovalDecision(id="c9", action="approve"), "has ended"),
         ("completed", Resume(), "is completed"),
         ("working", Resume(), "goes on already"),
         ("paused", Pause(), "is paused already"),
@@ -171,39 +176,39 @@ async def test_of_several_orders_all_are_taken_or_none():
         ("working", Reply(text=" \n"), "is empty"),
     ],
 )
-async def test_an_order_that_does_not_fit_is_refused(status: RunStatus, order: Order, reason: str):
+async def test_an_order_that_does_not_fit_is_refused(status: RunStatus, order: Command, reason: str):
     journal = Journal()
     pending = () if status == "completed" else (CALL, UNKNOWN, QUESTION, LATE)
     run_id = await standing(journal, status, *pending)
     with pytest.raises(InvalidInputError, match=reason):
-        await journal.order(run_id, order)
+        await journal.send_commands(run_id, order)
     async with await claimed(journal, run_id) as log:
-        assert log.orders() == []
+        assert log.take_commands() == []
     await journal.aclose()
 
 
 async def test_of_two_decisions_the_first_holds_and_the_second_is_told_so():
     journal = Journal()
     run_id = await standing(journal, "input_required", CALL)
-    await journal.order(run_id, Decided(id="c1", action="deny"))
+    await journal.send_commands(run_id, ApprovalDecision(id="c1", action="deny"))
     with pytest.raises(InvalidInputError, match="the first decision holds"):
-        await journal.order(run_id, Decided(id="c1", action="approve"))
+        await journal.send_commands(run_id, ApprovalDecision(id="c1", action="approve"))
     await journal.aclose()
 
 
 async def test_an_order_is_judged_by_those_that_are_on_their_way():
     journal = Journal()
     run_id = await standing(journal, "working")
-    await journal.order(run_id, Pause())
+    await journal.send_commands(run_id, Pause())
     with pytest.raises(InvalidInputError, match="paused already"):
-        await journal.order(run_id, Pause())
-    await journal.order(run_id, Resume())
-    await journal.order(run_id, Abort())
+        await journal.send_commands(run_id, Pause())
+    await journal.send_commands(run_id, Resume())
+    await journal.send_commands(run_id, Abort())
     with pytest.raises(InvalidInputError, match="has ended"):
-        await journal.order(run_id, Reply(text="wait"))
-    await journal.order(run_id, Resume())
+        await journal.send_commands(run_id, Reply(text="wait"))
+    await journal.send_commands(run_id, Resume())
     async with await claimed(journal, run_id) as log:
-        assert log.orders() == [Pause(), Resume(), Abort(), Resume()]
+        assert log.take_commands() == [Pause(), Resume(), Abort(), Resume()]
     await journal.aclose()
 
 
@@ -213,15 +218,17 @@ async def test_a_run_behind_which_the_session_has_gone_on_is_not_resumed():
     session = (await journal.get(run_id)).request.session_id
     later = await journal.create(RunRequest(goal="h", session_id=session))
     with pytest.raises(InvalidInputError, match=later.id):
-        await journal.order(run_id, Resume())
+        await journal.send_commands(run_id, Resume())
     await journal.aclose()
 
 
 @pytest.mark.parametrize(("status", "order"), [("failed", Resume()), ("aborted", Resume())])
-async def test_a_session_takes_no_other_run_while_one_is_about_to_be_resumed(status: RunStatus, order: Order):
+async def test_a_session_takes_no_other_run_while_one_is_about_to_be_resumed(
+    status: RunStatus, order: Command
+):
     journal = Journal()
     run_id = await standing(journal, status)
-    await journal.order(run_id, order)
+    await journal.send_commands(run_id, order)
     session = (await journal.get(run_id)).request.session_id
     with pytest.raises(InvalidInputError, match=f"{run_id}.*resumed"):
         await journal.create(RunRequest(goal="另一个", session_id=session))
@@ -232,13 +239,13 @@ async def test_a_session_takes_no_other_run_while_somebody_has_still_to_be_heard
     journal = Journal()
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id) as log:
-        await journal.order(run.id, Reply(text="等一下"))
+        await journal.send_commands(run.id, Reply(text="等一下"))
         log.add("agent_finish", {}, status="completed")
     with pytest.raises(InvalidInputError, match=run.id):
         await journal.create(RunRequest(goal="h", session_id=run.request.session_id))
-    assert await journal.unclaimed() == [run.id]
+    assert await journal.find_unclaimed() == [run.id]
     async with await claimed(journal, run.id) as log:
-        assert log.orders() == [Reply(text="等一下")]
+        assert log.take_commands() == [Reply(text="等一下")]
     await journal.create(RunRequest(goal="h", session_id=run.request.session_id))
     await journal.aclose()
 
@@ -249,8 +256,8 @@ async def test_who_was_refused_still_sees_what_others_write(open_journal: Callab
     other = await here.create(RunRequest(goal="h"))
     with pytest.raises(InvalidInputError) as refused:  # and the error is kept, with all that it holds
         await here.create(RunRequest(goal="i", session_id=run.request.session_id))
-    await elsewhere.order(run.id, Reply(text="你好"))
-    await here.order(other.id, Pause())
+    await elsewhere.send_commands(run.id, Reply(text="你好"))
+    await here.send_commands(other.id, Pause())
     assert run.id in str(refused.value)
 
 
@@ -258,8 +265,8 @@ async def test_only_the_caller_may_give_orders():
     journal = Journal()
     run = await journal.create(RunRequest(goal="g", caller="anna"))
     with pytest.raises(NotFoundError):
-        await journal.order(run.id, Abort(), caller="ben")
-    await journal.order(run.id, Abort(), caller="anna")
+        await journal.send_commands(run.id, Abort(), caller="ben")
+    await journal.send_commands(run.id, Abort(), caller="anna")
     await journal.aclose()
 
 
@@ -267,7 +274,7 @@ async def test_a_run_whose_deadline_has_passed_has_something_to_do():
     journal = Journal()
     await standing(journal, "input_required", CALL)
     late = await standing(journal, "input_required", CALL, LATE)
-    assert await journal.unclaimed() == [late]
+    assert await journal.find_unclaimed() == [late]
     await journal.aclose()
 
 
@@ -276,14 +283,14 @@ async def test_who_waits_for_an_order_is_woken_by_one_given_here_or_in_another_p
 ):
     here, elsewhere = open_journal(), open_journal()
     run = await here.create(RunRequest(goal="g"))
-    got: list[Order] = []
+    got: list[Command] = []
     async with await claimed(here, run.id) as log:
         for journal in (here, elsewhere):
             async with anyio.create_task_group() as tasks:
                 with anyio.fail_after(10):
-                    tasks.start_soon(journal.order, run.id, Reply(text="你好"))
-                    await log.next_order()
-            got += log.orders()
+                    tasks.start_soon(journal.send_commands, run.id, Reply(text="你好"))
+                    await log.wait_for_command()
+            got += log.take_commands()
             await log.commit()
     assert got == [Reply(text="你好")] * 2
 
@@ -295,13 +302,13 @@ async def test_an_order_that_was_seen_while_nobody_waited_for_it_is_not_lost(
     run = await here.create(RunRequest(goal="g"))
     other = await elsewhere.create(RunRequest(goal="h"))
     async with await claimed(here, run.id) as log, aclosing(here.follow(other.id)) as events:
-        await elsewhere.order(run.id, Reply(text="hello"))
+        await elsewhere.send_commands(run.id, Reply(text="hello"))
         async with await claimed(elsewhere, other.id) as far:
             far.add("text_delta", {})
         with anyio.fail_after(10):
             await anext(events)  # so what came before it was seen, too
-            await log.next_order()
-        assert log.orders() == [Reply(text="hello")]
+            await log.wait_for_command()
+        assert log.take_commands() == [Reply(text="hello")]
         await log.commit()
 
 
@@ -310,12 +317,12 @@ async def test_what_follows_from_an_order_is_written_with_its_being_obeyed_or_no
 ):
     journal = open_journal()
     run = await journal.create(RunRequest(goal="g"))
-    await journal.order(run.id, Reply(text="hello"))
+    await journal.send_commands(run.id, Reply(text="hello"))
 
     async def fail() -> None:
         async with await claimed(journal, run.id) as log:
             log.add("text_delta", {})
-            assert len(log.orders()) == 1
+            assert len(log.take_commands()) == 1
             log.add("message_received", {"text": "hello"})
             await journal.create(RunRequest(goal="h"))  # goes the same way, behind what is written by itself
             assert len(await journal.events(run.id)) == 1
@@ -325,13 +332,13 @@ async def test_what_follows_from_an_order_is_written_with_its_being_obeyed_or_no
         await fail()
     async with await claimed(journal, run.id) as log:
         assert log.run.last_seq == 1
-        assert log.orders() == [Reply(text="hello")]
+        assert log.take_commands() == [Reply(text="hello")]
         log.add("message_received", {"text": "hello"})
         await log.commit()
         log.add("text_delta", {})
     async with await claimed(journal, run.id) as log:
         assert log.run.last_seq == 3
-        assert log.orders() == []
+        assert log.take_commands() == []
 
 
 async def test_orders_that_came_before_and_while_a_run_is_claimed_come_once_each(
@@ -345,13 +352,13 @@ async def test_orders_that_came_before_and_while_a_run_is_claimed_come_once_each
     async def drive() -> None:
         while len(got) < len(texts):
             async with await claimed(journal, run.id) as log:
-                await log.next_order()
-                got.extend(order.text for order in log.orders() if isinstance(order, Reply))
+                await log.wait_for_command()
+                got.extend(order.text for order in log.take_commands() if isinstance(order, Reply))
                 await log.commit()
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(drive)
         with anyio.fail_after(10):
             for text in texts:
-                await journal.order(run.id, Reply(text=text))
+                await journal.send_commands(run.id, Reply(text=text))
     assert got == texts

@@ -6,7 +6,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.journal import Journal
-from loom_core.runs.run import BESIDE, RunRequest
+from loom_core.runs.run import PARALLEL_RUNS, RunRequest
 
 
 async def test_a_session_has_a_state_before_it_has_a_run(tmp_path: Path) -> None:
@@ -14,7 +14,7 @@ async def test_a_session_has_a_state_before_it_has_a_run(tmp_path: Path) -> None
     journal = Journal(path)
     session = await journal.begin_session(caller="ann")
     assert (await journal.session_state(session, caller="ann")).content == {}
-    assert await journal.keep_session_state(session, {"上次": "请假"}, version=0, caller="ann")
+    assert await journal.save_session_state(session, {"上次": "请假"}, version=0, caller="ann")
     await journal.aclose()
 
     again = Journal(path)
@@ -28,8 +28,8 @@ async def test_a_session_has_a_state_before_it_has_a_run(tmp_path: Path) -> None
 async def test_a_state_that_was_made_of_an_older_one_is_not_kept() -> None:
     journal = Journal()
     session = await journal.begin_session()
-    assert await journal.keep_session_state(session, {"n": 1}, version=0)
-    assert not await journal.keep_session_state(session, {"n": 2}, version=0)
+    assert await journal.save_session_state(session, {"n": 1}, version=0)
+    assert not await journal.save_session_state(session, {"n": 2}, version=0)
     assert (await journal.session_state(session)).content == {"n": 1}
     await journal.aclose()
 
@@ -41,7 +41,7 @@ async def test_a_session_is_its_callers_alone() -> None:
         with pytest.raises(NotFoundError):
             await journal.session_state(session, caller=caller)
         with pytest.raises(NotFoundError):
-            await journal.keep_session_state(session, {}, version=0, caller=caller)
+            await journal.save_session_state(session, {}, version=0, caller=caller)
     with pytest.raises(InvalidInputError, match="half a character"):
         await journal.session_state("\ud800")
     await journal.aclose()
@@ -53,7 +53,11 @@ async def test_a_run_begins_beside_those_that_it_knows_of_and_no_others() -> Non
     session = first.request.session_id
     with pytest.raises(InvalidInputError, match="not at its end"):
         await journal.create(RunRequest(goal="two", session_id=session))
-    second = await journal.create(RunRequest(goal="two", session_id=session, metadata={BESIDE: [first.id]}))
+    second = await journal.create(
+        RunRequest(goal="two", session_id=session, metadata={PARALLEL_RUNS: [first.id]})
+    )
     with pytest.raises(InvalidInputError, match=second.id):
-        await journal.create(RunRequest(goal="three", session_id=session, metadata={BESIDE: [first.id]}))
+        await journal.create(
+            RunRequest(goal="three", session_id=session, metadata={PARALLEL_RUNS: [first.id]})
+        )
     await journal.aclose()

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from loom_core.errors import InvalidInputError, RecordError
-from loom_core.runs.journal.notifier import Wake
+from loom_core.runs.journal.notifier import WakeBatch
 from loom_core.runs.journal.rows.schema import SCHEMA
-from loom_core.runs.journal.writer import Batch, Work, Writer
+from loom_core.runs.journal.writer import Batch, WriteJob, Writer
 from loom_core.storage import Database
 
 
@@ -24,7 +24,7 @@ def writer() -> Iterator[Writer]:
     writer.join()
 
 
-class Note(Work):
+class Note(WriteJob):
     """Writes some events, or fails to."""
 
     def __init__(self, *keys: int, broken: bool = False) -> None:
@@ -37,7 +37,7 @@ class Note(Work):
         if self.broken:
             batch.execute("INSERT INTO nowhere VALUES (1)", ())
 
-    def settle(self, error: Exception | None, wake: Wake) -> None:
+    def settle(self, error: Exception | None, wake: WakeBatch) -> None:
         self.errors.append(error)
 
 
@@ -54,8 +54,8 @@ async def test_of_what_comes_together_only_what_is_broken_fails(writer: Writer):
         for note in notes:
             writer.submit(note)
 
-    await writer.do(block, after=lambda _, wake: blocked.set())
-    assert await writer.do(keys) == [1, 2, 4, *range(10, 400)]
+    await writer.run_in_transaction(block, after=lambda _, wake: blocked.set())
+    assert await writer.run_in_transaction(keys) == [1, 2, 4, *range(10, 400)]
     assert [[type(error) for error in note.errors] for note in notes] == [
         [type(None)],
         [RecordError],
@@ -74,29 +74,29 @@ async def test_what_a_function_refuses_concerns_nobody_else(writer: Writer):
             Batch(db).add_events([])
             db.execute("INSERT INTO events VALUES (?, 0, 'usage', '{}', NULL)", (key,))
 
-        await writer.do(insert)
+        await writer.run_in_transaction(insert)
 
     async def refused() -> None:
         with pytest.raises(InvalidInputError, match="no"):
-            await writer.do(refuse)
+            await writer.run_in_transaction(refuse)
 
     async with anyio.create_task_group() as tasks:
         for key in range(20):
             tasks.start_soon(add, key)
             tasks.start_soon(refused)
-    assert await writer.do(keys) == list(range(20))
+    assert await writer.run_in_transaction(keys) == list(range(20))
 
 
 async def test_a_mistake_in_a_function_is_raised_where_it_was_called(writer: Writer):
     with pytest.raises(ZeroDivisionError):
-        await writer.do(lambda db: 1 // 0)
-    assert await writer.do(lambda db: 1) == 1
+        await writer.run_in_transaction(lambda db: 1 // 0)
+    assert await writer.run_in_transaction(lambda db: 1) == 1
 
 
 async def test_what_is_being_written_is_waited_for_although_the_caller_is_cancelled(writer: Writer):
     done: list[int] = []
     with anyio.move_on_after(0):
-        await writer.do(lambda db: done.append(1))
+        await writer.run_in_transaction(lambda db: done.append(1))
     assert done == [1]
 
 

@@ -8,7 +8,7 @@ from mcp import Client
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import get_tracer
 
-from loom_core.observability.propagation import carried
+from loom_core.observability.propagation import inject_context
 from loom_core.observability.spans import MCP_SERVER
 from tests.fixtures.serving import serving
 
@@ -77,7 +77,7 @@ async def test_a_client_that_sends_headers_only_is_understood(sample, spans: lis
 
 async def test_what_meta_says_counts_and_the_headers_are_linked(sample, spans: list[ReadableSpan]):
     with get_tracer("test").start_as_current_span("the client") as client:
-        meta = carried()
+        meta = inject_context()
     async with serving(sample) as url:
         await post(url, meta=meta, traceparent=HEADER)
     span = served_of(spans, "tools/list")

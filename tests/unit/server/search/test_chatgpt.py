@@ -50,7 +50,7 @@ class Service:
         self.asked.append((id_, start, tokens))
         return self.document
 
-    async def described(self) -> list[SourceInfo]:
+    async def describe_sources(self) -> list[SourceInfo]:
         return [SourceInfo("港口", description="青岛港的手册。")]
 
 

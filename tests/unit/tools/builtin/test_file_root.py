@@ -205,8 +205,8 @@ def test_what_is_there_is_not_replaced_unless_it_may_be(folder: Path) -> None:
     state = root.read("note.txt", most=10)[1]
 
     with pytest.raises(InvalidInputError, match="is there already"):
-        root.write("note.txt", b"x", anew=True)
-    assert root.write("other.txt", b"x", anew=True)
+        root.write("note.txt", b"x", exclusive=True)
+    assert root.write("other.txt", b"x", exclusive=True)
     root.write("note.txt", b"plain", replacing=state)
     with pytest.raises(InvalidInputError, match="has changed since it was read"):
         root.write("note.txt", b"x", replacing=state)

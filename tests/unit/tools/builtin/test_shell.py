@@ -14,7 +14,7 @@ import pytest
 from loom_core.errors import ConfigError
 from loom_core.plugins import create
 from loom_core.tools.builtin.file_root import FileRoot
-from loom_core.tools.builtin.shell import Command, shell_tool, terminal_text
+from loom_core.tools.builtin.shell import ShellCommand, shell_tool, terminal_text
 from loom_core.tools.function_tool import tool_threads
 from loom_core.tools.interface import CallContext, ToolOutput
 
@@ -156,7 +156,7 @@ async def test_a_call_that_is_cancelled_while_it_waits_for_a_thread_runs_nothing
 
 
 def test_a_command_that_is_stopped_first_is_not_begun(tmp_path: Path) -> None:
-    command = Command(
+    command = ShellCommand(
         ["/bin/sh", "-c", "touch done"], folder=tmp_path, environment={}, seconds=5, most_bytes=100
     )
     command.stop()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from loom_core.llm.messages import ImagePart
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.calls import NO_OUTPUT
-from loom_core.tools.execution.call_run import shown
+from loom_core.tools.execution.call_run import format_output
 from loom_core.tools.interface import ToolOutput
 
 
@@ -24,7 +24,7 @@ class _Kept:
 async def test_a_short_output_is_shown_as_it_is() -> None:
     output, kept = ToolOutput("三个文件:\n\ta.md"), _Kept()
 
-    result = await shown(output, most_tokens=100, keep=kept)
+    result = await format_output(output, most_tokens=100, keep=kept)
 
     assert result.output is output
     assert (result.blob, kept.texts) == ("", [])
@@ -35,7 +35,7 @@ async def test_of_a_long_output_beginning_and_end_are_shown_and_where_the_whole_
     text = "\n".join(lines)
     kept = _Kept()
 
-    result = await shown(ToolOutput(text, is_error=True), most_tokens=200, keep=kept)
+    result = await format_output(ToolOutput(text, is_error=True), most_tokens=200, keep=kept)
 
     told = result.output.text
     assert told.startswith(lines[0])
@@ -49,7 +49,7 @@ async def test_of_a_long_output_beginning_and_end_are_shown_and_where_the_whole_
 
 
 async def test_a_long_output_that_nobody_keeps_says_so() -> None:
-    result = await shown(ToolOutput("长" * 1000), most_tokens=30, keep=_Kept(""))
+    result = await format_output(ToolOutput("长" * 1000), most_tokens=30, keep=_Kept(""))
 
     assert "it was not kept" in result.output.text
     assert result.blob == ""
@@ -66,7 +66,7 @@ async def test_a_long_output_that_nobody_keeps_says_so() -> None:
     ],
 )
 async def test_what_acts_or_hides_is_not_shown(text: str, plain: str) -> None:
-    result = await shown(ToolOutput(text), most_tokens=100, keep=_Kept())
+    result = await format_output(ToolOutput(text), most_tokens=100, keep=_Kept())
 
     assert result.output.text == plain
 
@@ -74,14 +74,14 @@ async def test_what_acts_or_hides_is_not_shown(text: str, plain: str) -> None:
 async def test_an_image_alone_is_output_enough() -> None:
     output = ToolOutput("", parts=(ImagePart(b"png"),))
 
-    assert (await shown(output, most_tokens=10, keep=_Kept())).output is output
+    assert (await format_output(output, most_tokens=10, keep=_Kept())).output is output
 
 
 @given(st.text(st.sampled_from("ab 文字\n"), max_size=400), st.integers(4, 60))
 async def test_no_more_is_shown_than_was_wanted(text: str, most: int) -> None:
     kept = _Kept("x")
 
-    told = (await shown(ToolOutput(text), most_tokens=most, keep=kept)).output.text
+    told = (await format_output(ToolOutput(text), most_tokens=most, keep=kept)).output.text
 
     assert estimate_tokens(told) <= most + 60
     if kept.texts:
@@ -97,7 +97,9 @@ async def test_secrets_are_taken_out_of_what_is_shown_and_of_what_is_kept(
     text = "\n".join(["密码是秘密花园-1987", *map(str, range(5000)), "ghp_abcdefghijklmnopqrstu"])
     kept = _Kept()
 
-    result = await shown(ToolOutput(text, structured={"key": ["秘密花园-1987"]}), most_tokens=200, keep=kept)
+    result = await format_output(
+        ToolOutput(text, structured={"key": ["秘密花园-1987"]}), most_tokens=200, keep=kept
+    )
 
     assert result.output.text.startswith("密码是[secret]\n")
     assert result.output.text.endswith("[secret]")

@@ -151,7 +151,7 @@ async def test_while_a_person_is_asked_time_stands_still_and_the_place_is_lent()
     scheduler = Scheduler(max_concurrency=1, max_total=1, timeout_seconds=0.05)
 
     async with scheduler.slot("a") as slot:
-        async with slot.away(), slot.away():
+        async with slot.suspend(), slot.suspend():
             async with Scheduler.slot(scheduler, "b", depth=0):
                 pass  # its own depth
             begun = anyio.current_time()
@@ -169,7 +169,7 @@ async def test_who_comes_back_from_asking_waits_for_its_place_again() -> None:
 
     async def asking() -> None:
         async with scheduler.slot("a") as slot:
-            async with slot.away():
+            async with slot.suspend():
                 await answered.wait()
             held.order.append("a again")
 
@@ -191,10 +191,10 @@ async def test_a_question_that_a_tool_gives_up_leaves_no_hole() -> None:
 
     async with scheduler.slot("a") as slot:
         with anyio.move_on_after(0.01):
-            async with slot.away():
+            async with slot.suspend():
                 await anyio.sleep_forever()
         with pytest.raises(ValueError, match="nobody"):
-            async with slot.away():
+            async with slot.suspend():
                 raise ValueError("nobody")
         assert anyio.current_effective_deadline() < math.inf
 

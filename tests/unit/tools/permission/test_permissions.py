@@ -109,7 +109,7 @@ def test_the_rule_that_says_it_most_closely_is_named() -> None:
 
     assert (decision.rule, decision.reason) == (close, "系统文件不能改。")
     assert permissions.decide(_Named("fs:write"), {}).reason == "A rule says so: deny fs:write."
-    assert close.told == "deny fs:* path=/etc/**"
+    assert close.summary == "deny fs:* path=/etc/**"
 
 
 def test_rules_know_a_tool_by_the_name_of_people_and_of_models_and_who_calls() -> None:
@@ -119,7 +119,7 @@ def test_rules_know_a_tool_by_the_name_of_people_and_of_models_and_who_calls() -
     assert _decided([_rule("allow", "FS:Write")], "fs:write") == "ask"
     assert _decided([_rule("deny", source="http:*")], "x", source="http:token-1") == "deny"
     assert _decided([_rule("deny", source="http:*")], "x", source="user") == "ask"
-    assert PermissionRule(action="ask", source="http:*").told == "ask * source=http:*"
+    assert PermissionRule(action="ask", source="http:*").summary == "ask * source=http:*"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from pydantic import BaseModel, Field
 
 from loom_core.server.calls.wellformed import well_formed
 from loom_core.tools.schemas.model_schema import (
+    inline_definitions,
     outline,
     terse,
-    with_definitions_in_place,
     without_nulls,
     without_titles,
 )
@@ -191,7 +191,7 @@ class Once(BaseModel):
 
 
 def test_a_definition_that_is_used_once_is_where_it_is_used():
-    schema = with_definitions_in_place(without_nulls(without_titles(Once.model_json_schema())))
+    schema = inline_definitions(without_nulls(without_titles(Once.model_json_schema())))
     assert schema["properties"]["limits"] == {
         "description": "At most.",
         "type": "object",
@@ -203,7 +203,7 @@ def test_a_definition_that_is_used_once_is_where_it_is_used():
 
 def test_a_definition_that_is_used_within_itself_stays():
     schema = Part.model_json_schema()
-    assert with_definitions_in_place(schema) == schema
+    assert inline_definitions(schema) == schema
 
 
 def test_a_terse_schema_says_no_empty_default_and_no_openness():

@@ -14,26 +14,30 @@ from loom_core.errors import LLMError
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
 from loom_core.knowledge.ingest.extraction.llm.prompts import (
     PROMPT_VERSION,
+    format_passages,
     instruction,
     output_schema,
-    shown,
 )
-from loom_core.knowledge.ingest.extraction.llm.reply import read_answer
-from loom_core.knowledge.ingest.extraction.llm.span_alignment import Placed, merged, place
+from loom_core.knowledge.ingest.extraction.llm.reply import parse_reply
+from loom_core.knowledge.ingest.extraction.llm.span_alignment import (
+    AlignedExtraction,
+    align_spans,
+    merge_with_rules,
+)
 from loom_core.knowledge.ingest.extraction.rules import RuleExtractor
 from loom_core.knowledge.ingest.extraction_estimate import ExtractionEstimate
-from loom_core.knowledge.validation import check_above_zero
+from loom_core.knowledge.validation import require_positive
 from loom_core.tokens import estimate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.errors import ModelFailure
-    from loom_core.knowledge.ingest.extraction.llm.reply import Said
+    from loom_core.knowledge.ingest.extraction.llm.reply import RawExtraction
     from loom_core.knowledge.model import Chunk, Extraction
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["ExtractionSpent", "LLMEntityExtractor", "Portion", "portions"]
+__all__ = ["ExtractionUsage", "LLMEntityExtractor", "PassageGroup", "portions"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +52,7 @@ _FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request
 
 
 @dataclass(frozen=True, slots=True)
-class ExtractionSpent:
+class ExtractionUsage:
     """Usage of extraction so far.
 
     Attributes:
@@ -104,16 +108,16 @@ class LLMEntityExtractor:
         max_tokens: int = 8000,
         concurrency: int = 4,
         timeout: float = 300.0,
-        patience: int = 4,
+        max_failures: int = 4,
     ) -> None:
-        check_above_zero(
+        require_positive(
             of="extraction",
             request_tokens=request_tokens,
             request_passages=request_passages,
             max_tokens=max_tokens,
             concurrency=concurrency,
             timeout=timeout,
-            patience=patience,
+            patience=max_failures,
         )
         self._llm = llm
         self._config = config or ExtractionConfig()
@@ -124,10 +128,10 @@ class LLMEntityExtractor:
         self._max_tokens = max_tokens
         self._concurrency = concurrency
         self._timeout = timeout
-        self._patience = patience
+        self._patience = max_failures
         self._failures = 0  # in a row
         self._paid: dict[Chunk, Extraction] = {}  # what was read before extraction stopped
-        self.spent = ExtractionSpent()
+        self.spent = ExtractionUsage()
         """Usage of this extractor so far, in this process."""
 
     @property
@@ -157,7 +161,7 @@ class LLMEntityExtractor:
         limit = anyio.CapacityLimiter(self._concurrency)
         stopped: list[LLMError] = []
 
-        async def ask(portion: Portion) -> None:
+        async def ask(portion: PassageGroup) -> None:
             async with limit:
                 try:
                     read.update(await self._read(portion, found))
@@ -189,17 +193,19 @@ class LLMEntityExtractor:
             passages=len(passages),
             calls=len(planned),
             input_tokens=sum(
-                form + estimate_tokens(self._instruction(portion)) + estimate_tokens(shown(portion.chunks))
+                form
+                + estimate_tokens(self._instruction(portion))
+                + estimate_tokens(format_passages(portion.chunks))
                 for portion in planned
             ),
             output_tokens=sum(map(self._answer_tokens, passages)),
         )
         return replace(estimate, cost=estimate.cost_of(self._llm))
 
-    def _portions(self, chunks: Sequence[Chunk]) -> list[Portion]:
+    def _portions(self, chunks: Sequence[Chunk]) -> list[PassageGroup]:
         return portions(chunks, tokens=self._request_tokens, most=self._request_passages)
 
-    def _instruction(self, portion: Portion) -> str:
+    def _instruction(self, portion: PassageGroup) -> str:
         return instruction(self._config, chinese=portion.chinese)
 
     def _answer_tokens(self, chunk: Chunk) -> int:
@@ -207,7 +213,7 @@ class LLMEntityExtractor:
         limit = 20 * self._config.max_entities_per_chunk + 30 * self._config.max_relations_per_chunk
         return 20 + min(estimate_tokens(chunk.text), limit)
 
-    async def _read(self, portion: Portion, found: dict[int, Extraction]) -> dict[int, Extraction]:
+    async def _read(self, portion: PassageGroup, found: dict[int, Extraction]) -> dict[int, Extraction]:
         """Extract from some chunks; return the results by number."""
         try:
             said = await self._ask(portion)
@@ -228,15 +234,15 @@ class LLMEntityExtractor:
         for shown_as, (number, chunk) in enumerate(
             zip(portion.numbers, portion.chunks, strict=True), start=1
         ):
-            placed = self._placed(said, chunk, None if len(portion.chunks) == 1 else shown_as)
+            placed = self._align(said, chunk, None if len(portion.chunks) == 1 else shown_as)
             if placed is not None:
-                read[number] = merged(placed, found[number], config=self._config)
+                read[number] = merge_with_rules(placed, found[number], config=self._config)
         self._count(passages=len(read))
         left = [number for number in portion.numbers if number not in read]
         return read | await self._read_singly(portion, left, found)
 
     async def _read_singly(
-        self, portion: Portion, numbers: Sequence[int], found: dict[int, Extraction]
+        self, portion: PassageGroup, numbers: Sequence[int], found: dict[int, Extraction]
     ) -> dict[int, Extraction]:
         """Ask for some chunks of a portion one by one."""
         read: dict[int, Extraction] = {}
@@ -244,12 +250,14 @@ class LLMEntityExtractor:
             read |= await self._read(portion.only(number), found)
         return read
 
-    def _by_rules(self, portion: Portion, found: dict[int, Extraction], why: str) -> dict[int, Extraction]:
+    def _by_rules(
+        self, portion: PassageGroup, found: dict[int, Extraction], why: str
+    ) -> dict[int, Extraction]:
         _log.info("%d passages are read by rules alone: %s", len(portion.numbers), why)
         self._count(by_rules=len(portion.numbers))
         return {number: replace(found[number], problem=why) for number in portion.numbers}
 
-    def _placed(self, said: Said, chunk: Chunk, number: int | None) -> Placed | None:
+    def _align(self, said: RawExtraction, chunk: Chunk, number: int | None) -> AlignedExtraction | None:
         """Return what an answer says of a passage, even that it names nothing; None if it does not say.
 
         Args:
@@ -260,12 +268,12 @@ class LLMEntityExtractor:
         about = {number, None}
         entities = [e for e in said.entities if number is None or e.passage in about]
         relations = [r for r in said.relations if number is None or r.passage in about]
-        placed = place(chunk.text, entities, relations, config=self._config)
+        placed = align_spans(chunk.text, entities, relations, config=self._config)
         # What comes without a number is of the passages in which it stands.
         is_told = number is None or number in said.passages or (None in said.passages and not said.entities)
         return placed if is_told or placed.mentions else None
 
-    async def _ask(self, portion: Portion) -> Said:
+    async def _ask(self, portion: PassageGroup) -> RawExtraction:
         """Ask for some passages.
 
         Raises:
@@ -277,7 +285,7 @@ class LLMEntityExtractor:
                 response = await self._llm.chat(
                     [
                         {"role": "system", "content": self._instruction(portion)},
-                        {"role": "user", "content": shown(portion.chunks)},
+                        {"role": "user", "content": format_passages(portion.chunks)},
                     ],
                     max_tokens=self._max_tokens,
                     temperature=0.0,
@@ -295,7 +303,7 @@ class LLMEntityExtractor:
         self.spent = replace(self.spent, cost=known)
         if response.finish == "refused":
             raise LLMError("The language model refuses to read the passage.", failure="refused")
-        said = read_answer(response.content)
+        said = parse_reply(response.content)
         if not said.passages:
             raise LLMError(
                 "The language model's answer names nothing that can be read.", failure="unreadable"
@@ -320,7 +328,7 @@ def _stopping(error: LLMError, llm: LLMProvider) -> LLMError:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class PassageGroup:
     """Passages of one request.
 
     Attributes:
@@ -333,12 +341,12 @@ class Portion:
     chunks: tuple[Chunk, ...]
     chinese: bool
 
-    def only(self, number: int) -> Portion:
+    def only(self, number: int) -> PassageGroup:
         """One of its chunks alone."""
-        return Portion((number,), (self.chunks[self.numbers.index(number)],), self.chinese)
+        return PassageGroup((number,), (self.chunks[self.numbers.index(number)],), self.chinese)
 
 
-def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[Portion]:
+def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[PassageGroup]:
     """Divide chunks into requests, in order, those in Chinese apart; chunks without a word go nowhere.
 
     Args:
@@ -346,7 +354,7 @@ def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[Portion
         tokens: of chunks in one request, by `estimate_tokens`; one that is longer goes alone.
         most: chunks in one request.
     """
-    divided: list[Portion] = []
+    divided: list[PassageGroup] = []
     for chinese in (False, True):
         numbers: list[int] = []
         left = 0
@@ -366,5 +374,5 @@ def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[Portion
     return divided
 
 
-def _portion(chunks: Sequence[Chunk], numbers: Sequence[int], *, chinese: bool) -> Portion:
-    return Portion(tuple(numbers), tuple(chunks[number] for number in numbers), chinese)
+def _portion(chunks: Sequence[Chunk], numbers: Sequence[int], *, chinese: bool) -> PassageGroup:
+    return PassageGroup(tuple(numbers), tuple(chunks[number] for number in numbers), chinese)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
     from loom_core.knowledge.model import Chunk
 
-__all__ = ["OTHER", "PROMPT_VERSION", "instruction", "output_schema", "shown"]
+__all__ = ["OTHER", "PROMPT_VERSION", "format_passages", "instruction", "output_schema"]
 
 PROMPT_VERSION = 1
 """Goes up where another prompt is to have everything extracted again."""
@@ -55,8 +55,8 @@ _DESCRIPTION = "The entities that passages name, and the relations between them.
 def instruction(config: ExtractionConfig, *, chinese: bool) -> str:
     """Return the system prompt of extraction."""
     if chinese:
-        types = _listed(config.entity_types, "、", f"以下之一：{{}}；都不符合时用 {OTHER}")
-        predicates = _listed(config.relation_types, "、", "以下之一：{}")
+        types = _join_names(config.entity_types, "、", f"以下之一：{{}}；都不符合时用 {OTHER}")
+        predicates = _join_names(config.relation_types, "、", "以下之一：{}")
         hints = f"请特别关注：{config.hints}\n" if config.hints else ""
         return _INSTRUCTION_ZH.format(
             types=types or "一个简短的名词，如：人物、组织、地点、作品、产品、事件、概念",
@@ -66,8 +66,8 @@ def instruction(config: ExtractionConfig, *, chinese: bool) -> str:
             hints=hints,
             form=_FORM,
         )
-    types = _listed(config.entity_types, ", ", f"one of: {{}}; {OTHER} where none of these fits")
-    predicates = _listed(config.relation_types, ", ", "one of: {}")
+    types = _join_names(config.entity_types, ", ", f"one of: {{}}; {OTHER} where none of these fits")
+    predicates = _join_names(config.relation_types, ", ", "one of: {}")
     hints = f"Pay attention to this: {config.hints}\n" if config.hints else ""
     return _INSTRUCTION_EN.format(
         types=types or "a short noun, such as person, organisation, place, work, product, event, concept",
@@ -79,7 +79,7 @@ def instruction(config: ExtractionConfig, *, chinese: bool) -> str:
     )
 
 
-def shown(chunks: Sequence[Chunk]) -> str:
+def format_passages(chunks: Sequence[Chunk]) -> str:
     """The passages as the model is shown them, numbered from 1, each under its title and headings."""
     return "\n\n".join(f"[{number}]\n{_passage(chunk)}" for number, chunk in enumerate(chunks, start=1))
 
@@ -108,7 +108,7 @@ def _passage(chunk: Chunk) -> str:
     return as_data("passage", f"{place}\n\n{chunk.text}" if place else chunk.text)
 
 
-def _listed(names: Sequence[str], comma: str, template: str) -> str:
+def _join_names(names: Sequence[str], comma: str, template: str) -> str:
     return template.format(comma.join(names)) if names else ""
 
 

@@ -18,16 +18,16 @@ from loom_core.llm.text import without_thinking
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["MOST_SAID", "Said", "SaidEntity", "SaidRelation", "read_answer"]
+__all__ = ["MAX_FINDINGS", "RawEntity", "RawExtraction", "RawRelation", "parse_reply"]
 
 
-MOST_SAID = 5000
+MAX_FINDINGS = 5000
 """More things than any answer holds that is no endless loop."""
 
 _LONGEST = 300  # characters of a name, a type or a predicate: longer ones are sentences
 
 
-class SaidEntity(NamedTuple):
+class RawEntity(NamedTuple):
     """An entity, as the model wrote it.
 
     Attributes:
@@ -46,7 +46,7 @@ class SaidEntity(NamedTuple):
         return bool(self.name.strip()) and max(len(self.name), len(self.type)) <= _LONGEST
 
 
-class SaidRelation(NamedTuple):
+class RawRelation(NamedTuple):
     """A relation between two entities, as the model wrote it.
 
     Attributes:
@@ -68,7 +68,7 @@ class SaidRelation(NamedTuple):
         return bool(self.subject.strip() and self.object.strip()) and max(map(len, texts)) <= _LONGEST
 
 
-class Said(NamedTuple):
+class RawExtraction(NamedTuple):
     """All that an answer says.
 
     Attributes:
@@ -78,8 +78,8 @@ class Said(NamedTuple):
             all of them, where the model does not say which.
     """
 
-    entities: tuple[SaidEntity, ...] = ()
-    relations: tuple[SaidRelation, ...] = ()
+    entities: tuple[RawEntity, ...] = ()
+    relations: tuple[RawRelation, ...] = ()
     passages: frozenset[int | None] = frozenset()
 
 
@@ -105,7 +105,7 @@ _RELATIONS = ("relations", "relationships", "triples", "edges", "关系", "关�
 _Role: TypeAlias = Literal["", "entities", "relations"]
 
 
-def read_answer(answer: str) -> Said:
+def parse_reply(answer: str) -> RawExtraction:
     """Parse an answer: return what it says of which passage, without repeats, in its order.
 
     Args:
@@ -116,14 +116,14 @@ def read_answer(answer: str) -> Said:
     reader.read(text)
     if not reader.said and "{'" in text:  # as Python writes it
         reader.read(text.replace("'", '"'))
-    return reader.result() if reader.said or reader.covered else read_lines(text)
+    return reader.result() if reader.said or reader.covered else parse_lines(text)
 
 
 class _JsonReader:
     """Collects entities and relations from all JSON of a text, be it cut off or wrong in places."""
 
     def __init__(self) -> None:
-        self.said: dict[SaidEntity | SaidRelation, None] = {}
+        self.said: dict[RawEntity | RawRelation, None] = {}
         self.covered: set[int | None] = set()
         self._passage: int | None = None
 
@@ -144,10 +144,10 @@ class _JsonReader:
                 role: _Role = "entities" if _are_names(value) else ""
                 self._take(value, self._passage, role)
 
-    def result(self) -> Said:
-        return Said(
-            tuple(each for each in self.said if isinstance(each, SaidEntity)),
-            tuple(each for each in self.said if isinstance(each, SaidRelation)),
+    def result(self) -> RawExtraction:
+        return RawExtraction(
+            tuple(each for each in self.said if isinstance(each, RawEntity)),
+            tuple(each for each in self.said if isinstance(each, RawRelation)),
             frozenset(self.covered.union(each.passage for each in self.said)),
         )
 
@@ -156,11 +156,11 @@ class _JsonReader:
             return
         if isinstance(value, str):
             if role == "entities":
-                self._add(SaidEntity(value, "", passage))
+                self._add(RawEntity(value, "", passage))
         elif isinstance(value, list):
             elements = cast("list[object]", value)
             if role == "relations" and len(texts := _texts(elements)) == len(elements) == 3:
-                self._add(SaidRelation(texts[0], texts[1], texts[2], passage))
+                self._add(RawRelation(texts[0], texts[1], texts[2], passage))
                 return
             for element in elements:
                 self._take(element, passage, role, depth=depth - 1)
@@ -178,10 +178,10 @@ class _JsonReader:
         if holds_lists:
             self.covered.add(passage)  # it says so even where there is nothing
         elif (subject := _text(fields, _SUBJECT)) and (object_ := _text(fields, _OBJECT)):
-            self._add(SaidRelation(subject, _text(fields, _PREDICATE), object_, passage))
+            self._add(RawRelation(subject, _text(fields, _PREDICATE), object_, passage))
             return
         elif name := _text(fields, _NAME):
-            self._add(SaidEntity(name, _text(fields, _TYPE), passage))
+            self._add(RawEntity(name, _text(fields, _TYPE), passage))
             return
         for key, child in members.items():
             if role == "entities" and not holds_lists:
@@ -196,13 +196,13 @@ class _JsonReader:
     def _take_named(self, key: str, child: object, passage: int | None) -> None:
         """`{"Ada": "person"}`, or `{"person": ["Ada"]}`."""
         if isinstance(child, str):
-            self._add(SaidEntity(key, child, passage))
+            self._add(RawEntity(key, child, passage))
         elif isinstance(child, list):
             for name in _texts(cast("list[object]", child)):
-                self._add(SaidEntity(name, key, passage))
+                self._add(RawEntity(name, key, passage))
 
-    def _add(self, said: SaidEntity | SaidRelation) -> None:
-        if len(self.said) < MOST_SAID and said.is_usable:
+    def _add(self, said: RawEntity | RawRelation) -> None:
+        if len(self.said) < MAX_FINDINGS and said.is_usable:
             self.said.setdefault(said)
 
 
@@ -268,7 +268,7 @@ _HEADERS = frozenset("name entity subject 实体 名称 主语 主体 entities n
 _Section: TypeAlias = Literal["", "entities", "relations"]
 
 
-def read_lines(text: str) -> Said:
+def parse_lines(text: str) -> RawExtraction:
     """Parse tables and lists, one item a line; ignore prose around them."""
     reader = _LineReader()
     for line in islice(text.splitlines(), _MAX_LINES):
@@ -280,8 +280,8 @@ class _LineReader:
     """Collects what lines say, and remembers the headings above them."""
 
     def __init__(self) -> None:
-        self._entities: dict[SaidEntity, None] = {}
-        self._triples: dict[SaidRelation, _Section] = {}
+        self._entities: dict[RawEntity, None] = {}
+        self._triples: dict[RawRelation, _Section] = {}
         self._passage: int | None = None
         self._section: _Section = ""
 
@@ -306,30 +306,30 @@ class _LineReader:
             for name in _COMMA.split(cells[0]) if cells else ():
                 self._add(_bare(name), "")
 
-    def result(self) -> Said:
+    def result(self) -> RawExtraction:
         """Return the parsed rows; a row of three columns is a relation if the third is an entity, too."""
         named = {name_key(entity.name) for entity in self._entities}
-        relations: dict[SaidRelation, None] = {}
+        relations: dict[RawRelation, None] = {}
         for triple, section in self._triples.items():
             if section == "relations" or name_key(triple.object) in named:
                 relations.setdefault(triple)
             else:
-                self._entities.setdefault(SaidEntity(triple.subject, triple.predicate, triple.passage))
+                self._entities.setdefault(RawEntity(triple.subject, triple.predicate, triple.passage))
         passages = {each.passage for each in (*self._entities, *relations)}
-        return Said(tuple(self._entities), tuple(relations), frozenset(passages))
+        return RawExtraction(tuple(self._entities), tuple(relations), frozenset(passages))
 
     def _take_three(self, cells: Sequence[str]) -> None:
         if _is_header(cells):
             is_relation = cells[0].casefold() in {"subject", "主语", "主体", "source", "head"}
             self._section = "relations" if is_relation else self._section
             return
-        triple = SaidRelation(cells[0], cells[1], cells[2], self._passage)
-        if triple.is_usable and len(self._triples) < MOST_SAID:
+        triple = RawRelation(cells[0], cells[1], cells[2], self._passage)
+        if triple.is_usable and len(self._triples) < MAX_FINDINGS:
             self._triples.setdefault(triple, self._section)
 
     def _add(self, name: str, type_: str) -> None:
-        entity = SaidEntity(name, type_, self._passage)
-        if entity.is_usable and len(self._entities) < MOST_SAID:
+        entity = RawEntity(name, type_, self._passage)
+        if entity.is_usable and len(self._entities) < MAX_FINDINGS:
             self._entities.setdefault(entity)
 
 

@@ -7,8 +7,8 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.knowledge.ingest.extraction.choosing import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.ingest.extraction.llm.prompts import OTHER
+from loom_core.knowledge.ingest.extraction.selection import distinct, surest_mentions, without_overlap
 from loom_core.knowledge.model import Extraction, Mention, Relation
 from loom_core.knowledge.text.analysis import is_stop_word
 from loom_core.knowledge.text.scripts import normalise
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
-    from loom_core.knowledge.ingest.extraction.llm.reply import SaidEntity, SaidRelation
+    from loom_core.knowledge.ingest.extraction.llm.reply import RawEntity, RawRelation
     from loom_core.knowledge.text.surface_forms import SurfaceToken
 
-__all__ = ["METHOD", "Placed", "merged", "place"]
+__all__ = ["METHOD", "AlignedExtraction", "align_spans", "merge_with_rules"]
 
 METHOD = "llm"
 """Extraction method of the mentions and relations that a model found."""
@@ -36,20 +36,20 @@ _UNTYPED = "thing"
 _UNNAMED = "related to"
 
 
-class Placed(NamedTuple):
+class AlignedExtraction(NamedTuple):
     """The parts of an answer that occur in one passage."""
 
     mentions: tuple[Mention, ...]
     relations: tuple[Relation, ...]
 
 
-def place(
+def align_spans(
     text: str,
-    entities: Sequence[SaidEntity],
-    relations: Sequence[SaidRelation],
+    entities: Sequence[RawEntity],
+    relations: Sequence[RawRelation],
     *,
     config: ExtractionConfig,
-) -> Placed:
+) -> AlignedExtraction:
     """Find what a model says in a passage.
 
     Names are kept as the passage writes them, at every place where they stand; one that does not stand there
@@ -62,8 +62,8 @@ def place(
         config: the types and predicates that are looked for.
     """
     passage = _Passage(text)
-    types = {_folded(type_): type_ for type_ in config.entity_types}
-    predicates = {_folded(predicate): predicate for predicate in config.relation_types}
+    types = {_fold_label(type_): type_ for type_ in config.entity_types}
+    predicates = {_fold_label(predicate): predicate for predicate in config.relation_types}
     mentions: dict[str, list[Mention]] = {}
     for entity in entities:
         if len(mentions) == config.max_entities_per_chunk:
@@ -80,10 +80,12 @@ def place(
     placed = {key: [mention for mention in found if mention in standing] for key, found in mentions.items()}
     found = (_relation(relation, placed, predicates) for relation in relations)
     stated = distinct(relation for relation in found if relation is not None)
-    return Placed(tuple(kept), tuple(stated[: config.max_relations_per_chunk]))
+    return AlignedExtraction(tuple(kept), tuple(stated[: config.max_relations_per_chunk]))
 
 
-def merged(placed: Placed, by_rules: Extraction, *, config: ExtractionConfig) -> Extraction:
+def merge_with_rules(
+    placed: AlignedExtraction, by_rules: Extraction, *, config: ExtractionConfig
+) -> Extraction:
     """Merge what a model found in a passage with what rules find in addition.
 
     Where both see a name, the model's is kept; so is what the model says of two entities. The rules alone say
@@ -139,13 +141,13 @@ class _Passage:
 
 
 def _relation(
-    said: SaidRelation, placed: dict[str, list[Mention]], predicates: dict[str, str]
+    said: RawRelation, placed: dict[str, list[Mention]], predicates: dict[str, str]
 ) -> Relation | None:
     """A relation and the stretch that supports it: from the one end to the other, where they are nearest."""
     one, two = name_key(said.subject), name_key(said.object)
     if one == two or not placed.get(one) or not placed.get(two):
         return None
-    predicate = predicates.get(_folded(said.predicate)) if predicates else _predicate(said.predicate)
+    predicate = predicates.get(_fold_label(said.predicate)) if predicates else _predicate(said.predicate)
     if predicate is None:
         return None
     subject, object_ = min(
@@ -156,21 +158,21 @@ def _relation(
     return Relation(subject.name, predicate, object_.name, start, end, METHOD, _RELATION_CONFIDENCE)
 
 
-def _type(said: SaidEntity, types: dict[str, str]) -> str:
+def _type(said: RawEntity, types: dict[str, str]) -> str:
     """The type that is meant: one of those that are looked for, if there are any."""
-    folded = _folded(said.type)
+    folded = _fold_label(said.type)
     if types:
         return types.get(folded) or types.get(folded.removesuffix("s")) or OTHER
-    repeats = folded == _folded(said.name)  # as small models do
+    repeats = folded == _fold_label(said.name)  # as small models do
     return folded if 0 < len(folded) <= _MAX_TYPE and not repeats else _UNTYPED
 
 
 def _predicate(said: str) -> str:
-    predicate = _folded(said)
+    predicate = _fold_label(said)
     return predicate if 0 < len(predicate) <= _MAX_PREDICATE else _UNNAMED
 
 
-def _folded(text: str) -> str:
+def _fold_label(text: str) -> str:
     """A type or a predicate in the form in which its spellings are the same: `DEPENDS_ON`, `Depends on`."""
     plain = (" " if unicodedata.category(c)[0] in "CZ" or c in "_-" else c for c in normalise(text))
     return " ".join("".join(plain).split())

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from loom_core.files.encoding import decode
 from loom_core.knowledge.ingest.loaders.cleaning import clean_text
-from loom_core.knowledge.ingest.loaders.content import Content
+from loom_core.knowledge.ingest.loaders.content import LoadedContent
 from loom_core.knowledge.ingest.loaders.formats.definitions import find_definition, language_of
 from loom_core.knowledge.model import Block
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_core.knowledge.ingest.loaders.formats.definitions import Definition, Language
+    from loom_core.knowledge.ingest.loaders.formats.definitions import CodeLanguage, Definition
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_code"]
@@ -55,7 +55,7 @@ class _Line:
         return self.start + len(self.text)
 
 
-def load_code(source: Source) -> Content:
+def load_code(source: Source) -> LoadedContent:
     """Read source code or a configuration file.
 
     Every block is one unit: a definition with the comments and decorators right above it, or the statements
@@ -65,10 +65,10 @@ def load_code(source: Source) -> Content:
     """
     text = clean_text(decode(source.data, hint=source.charset)[0])
     language = language_of(source.extension or f".{source.path.name.lower()}")
-    return Content(text, _Cutter(language).cut(_lines(text, language)))
+    return LoadedContent(text, _CodeSplitter(language).split(_lines(text, language)))
 
 
-def _lines(text: str, language: Language) -> list[_Line]:
+def _lines(text: str, language: CodeLanguage) -> list[_Line]:
     lines: list[_Line] = []
     start = 0
     inside = ""  # what ends the comment or string that runs over this line
@@ -86,12 +86,12 @@ def _lines(text: str, language: Language) -> list[_Line]:
         else:
             attached = stripped.startswith(language.comments)
             closes = not attached and _CLOSER.match(stripped) is not None
-            inside = _left_open(stripped, language)
+            inside = _open_delimiter(stripped, language)
         lines.append(_Line(number, begin, stripped, indent, attached, closes))
     return lines
 
 
-def _left_open(line: str, language: Language) -> str:
+def _open_delimiter(line: str, language: CodeLanguage) -> str:
     """The end that a comment or string beginning on this line still waits for, or empty."""
     if language.block_comments and line.startswith("/*") and "*/" not in line[2:]:
         return "*/"
@@ -102,18 +102,18 @@ def _left_open(line: str, language: Language) -> str:
     return ""
 
 
-class _Cutter:
+class _CodeSplitter:
     """Cuts lines into units, level by level."""
 
-    def __init__(self, language: Language) -> None:
+    def __init__(self, language: CodeLanguage) -> None:
         self._language = language
         self._blocks: list[Block] = []
 
-    def cut(self, lines: Sequence[_Line]) -> tuple[Block, ...]:
-        self._cut(lines, ())
+    def split(self, lines: Sequence[_Line]) -> tuple[Block, ...]:
+        self._split(lines, ())
         return tuple(self._blocks)
 
-    def _cut(self, lines: Sequence[_Line], path: tuple[str, ...]) -> None:
+    def _split(self, lines: Sequence[_Line], path: tuple[str, ...]) -> None:
         level = _level(lines)
         for unit in self._units(lines, level):
             head, definition = self._head(unit, level)
@@ -126,7 +126,7 @@ class _Cutter:
                 members = self._members(unit, head)
             self._add(unit[: len(unit) - len(members)], path, name)
             if members:
-                self._cut(members, (*path, definition.name))
+                self._split(members, (*path, definition.name))
 
     def _add(self, lines: Sequence[_Line], path: tuple[str, ...], name: str) -> None:
         self._blocks.append(Block("code", lines[0].start, lines[-1].end, path, name=name))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-__all__ = ["Definition", "Language", "code_extensions", "find_definition", "language_of"]
+__all__ = ["CodeLanguage", "Definition", "code_extensions", "find_definition", "language_of"]
 
 _NAME = r"(?P<name>[^\W\d][\w$]*[?!]?)"
 _DOTTED = r"(?P<name>[^\W\d][\w$]*(?:(?:\.|::|:)~?[^\W\d][\w$]*)*[?!=]?)"
@@ -39,7 +39,7 @@ class Definition:
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
+class CodeLanguage:
     """How a family of languages is cut.
 
     Attributes:
@@ -61,14 +61,14 @@ class Language:
 
 _Family = Literal["python", "brace", "end", "shell", "sql", "lisp", "section", "keys", "css", "none"]
 
-_LANGUAGES: dict[_Family, Language] = {
-    "python": Language(
+_LANGUAGES: dict[_Family, CodeLanguage] = {
+    "python": CodeLanguage(
         containers=(rf"(?:class|cdef\s+class)\s+{_NAME}",),
         leaves=(rf"(?:async\s+)?def\s+{_NAME}", rf"cp?def\s+[\w\s*]*?{_NAME}\s*\("),
         comments=("#", "@"),
         triple_quotes=True,
     ),
-    "brace": Language(
+    "brace": CodeLanguage(
         containers=(
             rf"{_MODIFIERS}(?:class|interface|trait|namespace|object|protocol|extension|contract|library|mod"
             r"|module|enum\s+class|enum|record|struct|union|companion\s+object)\s+"
@@ -89,7 +89,7 @@ _LANGUAGES: dict[_Family, Language] = {
         comments=("//", "/*", "*", "@", "#[", "["),
         block_comments=True,
     ),
-    "end": Language(
+    "end": CodeLanguage(
         containers=(rf"(?:class|module|defmodule|defprotocol|defimpl)\s+{_DOTTED}",),
         leaves=(
             rf"(?:local\s+)?function\s+{_DOTTED}",
@@ -99,11 +99,11 @@ _LANGUAGES: dict[_Family, Language] = {
         ),
         comments=("#", "--", "@"),
     ),
-    "shell": Language(
+    "shell": CodeLanguage(
         leaves=(r"(?:function\s+)?(?P<name>[\w:.-]+)\s*\(\)", r"function\s+(?P<name>[\w:.-]+)"),
         comments=("#",),
     ),
-    "sql": Language(
+    "sql": CodeLanguage(
         leaves=(
             r"(?i)(?:create|alter)\s+(?:(?:or\s+replace|temp|temporary|unique|materialized|external)\s+)*"
             r"(?:table|view|index|function|procedure|trigger|type|schema|sequence|database)\s+"
@@ -113,13 +113,13 @@ _LANGUAGES: dict[_Family, Language] = {
         block_comments=True,
         sections=True,
     ),
-    "lisp": Language(leaves=(r"\((?:def[\w-]*|ns)\s+\(?(?P<name>[^\s()]+)",), comments=(";",)),
-    "section": Language(leaves=(r"\[+(?P<name>[^\]]+)\]+",), comments=("#", ";"), sections=True),
-    "keys": Language(leaves=(r"(?P<name>[\w.\"'/-]+)\s*:(?=\s|$)",), comments=("#",), sections=True),
-    "css": Language(
+    "lisp": CodeLanguage(leaves=(r"\((?:def[\w-]*|ns)\s+\(?(?P<name>[^\s()]+)",), comments=(";",)),
+    "section": CodeLanguage(leaves=(r"\[+(?P<name>[^\]]+)\]+",), comments=("#", ";"), sections=True),
+    "keys": CodeLanguage(leaves=(r"(?P<name>[\w.\"'/-]+)\s*:(?=\s|$)",), comments=("#",), sections=True),
+    "css": CodeLanguage(
         leaves=(r"(?P<name>[^\s{}/][^{};]*?)\s*\{",), comments=("/*", "*", "//"), block_comments=True
     ),
-    "none": Language(),
+    "none": CodeLanguage(),
 }
 
 _EXTENSIONS: dict[_Family, str] = {
@@ -151,25 +151,25 @@ def code_extensions() -> frozenset[str]:
     return frozenset(_FAMILIES)
 
 
-def language_of(extension: str) -> Language:
+def language_of(extension: str) -> CodeLanguage:
     """How to cut a file of this extension (lower case, with its dot); any other is not cut."""
     return _LANGUAGES[_FAMILIES.get(extension, "none")]
 
 
-def find_definition(line: str, language: Language) -> Definition | None:
+def find_definition(line: str, language: CodeLanguage) -> Definition | None:
     """Return the definition on a line, stripped of its indentation."""
     if len(line) > _MAX_LINE:
         return None
     for patterns, container in ((language.containers, True), (language.leaves, False)):
         for pattern in patterns:
-            match = _compiled(pattern).match(line)
+            match = _compile(pattern).match(line)
             if match is not None and match["name"] not in _NOT_NAMES:
                 return Definition(_plain(match["name"]), container)
     return None
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     """At first use: a server that never reads code does not pay for these."""
     return re.compile(pattern)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from xml.etree.ElementTree import Element
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_epub"]
@@ -35,7 +35,7 @@ _FIELDS = {
 }
 
 
-def load_epub(source: Source) -> Content:
+def load_epub(source: Source) -> LoadedContent:
     """Read a book: what its package lists as its spine, page by page, without the table of contents.
 
     Raises:
@@ -46,7 +46,7 @@ def load_epub(source: Source) -> Content:
         package = _package_path(source, archive)
         root = parse_xml(read_part(source, archive, package, _KIND))
         chapters = [name for name in _spine(root, posixpath.dirname(package)) if name in names]
-        if not _encrypted(source, archive, names).isdisjoint(chapters):
+        if not _find_encrypted(source, archive, names).isdisjoint(chapters):
             raise source.error(
                 "is protected against copying (DRM): its chapters are encrypted.",
                 advice="Loom reads books without such protection.",
@@ -64,7 +64,7 @@ def _package_path(source: Source, archive: zipfile.ZipFile) -> str:
     paths = (element.get("full-path") for element in container.iter() if local_name(element) == "rootfile")
     path = next(filter(None, paths), None)
     if path is None:
-        raise source.broken(_KIND, "its container names no package")
+        raise source.damage_error(_KIND, "its container names no package")
     return path
 
 
@@ -72,31 +72,31 @@ def _spine(package: Element, folder: str) -> Iterator[str]:
     """Names of the pages in reading order."""
     items = {item.get("id"): item for item in package.iter() if local_name(item) == "item"}
     contents = {
-        _resolved(reference.get("href", ""), folder)
+        _resolve(reference.get("href", ""), folder)
         for reference in package.iter()
         if local_name(reference) == "reference" and reference.get("type") == "toc"
     }
     for reference in (element for element in package.iter() if local_name(element) == "itemref"):
         item = items.get(reference.get("idref"))
         if item is not None and item.get("media-type") in _PAGES and "nav" not in item.get("properties", ""):
-            name = _resolved(item.get("href", ""), folder)
+            name = _resolve(item.get("href", ""), folder)
             if name not in contents:
                 yield name
 
 
-def _resolved(href: str, folder: str) -> str:
+def _resolve(href: str, folder: str) -> str:
     """The name in the archive that a reference from a folder of it means."""
     return posixpath.normpath(posixpath.join(folder, unquote(href.partition("#")[0])))
 
 
-def _encrypted(source: Source, archive: zipfile.ZipFile, names: frozenset[str]) -> frozenset[str]:
+def _find_encrypted(source: Source, archive: zipfile.ZipFile, names: frozenset[str]) -> frozenset[str]:
     """Names of the parts that are encrypted; fonts often are, to obscure them."""
     name = "META-INF/encryption.xml"
     if name not in names:
         return frozenset()
     root = parse_xml(read_part(source, archive, name, _KIND))
     references = (element for element in root.iter() if local_name(element) == "CipherReference")
-    return frozenset(_resolved(reference.get("URI", ""), "") for reference in references)
+    return frozenset(_resolve(reference.get("URI", ""), "") for reference in references)
 
 
 def _metadata(package: Element) -> dict[str, Any]:

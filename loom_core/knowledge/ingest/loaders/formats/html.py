@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_html", "write_page"]
@@ -39,7 +39,7 @@ _META = {
 }
 
 
-def load_html(source: Source) -> Content:
+def load_html(source: Source) -> LoadedContent:
     """Read a web page: headings, paragraphs, list items, table rows and preformatted code.
 
     Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
@@ -66,7 +66,7 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
     """
     tree = parse_html(clean_text(decode(data, hint=source.charset)[0]))
     if tree is None:
-        raise source.broken("HTML", f"its elements are nested more than {MAX_DEPTH:,} deep")
+        raise source.damage_error("HTML", f"its elements are nested more than {MAX_DEPTH:,} deep")
     metadata = _metadata(tree)
     shared_title = metadata.pop("title", "")
     invisible = _ids(tree.css(INVISIBLE))

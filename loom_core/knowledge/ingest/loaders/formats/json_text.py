@@ -14,7 +14,7 @@ from loom_core.knowledge.ingest.loaders.titles import usable_title
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_json", "load_json_lines"]
@@ -32,7 +32,7 @@ _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 
 
-def load_json(source: Source) -> Content:
+def load_json(source: Source) -> LoadedContent:
     """Read a JSON document; comments and trailing commas are forgiven, and so is JSON Lines by this name.
 
     Members with a plain value read `key: value`; an object or list under a key is a section with the key as
@@ -50,9 +50,9 @@ def load_json(source: Source) -> Content:
         try:
             value = _parse(_without_comments(text))
         except json.JSONDecodeError:
-            raise source.broken("JSON", str(error)) from error
+            raise source.damage_error("JSON", str(error)) from error
     except RecursionError as error:
-        raise source.broken("JSON", "it is nested too deep") from error
+        raise source.damage_error("JSON", "it is nested too deep") from error
     writer = ContentWriter(source)
     _write(writer, value, level=_TOP)
     members = _object(value)
@@ -60,7 +60,7 @@ def load_json(source: Source) -> Content:
     return writer.finish(title=title, title_source="metadata" if title else "none")
 
 
-def load_json_lines(source: Source) -> Content:
+def load_json_lines(source: Source) -> LoadedContent:
     """Read one record a line.
 
     A record with a text (`text`, `content`, `body`…) and a title reads as a heading and a paragraph, with
@@ -72,7 +72,7 @@ def load_json_lines(source: Source) -> Content:
     """
     records, bad = _records(decode(source.data, hint=source.charset)[0].lstrip("\ufeff"))
     if bad > len(records):
-        raise source.broken("JSON Lines", f"{bad} of {bad + len(records)} lines are not JSON")
+        raise source.damage_error("JSON Lines", f"{bad} of {bad + len(records)} lines are not JSON")
     writer = ContentWriter(source)
     for record in records:
         _write_record(writer, record, level=_TOP)

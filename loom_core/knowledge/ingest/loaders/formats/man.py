@@ -15,7 +15,7 @@ from loom_core.knowledge.ingest.loaders.tables import write_table
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_man"]
@@ -33,7 +33,7 @@ _TAB = re.compile(r"tab\s*\((.)\)")
 _MAX_TITLE = 150
 
 
-def load_man(source: Source) -> Content:
+def load_man(source: Source) -> LoadedContent:
     """Read the source of a man page as a terminal shows it; what is none, as plain text.
 
     Raises:
@@ -290,12 +290,12 @@ class Mdoc:
             out.close("'")
         if name in {"Ns", "Ap"}:
             out.join()
-        for word in [] if name in _MDOC_SILENT else self._written(name, arguments):
+        for word in [] if name in _MDOC_SILENT else self._render(name, arguments):
             out.add(word)
         if name == "Pf":
             out.join()
 
-    def _written(self, name: str, arguments: list[str]) -> list[str]:
+    def _render(self, name: str, arguments: list[str]) -> list[str]:
         """The words that a macro makes of its arguments."""
         marks = [word for word in arguments if word in _CLOSING]
         first = next((word for word in arguments[:1] if word not in _CLOSING), "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from loom_core.files.encoding import decode
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line, clean_text
-from loom_core.knowledge.ingest.loaders.content import Content, HeadingStack
+from loom_core.knowledge.ingest.loaders.content import HeadingStack, LoadedContent
 from loom_core.knowledge.ingest.loaders.titles import usable_title
 from loom_core.knowledge.model import Block
 
@@ -42,7 +42,7 @@ _KINDS: dict[str, BlockKind] = {
 _TRANSPARENT = frozenset({"bullet_list_open", "ordered_list_open", "table_open", "thead_open", "tbody_open"})
 
 
-def load_markdown(source: Source) -> Content:
+def load_markdown(source: Source) -> LoadedContent:
     """Read CommonMark with tables and a front matter.
 
     Blocks: headings (without their marks), paragraphs, quotes as one paragraph each, one `list` block for
@@ -53,7 +53,7 @@ def load_markdown(source: Source) -> Content:
     fields, body = _front_matter(text)
     title = usable_title(str(fields.pop("title", "")))
     blocks = _Walker(text, body).blocks()
-    return Content(text, blocks, title, "metadata" if title else "none", fields)
+    return LoadedContent(text, blocks, title, "metadata" if title else "none", fields)
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], int]:

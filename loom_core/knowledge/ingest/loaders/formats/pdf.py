@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from pypdfium2 import PdfDocument, PdfPage, PdfTextPage
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
-__all__ = ["Hyphens", "PdfLine", "find_paragraphs", "load_pdf"]
+__all__ = ["Dehyphenator", "PdfLine", "find_paragraphs", "load_pdf"]
 
 _PDFIUM = threading.Lock()
 """pdfium keeps global state: one thread in it at a time, in the whole process."""
@@ -44,7 +44,7 @@ _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
 _PLACEHOLDERS = frozenset({"anonymous", "unknown", "unspecified", "user", "admin", "administrator"})
 
 
-def load_pdf(source: Source) -> Content:
+def load_pdf(source: Source) -> LoadedContent:
     """Read a PDF's text layer: paragraphs and headings with the page they begin on.
 
     Words hyphenated at a line's end are joined (see `Hyphens`), running heads and feet are dropped, a
@@ -58,9 +58,9 @@ def load_pdf(source: Source) -> Content:
         pages, bookmarks, metadata = _extract(source)
     writer = ContentWriter(source)
     paragraphs = find_paragraphs(pages, bookmarks)
-    hyphens = Hyphens(paragraph.text for paragraph in paragraphs)
+    hyphens = Dehyphenator(paragraph.text for paragraph in paragraphs)
     for paragraph in paragraphs:
-        text = join_lines(hyphens.joined(paragraph.text))
+        text = join_lines(hyphens.dehyphenate(paragraph.text))
         if paragraph.level:
             writer.heading(text, level=paragraph.level, page=paragraph.page)
         else:
@@ -83,8 +83,8 @@ def _extract(source: Source) -> tuple[list[list[PdfLine]], dict[tuple[int, str],
         document = PdfDocument(source.data)
     except PdfiumError as error:
         if error.err_code == FPDF_ERR_PASSWORD:
-            raise source.encrypted() from error
-        raise source.broken("a PDF", str(error)) from error
+            raise source.encryption_error() from error
+        raise source.damage_error("a PDF", str(error)) from error
     with document:
         if len(document) > source.limits.max_pages:
             raise source.error(
@@ -99,10 +99,10 @@ def _extract(source: Source) -> tuple[list[list[PdfLine]], dict[tuple[int, str],
                     pages.append(_lines(page, number + 1))
                 length += sum(len(line.text) for line in pages[-1])
                 if length > source.limits.max_text_chars:
-                    raise source.too_long()
+                    raise source.length_error()
             return pages, _bookmarks(document), _metadata(document)
         except PdfiumError as error:
-            raise source.broken("a PDF", f"page {len(pages) + 1}: {error}") from error
+            raise source.damage_error("a PDF", f"page {len(pages) + 1}: {error}") from error
 
 
 def _lines(page: PdfPage, number: int) -> list[PdfLine]:
@@ -114,11 +114,11 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
             units = len(raw) + sum(1 for char in raw if char > "\uffff")
             text = clean_text(raw).strip()
             if raw == _HYPHEN and lines:
-                lines[-1] = lines[-1].hyphenated()
+                lines[-1] = lines[-1].with_hyphen()
             elif text:
                 first = position + len(raw) - len(raw.lstrip())
                 last = position + units - 1 - (len(raw) - len(raw.rstrip()))
-                box = _turned(_box(text_page, first, last), page.get_rotation(), width, height)
+                box = _rotate(_box(text_page, first, last), page.get_rotation(), width, height)
                 left, bottom, right, top = box
                 size = _type_size(text_page, first) or max(top - bottom, 0.1)
                 lines.append(PdfLine(text, number, left, bottom, right, size, page_height=height))
@@ -174,7 +174,7 @@ def _type_size(text_page: PdfTextPage, position: int) -> float:
     return FPDFText_GetFontSize(text_page, index) * abs(matrix.a * matrix.d - matrix.b * matrix.c) ** 0.5
 
 
-def _turned(
+def _rotate(
     box: tuple[float, float, float, float], rotation: int, width: float, height: float
 ) -> tuple[float, float, float, float]:
     """A box on a page as it is shown; `width` and `height` are those of the shown page."""
@@ -241,7 +241,7 @@ class PdfLine:
     size: float
     page_height: float
 
-    def hyphenated(self) -> PdfLine:
+    def with_hyphen(self) -> PdfLine:
         """The same line, ending in the first half of a word."""
         return replace(self, text=self.text + _SOFT_HYPHEN)
 
@@ -275,7 +275,7 @@ def find_paragraphs(
         bookmarks: outline entries: page and text to level. Where any is found in the text, the outline alone
             decides what is a heading; else the type size does.
     """
-    repeated = _repeated(pages)
+    repeated = _find_running_heads(pages)
     lines = [
         line
         for page in pages
@@ -297,7 +297,7 @@ def _at_edge(page: Sequence[PdfLine], index: int) -> bool:
     return outermost and not _EDGE < (line.bottom + line.size / 2) / line.page_height < 1 - _EDGE
 
 
-def _repeated(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
+def _find_running_heads(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
     """Shapes of lines that stand at the edge of at least half of the pages (of both, if there are two)."""
     counts = Counter(
         shape
@@ -401,14 +401,14 @@ def _by_size(paragraphs: list[PdfParagraph]) -> list[PdfParagraph]:
     """Mark short paragraphs in larger type than the text's, the largest as level 1."""
     weights: Counter[float] = Counter()
     for paragraph in paragraphs:
-        weights[_rounded(paragraph.size)] += len(paragraph.text)
+        weights[_round_size(paragraph.size)] += len(paragraph.text)
     body = max(weights, key=lambda size: (weights[size], -size), default=0.0)
     headings = [paragraph for paragraph in paragraphs if _is_heading(paragraph, body)]
-    sizes = sorted({_rounded(paragraph.size) for paragraph in headings}, reverse=True)
+    sizes = sorted({_round_size(paragraph.size) for paragraph in headings}, reverse=True)
     if 2 * sum(len(paragraph.text) for paragraph in headings) > weights.total():
         return paragraphs  # a poster or a form: size says nothing here
     return [
-        replace(paragraph, level=min(sizes.index(_rounded(paragraph.size)) + 1, _LEVELS))
+        replace(paragraph, level=min(sizes.index(_round_size(paragraph.size)) + 1, _LEVELS))
         if _is_heading(paragraph, body)
         else paragraph
         for paragraph in paragraphs
@@ -417,7 +417,7 @@ def _by_size(paragraphs: list[PdfParagraph]) -> list[PdfParagraph]:
 
 def _is_heading(paragraph: PdfParagraph, body: float) -> bool:
     return (
-        _rounded(paragraph.size) >= _LARGER * body
+        _round_size(paragraph.size) >= _LARGER * body
         and len(paragraph.text) <= _MAX_HEADING
         and not paragraph.is_item
         and re.search(r"[^\W\d_]", paragraph.text) is not None
@@ -425,7 +425,7 @@ def _is_heading(paragraph: PdfParagraph, body: float) -> bool:
     )
 
 
-def _rounded(size: float) -> float:
+def _round_size(size: float) -> float:
     return round(2 * size) / 2
 
 
@@ -443,7 +443,7 @@ _SHORTEST = 3
 """Length from which both halves of a word, being words, speak for a hyphen: `error-prone`, not `the-ory`."""
 
 
-class Hyphens:
+class Dehyphenator:
     """Decide for each hyphen at a line end of a document whether it stays.
 
     Args:
@@ -459,7 +459,7 @@ class Hyphens:
                 if "-" in word:
                     self._words.update(word.split("-"))
 
-    def joined(self, text: str) -> str:
+    def dehyphenate(self, text: str) -> str:
         """A text without hyphens that only a line's end brought about."""
         if "-\n" in text or "\u00ad\n" in text or "\u2010\n" in text:
             text = _BREAK.sub(self._join, text)

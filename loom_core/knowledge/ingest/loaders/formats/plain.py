@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING
 
 from loom_core.files.encoding import decode
 from loom_core.knowledge.ingest.loaders.cleaning import clean_line, clean_text
-from loom_core.knowledge.ingest.loaders.content import Content, HeadingStack
+from loom_core.knowledge.ingest.loaders.content import HeadingStack, LoadedContent
 from loom_core.knowledge.model import Block
 
 if TYPE_CHECKING:
     from loom_core.knowledge.ingest.loaders.source import Source
 
-__all__ = ["Line", "find_headings", "is_rule", "load_plain", "read_plain"]
+__all__ = ["TextLine", "find_headings", "is_rule", "load_plain", "read_plain"]
 
 _LINE = re.compile(r"[^\n]*\n?")
 _UNWRAPPED = 160
 """Length in columns of an unwrapped line: where there is one, every line is a paragraph."""
 
 
-def load_plain(source: Source) -> Content:
+def load_plain(source: Source) -> LoadedContent:
     """Read plain text; the text stays as it is."""
     return read_plain(decode(source.data, hint=source.charset)[0])
 
 
-def read_plain(text: str) -> Content:
+def read_plain(text: str) -> LoadedContent:
     """Find the paragraphs and headings of a text.
 
     A paragraph ends at a blank line, at a line that is indented where the one before is not, and, in text
@@ -38,7 +38,7 @@ def read_plain(text: str) -> Content:
     levels = find_headings(lines)
     headings = HeadingStack()
     blocks: list[Block] = []
-    paragraph: list[Line] = []
+    paragraph: list[TextLine] = []
 
     def end_paragraph() -> None:
         blocks.extend(
@@ -58,43 +58,43 @@ def read_plain(text: str) -> Content:
             blocks.append(Block("heading", line.start, line.end, path, level))
     end_paragraph()
     first = blocks[0] if blocks else None
-    return Content(text, tuple(blocks)) if first is None else _titled(text, blocks, first)
+    return LoadedContent(text, tuple(blocks)) if first is None else _with_title(text, blocks, first)
 
 
-def _titled(text: str, blocks: list[Block], first: Block) -> Content:
+def _with_title(text: str, blocks: list[Block], first: Block) -> LoadedContent:
     """Only an underlined heading at the very top is a title; `第一部` and `1. Scope` are not."""
     underlined = first.kind == "heading" and is_rule(text[first.end :].lstrip().split("\n", 1)[0].strip())
     title = clean_line(text[first.start : first.end]) if underlined else ""
-    return Content(text, tuple(blocks), title, "heading" if underlined else "none")
+    return LoadedContent(text, tuple(blocks), title, "heading" if underlined else "none")
 
 
-def _lines(text: str) -> list[Line]:
-    lines: list[Line] = []
+def _lines(text: str) -> list[TextLine]:
+    lines: list[TextLine] = []
     for match in _LINE.finditer(text):
         stripped = match[0].strip()
         start = match.start() + (len(match[0]) - len(match[0].lstrip()) if stripped else 0)
-        lines.append(Line(start, start + len(stripped), stripped))
+        lines.append(TextLine(start, start + len(stripped), stripped))
     return lines
 
 
-def _paragraphs(text: str, lines: list[Line]) -> list[list[Line]]:
+def _paragraphs(text: str, lines: list[TextLine]) -> list[list[TextLine]]:
     """Cut lines without a blank one between them into paragraphs."""
     if not lines:
         return []
     if any(_is_unwrapped(line.text) for line in lines):
         return [[line] for line in lines]
-    pieces: list[list[Line]] = [[lines[0]]]
+    pieces: list[list[TextLine]] = [[lines[0]]]
     for before, line in pairwise(lines):
-        if _indented(text, line) and not _indented(text, before):
+        if _is_indented(text, line) and not _is_indented(text, before):
             pieces.append([line])
-        elif _indented(text, line) and line.text and text[line.start - 1] == "\u3000":
+        elif _is_indented(text, line) and line.text and text[line.start - 1] == "\u3000":
             pieces.append([line])  # Chinese paragraphs open with two full-width spaces, one-liners too
         else:
             pieces[-1].append(line)
     return pieces
 
 
-def _indented(text: str, line: Line) -> bool:
+def _is_indented(text: str, line: TextLine) -> bool:
     return line.start > 0 and text[line.start - 1] in " \t\u3000"
 
 
@@ -124,7 +124,7 @@ _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?[ \t　]+(?=[^\W\d_a-zß-
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """A heading candidate or any other line.
 
     Attributes:
@@ -138,7 +138,7 @@ class Line:
     text: str
 
 
-def find_headings(lines: list[Line]) -> dict[int, int]:
+def find_headings(lines: list[TextLine]) -> dict[int, int]:
     """Which lines are headings: index in `lines` → level from 1.
 
     Recognised are lines underlined with `===` or `---`; `第一章 …`, `第二节 …`, `一、…`, `（一）…`;
@@ -152,7 +152,7 @@ def find_headings(lines: list[Line]) -> dict[int, int]:
     candidates = [_candidate(line.text) for line in lines]
     found: dict[int, int] = {}
     for index in range(len(lines)):
-        if level := _underlined(lines, index):
+        if level := _underline_level(lines, index):
             found[index] = level
         elif (candidate := candidates[index]) and _stands_out(lines, candidates, index, candidate):
             found[index] = candidate.level
@@ -194,7 +194,7 @@ def _candidate(text: str) -> _Candidate | None:
 
 
 def _stands_out(
-    lines: list[Line], candidates: list[_Candidate | None], index: int, candidate: _Candidate
+    lines: list[TextLine], candidates: list[_Candidate | None], index: int, candidate: _Candidate
 ) -> bool:
     before_blank = index == 0 or not lines[index - 1].text
     after_blank = index + 1 >= len(lines) or not lines[index + 1].text
@@ -207,7 +207,7 @@ def _stands_out(
     return after is None or after.kind != candidate.kind
 
 
-def _underlined(lines: list[Line], index: int) -> int:
+def _underline_level(lines: list[TextLine], index: int) -> int:
     """Level of a line that the next one underlines, or 0."""
     if index + 1 >= len(lines) or not lines[index].text or len(lines[index].text) > _MAX_LATIN:
         return 0

@@ -14,7 +14,7 @@ from loom_core.knowledge.ingest.loaders.tables import write_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_delimited"]
@@ -24,7 +24,7 @@ _PROBE_CHARS = 64 * 1024
 _PROBE_ROWS = 50
 
 
-def load_delimited(source: Source) -> Content:
+def load_delimited(source: Source) -> LoadedContent:
     """Read a table from text: find its delimiter, recognise a header row, survive stray quotes."""
     text = clean_text(decode(source.data, hint=source.charset)[0])
     delimiter = "\t" if source.extension in {".tsv", ".tab"} else _delimiter(text)

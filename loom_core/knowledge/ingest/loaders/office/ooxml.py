@@ -74,7 +74,7 @@ class _Part(Protocol):
     def blob(self) -> bytes: ...
 
 
-class Relation(Protocol):
+class PartRelationship(Protocol):
     """A relationship of a part, as python-docx and python-pptx both have it."""
 
     @property
@@ -88,7 +88,7 @@ class Relation(Protocol):
 
 
 def write_drawing(
-    writer: ContentWriter, relation: Relation, *, kind: BlockKind, page: int | None = None
+    writer: ContentWriter, relation: PartRelationship, *, kind: BlockKind, page: int | None = None
 ) -> None:
     """Write a chart as its titles and a table of categories and series, a diagram as its texts.
 
@@ -172,7 +172,7 @@ def _points(parent: Element, day_zero: datetime) -> dict[int, str]:
             (element.text or "" for element in parent.iter() if local_name(element) == "formatCode"), ""
         )
         points = {
-            _index(point): _shown(point, code, day_zero)
+            _index(point): _format_value(point, code, day_zero)
             for point in parent.iter()
             if local_name(point) == "pt"
         }
@@ -200,7 +200,7 @@ def _value(point: Element) -> str:
     return clean_line(next((child.text or "" for child in point if local_name(child) == "v"), ""))
 
 
-def _shown(point: Element, code: str, day_zero: datetime) -> str:
+def _format_value(point: Element, code: str, day_zero: datetime) -> str:
     """A cached value as people read it: 19.2 for 19.199999999999999, a date for the number of its day."""
     text = _value(point)
     code = _QUOTED.sub("", point.get("formatCode") or code)

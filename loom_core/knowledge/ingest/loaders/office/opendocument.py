@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from xml.etree.ElementTree import Element
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_opendocument"]
@@ -39,7 +39,7 @@ _UNITS = {"cm": 1.0, "mm": 0.1, "in": 2.54, "pt": 2.54 / 72, "pc": 2.54 / 6, "px
 _LENGTH = re.compile(r"(-?\d+(?:\.\d+)?)(cm|mm|in|pt|pc|px)")
 
 
-def load_opendocument(source: Source) -> Content:
+def load_opendocument(source: Source) -> LoadedContent:
     """Read a text or a presentation.
 
     In a text, headings come from outline levels, and notes follow at the end. Of a presentation, each slide
@@ -52,7 +52,7 @@ def load_opendocument(source: Source) -> Content:
         names = frozenset(archive.namelist())
         manifest = "META-INF/manifest.xml"
         if manifest in names and b"encryption-data" in read_part(source, archive, manifest, _KIND):
-            raise source.encrypted()
+            raise source.encryption_error()
         root = parse_xml(read_part(source, archive, "content.xml", _KIND))
         reader = _Reader(source, archive, root)
         for body in (element for element in root.iter() if local_name(element) in {"text", "presentation"}):
@@ -135,7 +135,7 @@ class _Reader:
             name = local_name(element)
             if name in {"h", "p"}:
                 self._paragraph(element, name, mark)
-                stack.extend((box, "") for box in reversed(list(_anchored(element))))
+                stack.extend((box, "") for box in reversed(list(_find_anchors(element))))
             elif name == "table":
                 self._table(element)
             elif name == "object":
@@ -221,7 +221,7 @@ def _text(paragraph: Element) -> str:
     return "".join(pieces)
 
 
-def _anchored(paragraph: Element) -> Iterator[Element]:
+def _find_anchors(paragraph: Element) -> Iterator[Element]:
     """Frames and groups inside a paragraph, the outermost only."""
     stack = list(reversed(paragraph))
     while stack:

@@ -51,7 +51,7 @@ def _text(cell: _Cell) -> str:
     return str(cell)
 
 
-def _bound_memory(limit: int) -> None:
+def _limit_memory(limit: int) -> None:
     """Make the process fail, rather than the machine swap, where the system has such a limit."""
     with suppress(ImportError, ValueError, OSError):
         import resource
@@ -60,5 +60,5 @@ def _bound_memory(limit: int) -> None:
 
 
 if __name__ == "__main__":
-    _bound_memory(2 * 1024**3)
+    _limit_memory(2 * 1024**3)
     read_workbook(io.BytesIO(sys.stdin.buffer.read()), sys.stdout)

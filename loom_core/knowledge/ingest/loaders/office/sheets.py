@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from loom_core.errors import DocumentError
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_sheets"]
@@ -30,7 +30,7 @@ _TIME_LIMIT = 120.0
 """Seconds after which a file that is still being read is given up."""
 
 
-def load_sheets(source: Source) -> Content:
+def load_sheets(source: Source) -> LoadedContent:
     """Read every worksheet. A row reads `column: value; …` and names its sheet, which is also its heading.
 
     The file is opened in a child process, as the library may abort (see `sheet_reader`).
@@ -74,7 +74,7 @@ def _sheets(source: Source, output: Iterator[bytes]) -> Iterator[tuple[str, Iter
             if isinstance(message, list):
                 length += sum(map(len, message))
                 if length > source.limits.max_text_chars:
-                    raise source.too_long()
+                    raise source.length_error()
                 yield message
             elif "error" in message:
                 raise _refusal(source, message["error"])
@@ -93,7 +93,7 @@ def _sheets(source: Source, output: Iterator[bytes]) -> Iterator[tuple[str, Iter
 
 
 def _refusal(source: Source, reason: str) -> DocumentError:
-    return source.encrypted() if reason == "password" else source.broken(_KIND, reason)
+    return source.encryption_error() if reason == "password" else source.damage_error(_KIND, reason)
 
 
 @contextmanager

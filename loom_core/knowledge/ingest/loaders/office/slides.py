@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pptx.slide import Slide
     from pptx.text.text import TextFrame
 
-    from loom_core.knowledge.ingest.loaders.content import Content
-    from loom_core.knowledge.ingest.loaders.office.ooxml import Relation
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
+    from loom_core.knowledge.ingest.loaders.office.ooxml import PartRelationship
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_slides"]
 
 
-def load_slides(source: Source) -> Content:
+def load_slides(source: Source) -> LoadedContent:
     """Read a presentation: each slide's title, its text in `slide` blocks, tables as rows, notes last.
 
     Shapes are read from top to bottom and left to right, then charts and diagrams. The title is the one in
@@ -73,7 +73,7 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
         elif isinstance(shape, Shape):
             writer.write("slide", _lines(shape.text_frame), page=page)
     for relation in slide.part.rels.values():
-        write_drawing(writer, cast("Relation", relation), kind="slide", page=page)
+        write_drawing(writer, cast("PartRelationship", relation), kind="slide", page=page)
     if slide.has_notes_slide and (notes := slide.notes_slide.notes_text_frame) is not None:
         writer.write("slide", _lines(notes), page=page)
 

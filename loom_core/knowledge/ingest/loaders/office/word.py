@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from docx.oxml.document import CT_Document
     from docx.oxml.xmlchemy import BaseOxmlElement as Element
 
-    from loom_core.knowledge.ingest.loaders.content import Content
+    from loom_core.knowledge.ingest.loaders.content import LoadedContent
     from loom_core.knowledge.ingest.loaders.source import Source
 
 __all__ = ["load_word"]
@@ -39,7 +39,7 @@ _BREAKS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyph
 _BODY_TEXT = 9  # the outline level that means none
 
 
-def load_word(source: Source) -> Content:
+def load_word(source: Source) -> LoadedContent:
     """Read a Word document: headings by style or outline level, paragraphs, list items, table rows, notes.
 
     Localised and derived heading styles count (`标题 1`, a style based on `Heading 2`), and so does an
@@ -72,7 +72,7 @@ class _Reader:
     def read(self) -> None:
         for element in _blocks(cast("CT_Document", self._document.element).body):
             if element.tag == f"{_W}tbl":
-                write_table(self.writer, _rows(element), header=_marked_header(element))
+                write_table(self.writer, _rows(element), header=_find_header(element))
             else:
                 self._paragraph(element)
         for note in self._notes():
@@ -199,7 +199,7 @@ def _text_boxes(paragraph: Element) -> Iterator[Element]:
             yield from box.iterfind(f"{_W}p")
 
 
-def _marked_header(table: Element) -> list[str] | None:
+def _find_header(table: Element) -> list[str] | None:
     """The first row, if Word repeats it on every page."""
     first = table.find(f"{_W}tr")
     if first is None or first.find(f"{_W}trPr/{_W}tblHeader") is None:

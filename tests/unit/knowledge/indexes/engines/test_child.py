@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import loom_core.knowledge.indexes.engines.child as child
-from loom_core.knowledge.indexes.engines.child import ChildCall, ChildError, run_in_child
+import loom_core.knowledge.indexes.engines.child_call as child
+from loom_core.knowledge.indexes.engines.child_call import ChildCall, ChildError, run_in_child
 
 BEHAVIOURS = """
 import os, signal, sys, time
@@ -75,10 +75,10 @@ def test_memory_is_limited(behaviours) -> None:
 
 def test_a_child_that_is_killed_or_still_at_it_is_told_apart(behaviours) -> None:
     call = ChildCall(behaviours.hanging, {}, timeout=20, background=True)
-    assert not call.ended()
+    assert not call.has_ended()
     call.kill()
     call.kill()
-    assert call.ended()
+    assert call.has_ended()
     with pytest.raises(ChildError, match="killed by SIGKILL"):
         call.result()
 
@@ -100,8 +100,8 @@ def test_a_process_that_cannot_be_started_is_told(behaviours, tmp_path: Path, mo
 
 
 def test_a_child_that_ended_by_itself_without_words_is_described() -> None:
-    assert child._ending(9, "") == "the child ended with exit code 9"
-    assert child._ending(-signal.SIGKILL, "noise") == "the child was killed by SIGKILL"
+    assert child._describe_exit(9, "") == "the child ended with exit code 9"
+    assert child._describe_exit(-signal.SIGKILL, "noise") == "the child was killed by SIGKILL"
 
 
 def test_the_child_writes_its_reply_and_nothing_else_to_stdout(

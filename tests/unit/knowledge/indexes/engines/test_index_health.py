@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from loom_kb.command_line.doctor import damaged_indexes
+from loom_kb.command_line.doctor import find_damaged_indexes
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def contents(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def damaged(folder: Path, name: str, generation: int) -> list[tuple[str, str]]:
-    return list(damaged_indexes(folder, {name: generation}, dimension=8, seconds=60))
+    return list(find_damaged_indexes(folder, {name: generation}, dimension=8, seconds=60))
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_a_reader_sees_what_was_written_and_what_is_killed_under_its_eyes(stem: 
     rows = reader.rows
     assert rows.keys.tolist() == [1, 2, 3]
     assert rows.matrix[:3].tolist() == rows_of(3)[1].tolist()
-    writer.kill(np.array([1]))
+    writer.mark_dead(np.array([1]))
     assert rows.keys.tolist() == [1, 0, 3]
     writer.append(*rows_of(2, first=4))
     assert reader.rows.used == 3

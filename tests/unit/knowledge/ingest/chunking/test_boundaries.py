@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.knowledge.ingest.chunking.boundaries import cut_near, is_joined, sentence_ends
+from loom_core.knowledge.ingest.chunking.boundaries import find_split, is_joined, sentence_ends
 
 
 def sentences(text: str) -> list[str]:
@@ -110,30 +110,30 @@ def test_nothing_is_joined_at_the_ends_of_a_text_or_after_white_space():
     ],
 )
 def test_a_cut_takes_the_best_kind_of_boundary(text: str, expected: str):
-    assert text[: cut_near(text, 5, 30)] == expected
+    assert text[: find_split(text, 5, 30)] == expected
 
 
 def test_a_cut_through_unbroken_chinese_leaves_latin_words_whole():
     text = "使用图结构表示知识的方法HTTPServer类来完成"
-    assert text[: cut_near(text, 2, 18)] == "使用图结构表示知识的方法"
+    assert text[: find_split(text, 2, 18)] == "使用图结构表示知识的方法"
 
 
 def test_a_cut_moves_past_a_character_that_fills_all_the_room():
     text = "e" + "\u0301" * 6 + "xyz"
-    assert cut_near(text, 0, 2) == 7
+    assert find_split(text, 0, 2) == 7
 
 
 @pytest.mark.hostile("files of any kind")
 def test_endless_combining_marks_are_cut_all_the_same():
     text = "e" + "\u0301" * 500
-    assert 100 <= cut_near(text, 50, 100) <= 150
+    assert 100 <= find_split(text, 50, 100) <= 150
 
 
 @given(st.text(min_size=3), st.data())
 def test_a_cut_lies_between_its_bounds_or_after_a_joined_character(text: str, data: st.DataObject):
     limit = data.draw(st.integers(1, len(text) - 1))
     floor = data.draw(st.integers(0, limit - 1))
-    cut = cut_near(text, floor, limit)
+    cut = find_split(text, floor, limit)
     assert floor < cut
     assert cut <= limit or all(is_joined(text, index) for index in range(limit, min(cut, limit + 32)))
     assert not is_joined(text, cut)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from loom_core.knowledge.ingest.extraction import RuleExtractor
-from loom_core.knowledge.ingest.extraction.english_types import type_beside, type_of_name, type_of_noun_phrase
+from loom_core.knowledge.ingest.extraction.english_types import (
+    type_from_context,
+    type_of_name,
+    type_of_noun_phrase,
+)
 from loom_core.knowledge.model import Chunk
 
 
@@ -75,7 +79,7 @@ def test_the_words_of_a_name_tell_its_type(name: str, type_: str | None) -> None
 )
 def test_what_stands_beside_a_name_tells_its_type(before: str, name: str, behind: str, type_: str) -> None:
     text = before + name + behind
-    assert type_beside(text, len(before), len(before) + len(name)) == type_
+    assert type_from_context(text, len(before), len(before) + len(name)) == type_
 
 
 def test_the_main_noun_decides_and_not_what_follows_on_it() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loom_core.errors import ConfigError, LLMError, ModelFailure
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
-from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionSpent, LLMEntityExtractor
+from loom_core.knowledge.ingest.extraction.llm.extractor import ExtractionUsage, LLMEntityExtractor
 from loom_core.knowledge.model import Chunk, Extraction
 from loom_core.knowledge.text.languages import detect_language
 from loom_core.llm.hosted.providers import PROVIDERS
@@ -61,7 +61,7 @@ async def test_several_passages_are_read_in_one_request_each_for_itself():
     (call,) = model.calls
     assert (call.temperature, call.effort) == (0.0, "off")
     assert call.output is not None
-    assert extractor.spent == ExtractionSpent(
+    assert extractor.spent == ExtractionUsage(
         calls=1,
         passages=2,
         input_tokens=sum(estimate_tokens(m.text) for m in call.messages),
@@ -184,7 +184,7 @@ async def test_a_passage_that_the_model_refuses_takes_no_other_with_it():
                 return LLMResponse(AssistantMessage(()), finish="refused", usage=Usage(cost=0.5))
             return response
 
-    extractor = LLMEntityExtractor(Prudish(lambda _: answer(passage(1, "Ada Lovelace"))), patience=1)
+    extractor = LLMEntityExtractor(Prudish(lambda _: answer(passage(1, "Ada Lovelace"))), max_failures=1)
     one, two = await extractor.extract([chunk(ENGLISH), chunk("The poison of Zell.")])
     assert (found(one), found(two)) == (["Ada Lovelace"], [])
     assert "refuses" in two.problem
@@ -210,7 +210,7 @@ async def test_passages_that_take_too_long_together_are_fewer_from_then_on():
         return LLMError("No answer within 120 s.", failure="timeout") if shown > 4 else answer(*named)
 
     model = MockProvider(slow_to_read)
-    extractor = LLMEntityExtractor(model, patience=1)
+    extractor = LLMEntityExtractor(model, max_failures=1)
     chunks = [chunk(ENGLISH)] * 8
     for requests in (1 + 8, 2):
         before = len(model.calls)
@@ -264,7 +264,7 @@ async def test_failures_that_may_be_due_to_a_passage_cost_it_the_model_and_too_m
     down = LLMError("It broke.", failure="server")
     good = answer(passage(1, "Ada Lovelace"))
     extractor = LLMEntityExtractor(
-        MockProvider([down, down, good, down, down, good]), request_passages=1, concurrency=1, patience=3
+        MockProvider([down, down, good, down, down, good]), request_passages=1, concurrency=1, max_failures=3
     )
     extractions = await extractor.extract([chunk(ENGLISH)] * 6)
     assert [each.problem for each in extractions] == [
@@ -276,7 +276,7 @@ async def test_failures_that_may_be_due_to_a_passage_cost_it_the_model_and_too_m
         "",
     ]
     model = MockProvider(lambda _: down)
-    extractor = LLMEntityExtractor(model, request_passages=1, concurrency=1, patience=3)
+    extractor = LLMEntityExtractor(model, request_passages=1, concurrency=1, max_failures=3)
     with pytest.raises(LLMError, match="has stopped: It broke"):
         await extractor.extract([chunk(ENGLISH)] * 6)
     assert len(model.calls) == 3
@@ -324,7 +324,7 @@ async def test_costs_are_summed_as_far_as_they_are_known():
 
     extractor = LLMEntityExtractor(Priced(lambda _: answer(passage(1))), request_passages=1)
     await extractor.extract([chunk(ENGLISH)] * 4)
-    assert extractor.spent == ExtractionSpent(4, 4, 0, 28, 12, 1.0)
+    assert extractor.spent == ExtractionUsage(4, 4, 0, 28, 12, 1.0)
     estimate = extractor.estimate([chunk(ENGLISH)])
     assert estimate.cost == estimate.input_tokens / 1000
     assert extractor.estimate([]).cost == 0.0
@@ -375,7 +375,7 @@ HOSTILE = st.text(max_size=40) | st.lists(st.sampled_from(PIECES), max_size=14).
 @given(st.lists(HOSTILE, min_size=4, max_size=4))
 async def test_whatever_a_model_answers_there_is_an_extraction_of_what_the_passages_hold(answers: list[str]):
     texts = [ENGLISH, CHINESE, "Zell lies by a lake."]
-    extractor = LLMEntityExtractor(MockProvider(answers), patience=9)
+    extractor = LLMEntityExtractor(MockProvider(answers), max_failures=9)
     extractions = await extractor.extract([chunk(text) for text in texts])
     for text, extraction in zip(texts, extractions, strict=True):
         assert all(text[m.start : m.end] == m.name for m in extraction.mentions)

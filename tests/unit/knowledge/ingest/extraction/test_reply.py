@@ -9,17 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.ingest.extraction.llm.reply import (
-    MOST_SAID,
-    Said,
-    SaidEntity,
-    SaidRelation,
-    read_answer,
+    MAX_FINDINGS,
+    RawEntity,
+    RawExtraction,
+    RawRelation,
+    parse_reply,
 )
 
-ADA = SaidEntity("Ada Lovelace", "person", 1)
-ENGINE = SaidEntity("Analytical Engine", "machine", 1)
-WROTE = SaidRelation("Ada Lovelace", "wrote about", "Analytical Engine", 1)
-PEKING = SaidEntity("北京大学", "组织", 2)
+ADA = RawEntity("Ada Lovelace", "person", 1)
+ENGINE = RawEntity("Analytical Engine", "machine", 1)
+WROTE = RawRelation("Ada Lovelace", "wrote about", "Analytical Engine", 1)
+PEKING = RawEntity("北京大学", "组织", 2)
 ANSWER = {
     "passages": [
         {
@@ -35,11 +35,11 @@ ANSWER = {
         {"passage": 2, "entities": [{"name": "北京大学", "type": "组织"}], "relations": []},
     ]
 }
-WHOLE = Said((ADA, ENGINE, PEKING), (WROTE,), frozenset({1, 2}))
+WHOLE = RawExtraction((ADA, ENGINE, PEKING), (WROTE,), frozenset({1, 2}))
 
 
-def unnumbered(said: Said) -> Said:
-    return Said(
+def unnumbered(said: RawExtraction) -> RawExtraction:
+    return RawExtraction(
         tuple(entity._replace(passage=None) for entity in said.entities),
         tuple(relation._replace(passage=None) for relation in said.relations),
         frozenset({None}),
@@ -58,18 +58,20 @@ def unnumbered(said: Said) -> Said:
 )
 def test_the_form_that_was_asked_for_is_read_whatever_stands_around_it(wrapping: str):
     answer = wrapping.replace("{}", json.dumps(ANSWER, ensure_ascii=False, indent=1)).replace("{{", "{")
-    assert read_answer(answer) == WHOLE
+    assert parse_reply(answer) == WHOLE
 
 
 def test_of_an_answer_that_was_cut_off_the_whole_items_are_kept():
     text = json.dumps(ANSWER, ensure_ascii=False)
     for end in range(len(text)):
-        said = read_answer(text[:end])
+        said = parse_reply(text[:end])
         assert set(said.entities) <= set(WHOLE.entities)
         assert set(said.relations) <= {WROTE}
-    cut = read_answer(text[: text.index("wrote about")])
-    assert cut == Said((ADA, ENGINE), (), frozenset({1}))
-    assert read_answer(text[: text.index("北京大学") + 7]) == Said((ADA, ENGINE), (WROTE,), frozenset({1}))
+    cut = parse_reply(text[: text.index("wrote about")])
+    assert cut == RawExtraction((ADA, ENGINE), (), frozenset({1}))
+    assert parse_reply(text[: text.index("北京大学") + 7]) == RawExtraction(
+        (ADA, ENGINE), (WROTE,), frozenset({1})
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,19 +87,19 @@ def test_of_an_answer_that_was_cut_off_the_whole_items_are_kept():
     ],
 )
 def test_other_forms_of_json_are_read(text: str):
-    said = read_answer(text)
-    assert (said.entities, said.relations) == ((SaidEntity("Ada", "person", 1),), ())
+    said = parse_reply(text)
+    assert (said.entities, said.relations) == ((RawEntity("Ada", "person", 1),), ())
     assert 1 in said.passages
 
 
 def test_names_alone_and_triples_are_read():
-    said = read_answer('{"entities": ["Ada", "Engine"], "triples": [["Ada", "built", "Engine"], ["a", "b"]]}')
-    assert said == Said(
-        (SaidEntity("Ada", "", None), SaidEntity("Engine", "", None)),
-        (SaidRelation("Ada", "built", "Engine", None),),
+    said = parse_reply('{"entities": ["Ada", "Engine"], "triples": [["Ada", "built", "Engine"], ["a", "b"]]}')
+    assert said == RawExtraction(
+        (RawEntity("Ada", "", None), RawEntity("Engine", "", None)),
+        (RawRelation("Ada", "built", "Engine", None),),
         frozenset({None}),
     )
-    assert [entity.name for entity in read_answer('["Ada", "Engine"]').entities] == ["Ada", "Engine"]
+    assert [entity.name for entity in parse_reply('["Ada", "Engine"]').entities] == ["Ada", "Engine"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +115,7 @@ def test_names_alone_and_triples_are_read():
     ],
 )
 def test_it_is_known_whether_an_answer_says_that_there_is_nothing(text: str, passages: set[int | None]):
-    assert read_answer(text) == Said((), (), frozenset(passages))
+    assert parse_reply(text) == RawExtraction((), (), frozenset(passages))
 
 
 TABLE = """
@@ -149,44 +151,46 @@ Ada Lovelace -> wrote about -> Analytical Engine
 
 
 def test_tables_are_read():
-    assert read_answer(TABLE) == WHOLE
+    assert parse_reply(TABLE) == WHOLE
 
 
 @pytest.mark.parametrize("text", [LIST, ARROWS])
 def test_lists_are_read(text: str):
-    assert read_answer(text) == unnumbered(WHOLE)
+    assert parse_reply(text) == unnumbered(WHOLE)
 
 
 def test_a_third_column_that_is_no_entity_is_a_remark():
-    said = read_answer(
+    said = parse_reply(
         "Ada | person | a mathematician\nEngine | machine | never built\nAda | planned | Engine"
     )
     assert said.relations == ()
-    assert said.entities[:2] == (SaidEntity("Ada", "person", None), SaidEntity("Engine", "machine", None))
+    assert said.entities[:2] == (RawEntity("Ada", "person", None), RawEntity("Engine", "machine", None))
 
 
 def test_names_without_types_are_read_from_a_list():
-    said = read_answer("实体：\n阿达、分析机\n关系：\n无")
+    said = parse_reply("实体：\n阿达、分析机\n关系：\n无")
     assert [entity.name for entity in said.entities] == ["阿达", "分析机"]
 
 
 def test_a_model_that_repeats_itself_says_it_once():
     item = '{"name": "Ada", "type": "person"}'
-    assert read_answer(f'{{"entities": [{", ".join([item] * 500)}').entities == (
-        SaidEntity("Ada", "person", None),
+    assert parse_reply(f'{{"entities": [{", ".join([item] * 500)}').entities == (
+        RawEntity("Ada", "person", None),
     )
-    assert len(read_answer("- Ada\n" * 5000).entities) == 1
-    counting = ", ".join(f'"name {n}"' for n in range(2 * MOST_SAID))
-    assert len(read_answer(f'{{"entities": [{counting}]}}').entities) == MOST_SAID
-    assert len(read_answer("\n".join(f"- n{n} (t)" for n in range(2 * MOST_SAID))).entities) <= MOST_SAID
+    assert len(parse_reply("- Ada\n" * 5000).entities) == 1
+    counting = ", ".join(f'"name {n}"' for n in range(2 * MAX_FINDINGS))
+    assert len(parse_reply(f'{{"entities": [{counting}]}}').entities) == MAX_FINDINGS
+    assert (
+        len(parse_reply("\n".join(f"- n{n} (t)" for n in range(2 * MAX_FINDINGS))).entities) <= MAX_FINDINGS
+    )
 
 
 def test_what_is_absurdly_long_is_not_taken():
-    assert read_answer(
+    assert parse_reply(
         json.dumps({"entities": [{"name": "x" * 301}, {"name": "Ada", "type": "y" * 301}]})
-    ) == (Said((), (), frozenset({None})))
-    assert read_answer("- " + "x" * 700).entities == ()
-    assert read_answer(f"a | {'b' * 400} | c").relations == ()
+    ) == (RawExtraction((), (), frozenset({None})))
+    assert parse_reply("- " + "x" * 700).entities == ()
+    assert parse_reply(f"a | {'b' * 400} | c").relations == ()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +198,7 @@ def test_what_is_absurdly_long_is_not_taken():
     ['{"a":' * 60_000, "[" * 190_000, '{"entities": [' * 9000, "-" * 190_000, "(" * 190_000, " " * 190_000],
 )
 def test_what_is_made_to_take_long_is_read_in_no_time(text: str):
-    assert read_answer(text).entities == ()
+    assert parse_reply(text).entities == ()
 
 
 VALUES = st.recursive(
@@ -218,7 +222,7 @@ VALUES = st.recursive(
 @example({"entities": {"": "person"}, "relations": [["", "in", " "]]})
 @given(VALUES)
 def test_any_json_is_read(value: object):
-    said = read_answer(json.dumps(value))
+    said = parse_reply(json.dumps(value))
     for entity in said.entities:
         assert entity.name.strip()
         assert entity.passage in said.passages
@@ -228,5 +232,5 @@ def test_any_json_is_read(value: object):
 @pytest.mark.hostile("answers of models")
 @given(st.text(alphabet=st.sampled_from('Aa1[]{}()":,|->\n\t 。：、《》实体关系#*`\\')))
 def test_any_text_is_read(text: str):
-    said = read_answer(text)
+    said = parse_reply(text)
     assert all(each.passage in said.passages for each in (*said.entities, *said.relations))

@@ -8,32 +8,32 @@ from hypothesis import strategies as st
 
 from loom_core.knowledge.ingest.extraction import RuleExtractor
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
-from loom_core.knowledge.ingest.extraction.llm.reply import SaidEntity, SaidRelation
-from loom_core.knowledge.ingest.extraction.llm.span_alignment import merged, place
+from loom_core.knowledge.ingest.extraction.llm.reply import RawEntity, RawRelation
+from loom_core.knowledge.ingest.extraction.llm.span_alignment import align_spans, merge_with_rules
 from loom_core.knowledge.model import Chunk, Mention, Relation
 
 TEXT = "Ada Lovelace met Charles Babbage. ADA LOVELACE’s notes describe the Analytical Engine."
 CHINESE = "北京大学位於北京。魯迅曾在北京大学任教，著有《狂人日記》。"
 
 
-def entity(name: str, type_: str = "person") -> SaidEntity:
-    return SaidEntity(name, type_, None)
+def entity(name: str, type_: str = "person") -> RawEntity:
+    return RawEntity(name, type_, None)
 
 
-def relation(subject: str, predicate: str, object_: str) -> SaidRelation:
-    return SaidRelation(subject, predicate, object_, None)
+def relation(subject: str, predicate: str, object_: str) -> RawRelation:
+    return RawRelation(subject, predicate, object_, None)
 
 
-def placed(text: str, *said: SaidEntity | SaidRelation, config: ExtractionConfig | None = None):
-    return place(
+def placed(text: str, *said: RawEntity | RawRelation, config: ExtractionConfig | None = None):
+    return align_spans(
         text,
-        [each for each in said if isinstance(each, SaidEntity)],
-        [each for each in said if isinstance(each, SaidRelation)],
+        [each for each in said if isinstance(each, RawEntity)],
+        [each for each in said if isinstance(each, RawRelation)],
         config=config or ExtractionConfig(),
     )
 
 
-def names(text: str, *said: SaidEntity) -> list[str]:
+def names(text: str, *said: RawEntity) -> list[str]:
     return [mention.name for mention in placed(text, *said).mentions]
 
 
@@ -197,7 +197,7 @@ def test_rules_add_what_the_model_left_out_and_say_what_a_passage_is_about():
         entity("Museum of Zell", "museum"),
         relation("Anna Huber", "founded", "Museum of Zell"),
     )
-    both = merged(model, rules, config=config)
+    both = merge_with_rules(model, rules, config=config)
     assert both.abouts == rules.abouts
     assert both.aliases == rules.aliases
     assert set(model.mentions) <= set(both.mentions)
@@ -206,7 +206,7 @@ def test_rules_add_what_the_model_left_out_and_say_what_a_passage_is_about():
     ends = [r.predicate for r in both.relations if {r.subject, r.object} == {"Anna Huber", "Museum of Zell"}]
     assert ends == ["founded"]
     few = ExtractionConfig(max_entities_per_chunk=2, max_relations_per_chunk=1)
-    fewer = merged(model, rules, config=few)
+    fewer = merge_with_rules(model, rules, config=few)
     assert {m.method for m in fewer.mentions} == {r.method for r in fewer.relations} == {"llm"}
 
 

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.ingest.loaders import load_bytes, supported_extensions
+from loom_core.knowledge.ingest.loaders import list_extensions, load_bytes
 from loom_core.knowledge.model import DocumentDraft
 
 pytestmark = pytest.mark.hostile("files of any kind")
 
 DOCUMENTS = Path(__file__).parents[4] / "fixtures" / "documents"
 OFFICE = {".docx", ".pptx", ".xlsx", ".xlsm", ".xls", ".ods", ".odt", ".odp", ".epub"}
-TEXTUAL = sorted(supported_extensions() - {".pdf"} - OFFICE)
+TEXTUAL = sorted(list_extensions() - {".pdf"} - OFFICE)
 SNIPPETS = (
     "# ", "## a\n", "\n\n", "- ", "| a | b |\n|---|---|\n", "```\n", "> ", "---\n", "title: x\n",
     "<h1>", "</h1>", "<table>", "<tr><td>", "<ul><li>", "<pre>", "<main>", "<script>", "&amp;",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import DocumentError
-from loom_core.knowledge.ingest.loaders import LoadLimits, load_bytes, load_file, supported_extensions
+from loom_core.knowledge.ingest.loaders import LoadLimits, list_extensions, load_bytes, load_file
 
 
 def test_the_uri_is_that_of_the_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_a_name_that_is_no_unicode_is_survived(tmp_path: Path) -> None:
 
 
 def test_every_supported_extension_is_lower_case_with_a_dot() -> None:
-    extensions = supported_extensions()
+    extensions = list_extensions()
     assert {".md", ".txt", ".html", ".pdf", ".docx", ".pptx", ".xlsx", ".csv", ".jsonl", ".py"} <= extensions
     assert all(extension == f".{extension.lstrip('.').lower()}" for extension in extensions)
 

@@ -7,7 +7,7 @@ import pytest
 
 from loom_core.errors import DocumentError
 from loom_core.knowledge.ingest.loaders import LoadLimits, load_file
-from loom_core.knowledge.ingest.loaders.formats.pdf import Hyphens, PdfLine, find_paragraphs
+from loom_core.knowledge.ingest.loaders.formats.pdf import Dehyphenator, PdfLine, find_paragraphs
 
 
 def test_paragraphs_headings_and_pages_are_found(documents: Path, outline) -> None:
@@ -222,11 +222,11 @@ def test_no_lines_make_no_paragraphs() -> None:
     ],
 )
 def test_the_rest_of_the_document_decides_about_a_hyphen(broken: str, elsewhere: str, joined: str) -> None:
-    assert Hyphens([broken, elsewhere]).joined(broken) == joined
+    assert Dehyphenator([broken, elsewhere]).dehyphenate(broken) == joined
 
 
 @pytest.mark.hostile("files of any kind")
 @pytest.mark.parametrize("unit", ["a", "a-", "-", "a\u2010", "a-\n"])
 def test_half_a_million_of_anything_take_no_time(unit: str) -> None:
     text = unit * 500_000
-    assert len(Hyphens([text]).joined(text)) <= len(text)
+    assert len(Dehyphenator([text]).dehyphenate(text)) <= len(text)

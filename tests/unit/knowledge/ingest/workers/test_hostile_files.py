@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.workers import Preparer
-from loom_core.knowledge.ingest.workers.worker import ChildLimits
-from loom_core.knowledge.store.prepared import JobItem, Outcome, Prepared, PreparedDocument
+from loom_core.knowledge.ingest.workers.worker import WorkerLimits
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, JobItem, Prepared, PreparedDocument
 from tests.fixtures.hostile_files import REFUSED, TAKEN
 
 pytestmark = [pytest.mark.slow, pytest.mark.hostile("files of any kind")]
@@ -21,8 +21,8 @@ _SECONDS = 60.0
 
 @pytest.fixture(scope="module")
 def preparer() -> Iterator[Preparer]:
-    limits = ChildLimits(deadline=_SECONDS, memory=1 << 30)
-    preparer = Preparer(Pipeline.of(Recipe("structure", {}, None)), children=1, child_limits=limits)
+    limits = WorkerLimits(deadline=_SECONDS, memory=1 << 30)
+    preparer = Preparer(Pipeline.of(PipelineSpec("structure", {}, None)), children=1, child_limits=limits)
     yield preparer
     preparer.close()
 
@@ -42,7 +42,7 @@ def test_each_of_them_is_refused_with_a_reason_and_the_next_file_is_read(prepare
         path = tmp_path / name
         path.write_bytes(make())
         made = prepared(preparer, path)
-        assert isinstance(made, Outcome), name
+        assert isinstance(made, ItemOutcome), name
         assert made.state == "failed"
         assert reason in made.reason, name
         assert name in made.reason, name

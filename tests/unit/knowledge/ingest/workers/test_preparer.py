@@ -16,16 +16,16 @@ import pytest
 
 from loom_core.knowledge.ingest.extraction import RuleSettings
 from loom_core.knowledge.ingest.loaders import LoadLimits
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.workers import Preparation, Preparer, draft_payload, preparation
-from loom_core.knowledge.ingest.workers.worker import ChildLimits
+from loom_core.knowledge.ingest.workers.worker import WorkerLimits
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.store import PreparedDocument
-from loom_core.knowledge.store.prepared import JobItem, Outcome, Prepared
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, JobItem, Prepared
 
 pytestmark = pytest.mark.slow
 
-PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
+PIPELINE = Pipeline.of(PipelineSpec("structure", {}, RuleSettings()))
 LONG = "Anna Lind met Otto Brandt in Old Town. 李白是诗人，生于碎叶城。\n\n" * 10_000
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="children are listed in /proc")
 
@@ -35,7 +35,7 @@ def preparer_of() -> Iterator[Callable[..., Preparer]]:
     made: list[Preparer] = []
 
     def make(**limits: float) -> Preparer:
-        made.append(Preparer(PIPELINE, children=1, child_limits=ChildLimits(**limits)))  # pyright: ignore[reportArgumentType]
+        made.append(Preparer(PIPELINE, children=1, child_limits=WorkerLimits(**limits)))  # pyright: ignore[reportArgumentType]
         return made[-1]
 
     yield make
@@ -99,7 +99,9 @@ def test_what_the_record_has_already_is_only_compared(preparer_of):
     first = finish(preparer, preparer.begin([material(n) for n in range(70)]))
     hashes = [made.hash for made in first if isinstance(made, PreparedDocument)]
     again = [material(n, known=hash_) for n, hash_ in enumerate(hashes)]
-    assert finish(preparer, preparer.begin(again)) == [Outcome("unchanged", hash=hash_) for hash_ in hashes]
+    assert finish(preparer, preparer.begin(again)) == [
+        ItemOutcome("unchanged", hash=hash_) for hash_ in hashes
+    ]
 
 
 def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp_path: Path):
@@ -114,9 +116,9 @@ def test_files_are_read_in_a_child_and_each_bad_one_fails_alone(preparer_of, tmp
     assert isinstance(good, PreparedDocument)
     assert good.title == "Zell"
     assert isinstance(note, PreparedDocument)
-    assert isinstance(bad, Outcome)
+    assert isinstance(bad, ItemOutcome)
     assert bad.state == "failed"
-    assert isinstance(none, Outcome)
+    assert isinstance(none, ItemOutcome)
     assert none.state == "failed"
     assert "bad.pdf" in bad.reason
     assert "does not exist" in none.reason
@@ -126,7 +128,7 @@ def test_a_document_that_takes_too_long_fails_and_the_others_do_not(preparer_of)
     preparer = preparer_of(deadline=5.0)  # in which a child starts, too, be the machine busy
     first, long, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 64), material(3)]))
     assert isinstance(first, PreparedDocument)
-    assert long == Outcome("failed", "it could not be prepared within 5 s")
+    assert long == ItemOutcome("failed", "it could not be prepared within 5 s")
     assert isinstance(last, PreparedDocument)
 
 
@@ -135,7 +137,7 @@ def test_a_document_that_takes_too_much_memory_fails_and_the_others_do_not(prepa
     preparer = preparer_of(memory=400 << 20)
     first, large, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
     assert isinstance(first, PreparedDocument)
-    assert large == Outcome("failed", "it takes more memory to prepare than a document may")
+    assert large == ItemOutcome("failed", "it takes more memory to prepare than a document may")
     assert isinstance(last, PreparedDocument)
 
 
@@ -164,7 +166,7 @@ def test_a_document_over_which_every_child_crashes_fails_alone(preparer_of):
             crashed.add(child)
         preparer.work(preparation)
     _, long, last = finish(preparer, preparation)
-    assert long == Outcome("failed", "the process that prepared it was killed by SIGSEGV")
+    assert long == ItemOutcome("failed", "the process that prepared it was killed by SIGSEGV")
     assert isinstance(last, PreparedDocument)
     assert len(crashed) == 2
 
@@ -217,7 +219,7 @@ def test_a_child_ends_with_its_parent_however_that_ends():
 
 def test_children_are_told_how_the_rules_are_set():
     rules = RuleSettings(("place",), ("is a",), max_entities_per_chunk=1, max_relations_per_chunk=1)
-    pipeline = Pipeline.of(Recipe("simple", {"chunk_size": 80}, rules))
+    pipeline = Pipeline.of(PipelineSpec("simple", {"chunk_size": 80}, rules))
     preparer = Preparer(pipeline, children=1)
     made = finish(preparer, preparer.begin([material(n, LONG[:200]) for n in range(64)]))
     preparer.close()
@@ -234,7 +236,7 @@ def test_children_do_without_pydantic_which_takes_long_to_load():
 
 
 def test_a_pipeline_without_a_recipe_works_here():
-    pipeline = Pipeline.of(Recipe("simple", {"chunk_size": 50}, None))
+    pipeline = Pipeline.of(PipelineSpec("simple", {"chunk_size": 50}, None))
     pipeline.recipe = None
     preparer = Preparer(pipeline)
     made = finish(preparer, preparer.begin([material(n) for n in range(70)]))
@@ -261,7 +263,7 @@ def test_an_interpreter_that_is_none_fails_its_documents(
     monkeypatch.setattr(sys, "executable", str(false))
     preparer = preparer_of()
     made = finish(preparer, preparer.begin([JobItem((tmp_path / "a.html").as_uri())]))
-    assert isinstance(made[0], Outcome)
+    assert isinstance(made[0], ItemOutcome)
     assert made[0].state == "failed"
     assert "gave no sense" in made[0].reason
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.ingest.extraction import RuleSettings
-from loom_core.knowledge.ingest.pipeline import Pipeline, Recipe
+from loom_core.knowledge.ingest.pipeline import Pipeline, PipelineSpec
 from loom_core.knowledge.ingest.workers.wire import (
     FrameReader,
     decode_item,
@@ -21,9 +21,9 @@ from loom_core.knowledge.ingest.workers.wire import (
     write_frame,
 )
 from loom_core.knowledge.model import DocumentDraft
-from loom_core.knowledge.store.prepared import JobItem, Outcome
+from loom_core.knowledge.store.prepared_documents import ItemOutcome, JobItem
 
-PIPELINE = Pipeline.of(Recipe("structure", {}, RuleSettings()))
+PIPELINE = Pipeline.of(PipelineSpec("structure", {}, RuleSettings()))
 texts = st.text(st.characters(), max_size=60)
 
 
@@ -43,7 +43,7 @@ def test_what_became_of_a_material_comes_out_as_it_went_in(text: str):
         "text:a", f"Zell is a town. 李白是诗人。{whole}", "Zell", "given", metadata={"n": 1.5}
     )
     document = PIPELINE.prepare_one(draft)
-    for made in (document, Outcome("failed", text), Outcome("unchanged", hash=b"\0\xff")):
+    for made in (document, ItemOutcome("failed", text), ItemOutcome("unchanged", hash=b"\0\xff")):
         assert made is not None
         assert decode_prepared(encode_prepared(made)) == made
 

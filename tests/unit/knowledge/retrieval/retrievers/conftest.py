@@ -12,7 +12,7 @@ from loom_core.errors import InvalidInputError, LoomError
 from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 from loom_core.knowledge.indexes.engines.memory_lexical import MemoryLexicalIndex
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.retrievers.passages import scored
+from loom_core.knowledge.retrieval.retrievers.passages import with_scores
 from loom_core.knowledge.text.analysis import analyse
 from loom_core.knowledge.text.passage_text import embedding_text, index_tokens
 
@@ -111,7 +111,7 @@ class MemorySource:
             words = dict.fromkeys(analyse(query))
             found = {key: len(set(analyse(self._text(key))) & words.keys()) / len(words) for key in among}
             hits = sorted(((key, share) for key, share in found.items() if share), key=lambda hit: -hit[1])
-        return [scored(self._items[key - 1], score, {}) for key, score in hits[:limit]]
+        return [with_scores(self._items[key - 1], score, {}) for key, score in hits[:limit]]
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
         self.listed += 1

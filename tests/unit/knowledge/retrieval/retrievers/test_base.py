@@ -12,8 +12,8 @@ import pytest
 
 from loom_core.errors import ConfigError, EmbeddingError, InvalidInputError, NotFoundError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.retrievers import Request, SourceRetriever
-from loom_core.knowledge.retrieval.retrievers.base import gathered
+from loom_core.knowledge.retrieval.retrievers import RetrievalRequest, SourceRetriever
+from loom_core.knowledge.retrieval.retrievers.base import gather
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
 from loom_core.plugins import create
 
@@ -98,7 +98,7 @@ async def test_limit_out_of_range_is_refused_with_the_range(harbours: MemorySour
 
 
 async def test_very_long_question_is_cut(harbours: MemorySource) -> None:
-    assert len(Request.of("港口" * 50_000, top_k=5).text) == 8000
+    assert len(RetrievalRequest.of("港口" * 50_000, top_k=5).text) == 8000
     found = await create("retriever", "hybrid", [harbours]).retrieve("marzipan " * 20_000)
     assert found[0]["chunk_id"] == "c-Lübeck"
 
@@ -215,7 +215,7 @@ class _Fixed(SourceRetriever):
         super().__init__(sources)
         self._items = items
 
-    async def _search(self, source: Any, request: Request) -> list[KnowledgeItem]:
+    async def _search(self, source: Any, request: RetrievalRequest) -> list[KnowledgeItem]:
         return self._items
 
 
@@ -244,7 +244,7 @@ async def test_searches_run_at_the_same_time() -> None:
         return started
 
     with anyio.fail_after(5):
-        assert await gathered({"a": search, "b": search}, of="test") == {"a": 2, "b": 2}
+        assert await gather({"a": search, "b": search}, of="test") == {"a": 2, "b": 2}
 
 
 async def test_error_of_another_kind_of_a_single_search_comes_out_as_it_is() -> None:
@@ -252,7 +252,7 @@ async def test_error_of_another_kind_of_a_single_search_comes_out_as_it_is() -> 
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await gathered({"a": search}, of="test")
+        await gather({"a": search}, of="test")
 
 
 @pytest.mark.parametrize("name", ["dense", "bm25", "keyword", "graph", "hybrid", "fusion"])

@@ -11,7 +11,7 @@ import pytest
 
 from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, RecordError
-from loom_core.knowledge.retrieval.retrievers.channels import PassageWordsCache
+from loom_core.knowledge.retrieval.retrievers.channels import PassageLexicalIndexCache
 from loom_core.plugins import create
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ async def test_indexes_that_are_kept_are_bounded(make_source: MakeSource) -> Non
 
 async def test_passages_that_have_changed_are_indexed_anew_and_others_not(make_source: MakeSource) -> None:
     source, clock = make_source(channels=["dense"]), _Clock()
-    cache = PassageWordsCache(max_chunks=100, ttl=60, clock=clock)
+    cache = PassageLexicalIndexCache(max_chunks=100, ttl=60, clock=clock)
     words = await cache.of(source, None)
     clock.now += 60
     assert await cache.of(source, None) is words

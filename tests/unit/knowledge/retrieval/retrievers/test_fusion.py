@@ -12,7 +12,7 @@ import pytest
 from loom_core import config
 from loom_core.errors import ConfigError, EmbeddingError, LLMError
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.retrieval.retrievers.passages import scored
+from loom_core.knowledge.retrieval.retrievers.passages import with_scores
 from loom_core.llm.mock import MockProvider
 from loom_core.plugins import create
 
@@ -33,7 +33,7 @@ class _Shortest:
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
         self.seen = list(items)
         best = sorted(items, key=lambda item: (len(item.content), item.id))[:limit]
-        return [scored(item, 1 / len(item.content), {"rerank": -len(item.content)}) for item in best]
+        return [with_scores(item, 1 / len(item.content), {"rerank": -len(item.content)}) for item in best]
 
 
 class _Failing:
@@ -242,5 +242,5 @@ async def test_fusion_without_weights_for_a_channel_is_that_of_the_other(harbour
 
 def test_item_of_a_passage_can_be_replaced_without_touching_the_passage(harbours: MemorySource) -> None:
     item = harbours._items[0]
-    assert scored(item, 0.5, {"x": 1.0}).metadata is not item.metadata
+    assert with_scores(item, 0.5, {"x": 1.0}).metadata is not item.metadata
     assert "scores" not in replace(item).metadata

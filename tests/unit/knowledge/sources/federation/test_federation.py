@@ -146,7 +146,7 @@ async def test_the_report_of_each_source_is_told_as_soon_as_it_is_known():
 
     federation = Federation([Shelf("second", {"1": "rope"}, first_is_told.wait), ROPE])
     with anyio.fail_after(5):
-        answer = await federation.query("rope", told=told)
+        answer = await federation.query("rope", on_report=told)
     assert [report.source for report in heard] == ["shop", "second"]
     assert set(heard) == set(answer.reports)
 

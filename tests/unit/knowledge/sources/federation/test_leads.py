@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.knowledge.model import KnowledgeItem
-from loom_core.knowledge.sources.federation.cross_source_links import lead
+from loom_core.knowledge.sources.federation.cross_source_links import plan_follow_up
 
 
 def item(title: str, text: str) -> KnowledgeItem:
@@ -18,25 +18,25 @@ QUESTION = "Where was the director of The Silent Harbour born?"
 
 
 def test_what_the_best_passage_mentions_and_the_question_leaves_open_is_asked_for():
-    found = lead(QUESTION, [("films", FILM)], [1.0])
+    found = plan_follow_up(QUESTION, [("films", FILM)], [1.0])
     assert found is not None
     assert found.names == (("Mara Lindqvist", "films"), ("Visby", "films"))
-    assert found.question_for("people") == "Mara Lindqvist Visby director born"
+    assert found.query_for("people") == "Mara Lindqvist Visby director born"
 
 
 def test_a_source_is_not_asked_for_what_its_own_passages_mention():
     other = item("Harbours", "A harbour of Tom Hale's, who was a director.")
-    found = lead(QUESTION, [("films", FILM), ("people", other)], [1.0, 0.9])
+    found = plan_follow_up(QUESTION, [("films", FILM), ("people", other)], [1.0, 0.9])
     assert found is not None
-    assert found.question_for("people") == "Mara Lindqvist Visby director born"
-    assert found.question_for("films") == "Tom Hale director born"
-    assert lead(QUESTION, [("films", FILM)], [1.0]).question_for("films") == ""
+    assert found.query_for("people") == "Mara Lindqvist Visby director born"
+    assert found.query_for("films") == "Tom Hale director born"
+    assert plan_follow_up(QUESTION, [("films", FILM)], [1.0]).query_for("films") == ""
 
 
 def test_chinese_names_are_asked_for():
-    found = lead("《静港》的导演生于哪里？", [("films", 静港)], [1.0])
+    found = plan_follow_up("《静港》的导演生于哪里？", [("films", 静港)], [1.0])
     assert found is not None
-    assert found.question_for("人物").split()[0] == "林若曦"
+    assert found.query_for("人物").split()[0] == "林若曦"
 
 
 @pytest.mark.parametrize(
@@ -50,26 +50,26 @@ def test_chinese_names_are_asked_for():
     ],
 )
 def test_a_question_that_the_best_passage_answers_leads_nowhere(question, passage):
-    assert lead(question, [("notes", item("Notes", passage))], [1.0]) is None
+    assert plan_follow_up(question, [("notes", item("Notes", passage))], [1.0]) is None
 
 
 def test_names_that_a_candidate_is_about_or_the_question_says_are_not_asked_for():
     person = item("Mara Lindqvist (director)", "She lived here.")
     candidates = [("films", FILM), ("people", person)]
-    assert lead("Where in Visby was the maker of a film born?", candidates, [1.0, 0.1]) is None
+    assert plan_follow_up("Where in Visby was the maker of a film born?", candidates, [1.0, 0.1]) is None
 
 
 def test_passages_that_are_worth_little_lead_nowhere():
     weak = item("Sails", "Sails were cut by Tom Hale.")
-    found = lead(QUESTION, [("films", FILM), ("shop", weak)], [1.0, 0.2])
+    found = plan_follow_up(QUESTION, [("films", FILM), ("shop", weak)], [1.0, 0.2])
     assert found is not None
     assert {source for _, source in found.names} == {"films"}
 
 
 def test_there_is_no_lead_without_candidates_words_or_names():
-    assert lead(QUESTION, [], []) is None
-    assert lead("?", [("films", FILM)], [1.0]) is None
-    assert lead(QUESTION, [("films", item("Rope", "rope of hemp"))], [1.0]) is None
+    assert plan_follow_up(QUESTION, [], []) is None
+    assert plan_follow_up("?", [("films", FILM)], [1.0]) is None
+    assert plan_follow_up(QUESTION, [("films", item("Rope", "rope of hemp"))], [1.0]) is None
 
 
 _TEXTS = st.text(st.sampled_from("AbC dé.林若曦《》\n\u200b1"), max_size=40)
@@ -78,7 +78,7 @@ _TEXTS = st.text(st.sampled_from("AbC dé.林若曦《》\n\u200b1"), max_size=4
 @given(_TEXTS, st.lists(st.tuples(st.sampled_from("ab"), _TEXTS, _TEXTS), max_size=6))
 def test_a_lead_has_few_names_and_words_of_the_question_only(question, rows):
     candidates = [(source, item(title, text)) for source, title, text in rows]
-    found = lead(question, candidates, [1.0] * len(rows))
+    found = plan_follow_up(question, candidates, [1.0] * len(rows))
     if found is not None:
         assert 1 <= len(found.names) <= 6
         assert all(word in question for word in found.left)

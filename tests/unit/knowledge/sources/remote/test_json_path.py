@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import ConfigError
-from loom_core.knowledge.sources.remote.json_path import JsonPath, checked_path
+from loom_core.knowledge.sources.remote.json_path import JsonPath, validate_path
 
 _ANSWER = {"data": {"items": [{"a.b": 1, "正文": "港口"}, {"x/y~z": 2}]}, "n": None}
 
@@ -34,18 +34,18 @@ def test_what_is_no_path_is_refused(path):
     with pytest.raises(ConfigError, match="is no path into JSON"):
         JsonPath.of(path)
     with pytest.raises(ValueError, match="is no path into JSON"):
-        checked_path(path)
+        validate_path(path)
 
 
 def test_a_value_is_put_where_the_path_leads_and_found_there():
     fields: dict[str, object] = {}
-    JsonPath.of("retrieval.top_k").put(fields, 5)
-    JsonPath.of("retrieval.分数").put(fields, 0.5)
+    JsonPath.of("retrieval.top_k").assign(fields, 5)
+    JsonPath.of("retrieval.分数").assign(fields, 0.5)
     assert fields == {"retrieval": {"top_k": 5, "分数": 0.5}}
     with pytest.raises(ConfigError, match="'top_k' has a value already"):
-        JsonPath.of("retrieval.top_k.x").put(fields, 1)
+        JsonPath.of("retrieval.top_k.x").assign(fields, 1)
     with pytest.raises(ConfigError, match="names no field"):
-        JsonPath.of("").put(fields, 1)
+        JsonPath.of("").assign(fields, 1)
 
 
 @pytest.mark.hostile("JSON and schemas")
@@ -53,5 +53,5 @@ def test_a_value_is_put_where_the_path_leads_and_found_there():
 def test_whatever_the_keys_are_a_pointer_finds_what_it_has_put(keys, value):
     pointer = "/" + "/".join(key.replace("~", "~0").replace("/", "~1") for key in keys)
     fields: dict[str, object] = {}
-    JsonPath.of(pointer).put(fields, value)
+    JsonPath.of(pointer).assign(fields, value)
     assert JsonPath.of(pointer).find(fields) == value

@@ -11,17 +11,17 @@ from anyio import to_thread
 from loom_core.errors import InvalidInputError, RecordError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.runs.journal.rows.json_column import to_column
-from loom_core.storage.private_file import replace_privately
+from loom_core.storage.private_file import replace_private_file
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loom_core.llm.messages import Message
 
-__all__ = ["read_lines", "write_lines"]
+__all__ = ["read_jsonl", "write_jsonl"]
 
 
-async def write_lines(path: Path, conversations: Mapping[str, Sequence[Message]]) -> None:
+async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]) -> None:
     """Write conversations by session, whole or not at all; no other user may read the file.
 
     Raises:
@@ -35,7 +35,7 @@ async def write_lines(path: Path, conversations: Mapping[str, Sequence[Message]]
             for message in messages
         ]
         try:
-            replace_privately(path, "".join(f"{line}\n" for line in lines).encode())
+            replace_private_file(path, "".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
             raise RecordError(
                 f"{path} cannot be written: {error.strerror or error}.",
@@ -45,7 +45,7 @@ async def write_lines(path: Path, conversations: Mapping[str, Sequence[Message]]
     await to_thread.run_sync(write)
 
 
-async def read_lines(path: Path) -> dict[str, list[Message]]:
+async def read_jsonl(path: Path) -> dict[str, list[Message]]:
     """The conversations of a file, by session, in the order in which they stand there.
 
     Raises:
@@ -59,7 +59,7 @@ async def read_lines(path: Path) -> dict[str, list[Message]]:
             with path.open("rb") as file:
                 for number, line in enumerate(file, start=1):
                     if line.strip():
-                        session_id, message = _entry(line, f"{path}:{number}")
+                        session_id, message = _parse_line(line, f"{path}:{number}")
                         conversations.setdefault(session_id, []).append(message)
         except OSError as error:
             raise RecordError(
@@ -71,7 +71,7 @@ async def read_lines(path: Path) -> dict[str, list[Message]]:
     return await to_thread.run_sync(read)
 
 
-def _entry(line: bytes, place: str) -> tuple[str, Message]:
+def _parse_line(line: bytes, place: str) -> tuple[str, Message]:
     try:
         entry: object = json.loads(line)
         if not isinstance(entry, dict):

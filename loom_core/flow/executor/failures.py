@@ -11,14 +11,20 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LoomError, NetFailure
-from loom_core.flow.executor.correcting import CorrectionError
 from loom_core.flow.executor.definition import FlowChangedError
+from loom_core.flow.executor.rewind import CorrectionError
 from loom_core.flow.http.request import is_lost
 
 if TYPE_CHECKING:
-    from loom_core.flow.executor.wording import Wording
+    from loom_core.flow.executor.messages import FlowMessages
 
-__all__ = ["FlowTimeError", "StepFailedError", "failure_of", "request_failed", "said_of"]
+__all__ = [
+    "FlowTimeoutError",
+    "StepFailedError",
+    "classify_failure",
+    "request_failure_message",
+    "user_message",
+]
 
 
 class StepFailedError(LoomError):
@@ -35,16 +41,16 @@ class StepFailedError(LoomError):
         self.said = said
 
 
-class FlowTimeError(LoomError):
+class FlowTimeoutError(LoomError):
     """A flow has taken all the time that it may."""
 
 
-def failure_of(error: LoomError) -> str:
+def classify_failure(error: LoomError) -> str:
     """The kind of an error that ends a run, for its journal."""
     match error:
         case StepFailedError():
             return "step"
-        case FlowTimeError():
+        case FlowTimeoutError():
             return "budget"
         case FlowChangedError():
             return "changed"
@@ -54,12 +60,12 @@ def failure_of(error: LoomError) -> str:
             return "other"
 
 
-def said_of(error: LoomError, wording: Wording) -> str:
+def user_message(error: LoomError, wording: FlowMessages) -> str:
     """What users are told of an error that ends a run."""
     match error:
         case StepFailedError():
             return error.said
-        case FlowTimeError():
+        case FlowTimeoutError():
             return wording.too_long
         case FlowChangedError():
             return wording.changed
@@ -69,7 +75,7 @@ def said_of(error: LoomError, wording: Wording) -> str:
             return wording.broken
 
 
-def request_failed(outcome: NetFailure | int, wording: Wording, *, unsure: bool) -> str:
+def request_failure_message(outcome: NetFailure | int, wording: FlowMessages, *, unsure: bool) -> str:
     """What users are told of a request that has failed.
 
     Args:
@@ -77,11 +83,15 @@ def request_failed(outcome: NetFailure | int, wording: Wording, *, unsure: bool)
         wording: how.
         unsure: whether something may have been changed all the same.
     """
-    said = _no(outcome, wording) if isinstance(outcome, int) else _no_answer(outcome, wording)
+    said = (
+        _status_message(outcome, wording)
+        if isinstance(outcome, int)
+        else _no_response_message(outcome, wording)
+    )
     return f"{said}{wording.space}{wording.unsure}" if unsure else said
 
 
-def _no_answer(failure: NetFailure, wording: Wording) -> str:
+def _no_response_message(failure: NetFailure, wording: FlowMessages) -> str:
     known: Mapping[NetFailure, str] = {
         "connection": wording.unreachable,
         "interrupted": wording.late,
@@ -92,7 +102,7 @@ def _no_answer(failure: NetFailure, wording: Wording) -> str:
     return known.get(failure, wording.broken)
 
 
-def _no(status: int, wording: Wording) -> str:
+def _status_message(status: int, wording: FlowMessages) -> str:
     if is_lost(status):
         return wording.late
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:

@@ -20,7 +20,7 @@ from loom_core.knowledge.text.identifiers import identifiers_in
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["AskedIdentifier", "Grade", "asked_identifiers", "comparable_text"]
+__all__ = ["MatchGrade", "QueryIdentifier", "comparable_text", "extract_identifiers"]
 
 _ALNUM = "A-Za-z0-9À-ÖØ-öø-ɏ"
 _RUN = f"[{_ALNUM}_]+"
@@ -60,7 +60,7 @@ _MOST = 8  # identifiers of a question that are looked for
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 
 
-class Grade(IntEnum):
+class MatchGrade(IntEnum):
     """How exactly a passage holds an identifier, in tenths."""
 
     NONE = 0
@@ -70,7 +70,7 @@ class Grade(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class AskedIdentifier:
+class QueryIdentifier:
     """An identifier in a question.
 
     Attributes:
@@ -81,7 +81,7 @@ class AskedIdentifier:
 
     text: str
     is_code: bool
-    parts: tuple[AskedIdentifier, ...] = ()
+    parts: tuple[QueryIdentifier, ...] = ()
 
     @property
     def form(self) -> str:
@@ -89,17 +89,17 @@ class AskedIdentifier:
         return self.text.casefold().removeprefix("#")
 
     @property
-    def beginning(self) -> str:
+    def prefix(self) -> str:
         """Return the beginning of a longer hexadecimal identifier; empty if it is no such thing."""
         form = self.form
         return form if self.is_code and _HEX.fullmatch(form) else ""
 
     @property
-    def is_telling(self) -> bool:
+    def is_distinctive(self) -> bool:
         """Whether passages that lack it hardly answer the question: codes, and names with marks in them."""
         return self.is_code or any(mark in self.text for mark in (".", "_", "--"))
 
-    def grade_in(self, text: str) -> Grade:
+    def grade_in(self, text: str) -> MatchGrade:
         """How exactly a text holds it.
 
         Args:
@@ -107,7 +107,7 @@ class AskedIdentifier:
         """
         best = max(_grade(form, text, is_code=self.is_code) for form in self._spellings())
         if not best and (digits := _phone_digits(self.form)):
-            return Grade.WHOLE if _holds_number(text, digits) else Grade.NONE
+            return MatchGrade.WHOLE if _holds_number(text, digits) else MatchGrade.NONE
         return best
 
     def is_held_in(self, text: str) -> bool:
@@ -140,16 +140,16 @@ class AskedIdentifier:
 
 
 @lru_cache(maxsize=64)  # a question is read for the search, for the match, and by each source
-def asked_identifiers(question: str) -> tuple[AskedIdentifier, ...]:
+def extract_identifiers(question: str) -> tuple[QueryIdentifier, ...]:
     """The identifiers in a question, each once, in their order."""
     text = _plain(question)
-    found: dict[str, AskedIdentifier] = {}
+    found: dict[str, QueryIdentifier] = {}
     for match in _GROUPED.finditer(text):
         written = match.group()
         if written.count("(") > written.count(")"):
             written = written.lstrip("(")
         if _is_phone(written):
-            found.setdefault(written, AskedIdentifier(written, is_code=True))
+            found.setdefault(written, QueryIdentifier(written, is_code=True))
     for written in found:
         text = text.replace(written, " ")
     for match in _CANDIDATE.finditer(text):
@@ -168,17 +168,17 @@ def _plain(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFKC", text).translate(_DASHES)
 
 
-def _read(written: str) -> tuple[AskedIdentifier, ...]:
+def _read(written: str) -> tuple[QueryIdentifier, ...]:
     """The identifiers that letters, digits and marks without a blank are: one, several or none."""
     separator = _PARTS if _PARTS.search(written) else _INNER_PARTS
     pieces = [piece for piece in separator.split(written) if piece]
     parts = tuple(found for piece in pieces for found in _read(piece)) if len(pieces) > 1 else ()
     if written.startswith("#"):
         number = written[1:]
-        return (AskedIdentifier(written, is_code=True),) if number.isdecimal() and len(number) > 2 else parts
+        return (QueryIdentifier(written, is_code=True),) if number.isdecimal() and len(number) > 2 else parts
     is_code = _is_code(written)
     if is_code or parts or (len(pieces) == 1 and _is_name(written)):
-        return (AskedIdentifier(written, is_code, parts),)
+        return (QueryIdentifier(written, is_code, parts),)
     return ()
 
 
@@ -262,35 +262,35 @@ def _holds_number(text: str, wanted: Sequence[str]) -> bool:
     return False
 
 
-def _grade(form: str, text: str, *, is_code: bool) -> Grade:
+def _grade(form: str, text: str, *, is_code: bool) -> MatchGrade:
     """How exactly a text holds a form."""
-    best, start = Grade.NONE, text.find(form)
-    while start >= 0 and best < Grade.WHOLE:
+    best, start = MatchGrade.NONE, text.find(form)
+    while start >= 0 and best < MatchGrade.WHOLE:
         end = start + len(form)
         before = _side(form[0], text[start - 1 : start], text[max(0, start - 2) : start - 1], is_code=is_code)
         after = _side(form[-1], text[end : end + 1], text[end + 1 : end + 2], is_code=is_code)
         if before and not after and is_code and _is_beginning(form, text[start : start + _LONGEST]):
-            after = Grade.BEGINNING
+            after = MatchGrade.BEGINNING
         best = max(best, min(before, after))
         start = text.find(form, start + 1)
     return best
 
 
-def _side(own: str, mark: str, beyond: str, *, is_code: bool) -> Grade:
+def _side(own: str, mark: str, beyond: str, *, is_code: bool) -> MatchGrade:
     """How a form that ends with a character is bounded there, given the two characters that follow."""
     if not mark or not (_is_latin(mark) or mark in "-._:/\\@+~#="):
-        return Grade.WHOLE
+        return MatchGrade.WHOLE
     if _is_latin(mark):
-        return Grade.NONE
+        return MatchGrade.NONE
     if mark == "_":
-        return Grade.PART if is_code else Grade.NONE
+        return MatchGrade.PART if is_code else MatchGrade.NONE
     if own == "-":  # of an option
-        return Grade.NONE if mark == "-" else Grade.WHOLE
+        return MatchGrade.NONE if mark == "-" else MatchGrade.WHOLE
     if not beyond or not _is_latin(beyond):
-        return Grade.WHOLE
+        return MatchGrade.WHOLE
     if mark == "." and own.isdecimal() and beyond.isdecimal():
-        return Grade.NONE  # another version, or another address
-    return Grade.PART
+        return MatchGrade.NONE  # another version, or another address
+    return MatchGrade.PART
 
 
 def _is_latin(character: str) -> bool:

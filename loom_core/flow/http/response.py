@@ -12,16 +12,23 @@ from loom_core.flow.expressions import IncomparableError, criterion_holds, evalu
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models_endpoint import Criterion, EndpointConfig
-    from loom_core.flow.expressions import Values
+    from loom_core.flow.expressions import ExpressionValues
     from loom_core.net import HttpResponse
     from loom_core.tools.interface import JsonValue
 
-__all__ = ["EndpointResult", "Judgement", "body_of", "failure_told", "judged", "status_text"]
+__all__ = [
+    "EndpointResult",
+    "InterpretedResponse",
+    "failure_message",
+    "interpret_response",
+    "parse_body",
+    "status_text",
+]
 
 
 _JSON_BEGINS = (b"{", b"[")
 _MARK = b"\xef\xbb\xbf"
-_DEEPEST = 100
+_MAX_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class EndpointResult:
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
 
-def body_of(response: HttpResponse) -> JsonValue:
+def parse_body(response: HttpResponse) -> JsonValue:
     """The body of an answer.
 
     What begins as JSON is read as JSON although it may be called a text, as many servers do.
@@ -92,7 +99,7 @@ def _no_number(name: str) -> NoReturn:
 def _is_shallow(value: object) -> bool:
     """Whether a value is nested no deeper than journals and expressions take it."""
     level = [value]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         inside: list[object] = []
         for each in level:
             if isinstance(each, Mapping):
@@ -128,12 +135,12 @@ def status_text(status: int) -> str:
 _REASONS = (
     "message", "msg", "error_description", "detail", "error", "errmsg", "errorMessage", "title", "reason",
 )  # fmt: skip
-_LONGEST = 300
-_DEEPEST_PART = 3
+_MAX_LENGTH = 300
+_MAX_PART_DEPTH = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class InterpretedResponse:
     """Interpreted response of an endpoint.
 
     Attributes:
@@ -151,7 +158,9 @@ class Judgement:
     plain: str = ""
 
 
-def judged(endpoint: EndpointConfig, answer: EndpointResult, values: Values) -> Judgement:
+def interpret_response(
+    endpoint: EndpointConfig, answer: EndpointResult, values: ExpressionValues
+) -> InterpretedResponse:
     """Judge an answer by what its endpoint says of success, result and failure.
 
     Raises:
@@ -161,21 +170,21 @@ def judged(endpoint: EndpointConfig, answer: EndpointResult, values: Values) -> 
     values = replace(values, response=answer)
     criteria = endpoint.success_criteria
     if _all_hold(criteria, values, answer) if criteria else answer.is_success:
-        return Judgement(True, evaluate(endpoint.result, values))
-    told = failure_told(endpoint, values)
+        return InterpretedResponse(True, evaluate(endpoint.result, values))
+    told = failure_message(endpoint, values)
     reason, status = _reason(answer.body, 0), f"answered with {status_text(answer.status)}"
     problem = f"{answer.url} {status}{f': {reason}' if reason else '.'}"
     says_why = reason and answer.status < HTTPStatus.INTERNAL_SERVER_ERROR
     plain = f"The system {status}{f': {reason}' if says_why else '.'}"
-    return Judgement(False, problem=told or problem, told=told, plain=told or plain)
+    return InterpretedResponse(False, problem=told or problem, told=told, plain=told or plain)
 
 
-def failure_told(endpoint: EndpointConfig, values: Values) -> str:
+def failure_message(endpoint: EndpointConfig, values: ExpressionValues) -> str:
     """What the `failure` of an endpoint says of an answer; empty where it says nothing."""
     return text_of(fill(endpoint.failure, values)).strip() if endpoint.failure else ""
 
 
-def _all_hold(criteria: Sequence[Criterion], values: Values, answer: EndpointResult) -> bool:
+def _all_hold(criteria: Sequence[Criterion], values: ExpressionValues, answer: EndpointResult) -> bool:
     try:
         return all(criterion_holds(each, values) for each in criteria)
     except IncomparableError:
@@ -188,8 +197,8 @@ def _reason(body: JsonValue, depth: int) -> str:
     """Return an API's error message, by the usual names."""
     if isinstance(body, str):
         line = body.strip().partition("\n")[0]
-        return "" if line.startswith("<") else line[:_LONGEST]
-    if not isinstance(body, Mapping) or depth > _DEEPEST_PART:
+        return "" if line.startswith("<") else line[:_MAX_LENGTH]
+    if not isinstance(body, Mapping) or depth > _MAX_PART_DEPTH:
         return ""
     said = cast("Mapping[str, JsonValue]", body)
     for name in _REASONS:

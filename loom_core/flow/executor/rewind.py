@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import LoomError
-from loom_core.flow.executor.definition import every_step, flow_steps, step_title
+from loom_core.flow.executor.definition import flow_steps, iter_steps, step_title
 from loom_core.flow.executor.inputs import uses_input
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.executor.state import FlowState, Frame
 
-__all__ = ["CorrectionError", "WayBack", "WentBackError", "way_back"]
+__all__ = ["CorrectionError", "FlowRewoundError", "RewindPoint", "find_rewind_point"]
 
 
 class CorrectionError(LoomError):
     """An input cannot be changed any more: something was done with it. The message is for the user."""
 
 
-class WentBackError(Exception):
+class FlowRewoundError(Exception):
     """A list of steps goes on from an earlier step, with other inputs: what runs in it is over."""
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
+class RewindPoint:
     """From where a flow has to go on.
 
     Attributes:
@@ -39,10 +39,10 @@ class WayBack:
     step: str = ""
     place: int = 0
     done: str = ""
-    surely: bool = True
+    is_certain: bool = True
 
 
-def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[str]) -> WayBack:
+def find_rewind_point(state: FlowState, file: FlowFile, scope: Frame, names: Collection[str]) -> RewindPoint:
     """The way back to the first step that has used one of some inputs.
 
     Args:
@@ -52,7 +52,7 @@ def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[s
         names: of the inputs.
     """
     flow = file.find_flow(scope.flow_id)
-    steps = {step.step_id: step for step in every_step(flow_steps(file, flow))}
+    steps = {step.step_id: step for step in iter_steps(flow_steps(file, flow))}
     first: tuple[int, str] | None = None
     for frame in state.frames.values():
         for step_id, done in frame.steps.items() if frame.scope == scope.path and names else ():
@@ -64,7 +64,7 @@ def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[s
             if used and (first is None or done.place < first[0]):
                 first = done.place, step_id if frame.path == scope.path else _outermost(state, frame, scope)
     if first is None:
-        return WayBack()
+        return RewindPoint()
     begun = scope.steps[first[1]].place
     since = sorted(
         ((done.place, frame, done) for frame in state.frames.values() for done in frame.steps.values()),
@@ -73,8 +73,8 @@ def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[s
     for place, frame, done in since:
         if place >= begun and frame.path.startswith(scope.path) and state.has_changed(frame, done):
             title = step_title(file, frame.flow_id, done.step_id)
-            return WayBack(first[1], begun, title, surely=done.status == "success")
-    return WayBack(first[1], begun)
+            return RewindPoint(first[1], begun, title, is_certain=done.status == "success")
+    return RewindPoint(first[1], begun)
 
 
 def _outermost(state: FlowState, frame: Frame, scope: Frame) -> str:

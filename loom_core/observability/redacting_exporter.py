@@ -12,15 +12,15 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import Status
 from opentelemetry.util.types import AnyValue
 
-from loom_core.observability.content import hidden, records_content
+from loom_core.observability.content import records_content, redact_content
 
-__all__ = ["HidingExporter"]
+__all__ = ["RedactingExporter"]
 
 _SDK = "mcp-python-sdk"
 _TYPE = "exception.type"
 
 
-class HidingExporter(SpanExporter):
+class RedactingExporter(SpanExporter):
     """Sends spans by another exporter; those of the MCP SDK without secrets.
 
     Messages of errors, which quote what clients and servers have said, are content: they are sent only with
@@ -51,11 +51,11 @@ def _clean(span: ReadableSpan) -> ReadableSpan:
     if scope is None or scope.name != _SDK:
         return span
     return ReadableSpan(
-        hidden(span.name),
+        redact_content(span.name),
         context=span.context,
         parent=span.parent,
         resource=span.resource,
-        attributes=_hidden_texts(span.attributes or {}),
+        attributes=_redact_texts(span.attributes or {}),
         events=[_clean_event(each) for each in span.events],
         links=span.links,
         kind=span.kind,
@@ -68,15 +68,17 @@ def _clean(span: ReadableSpan) -> ReadableSpan:
 
 def _clean_status(status: Status) -> Status:
     said = status.description if records_content() else None
-    return Status(status.status_code, said and hidden(said))
+    return Status(status.status_code, said and redact_content(said))
 
 
 def _clean_event(event: Event) -> Event:
     told = event.attributes or {}
     if not records_content():
         told = {name: value for name, value in told.items() if name == _TYPE}
-    return Event(event.name, _hidden_texts(told), event.timestamp)
+    return Event(event.name, _redact_texts(told), event.timestamp)
 
 
-def _hidden_texts(attributes: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
-    return {name: hidden(value) if isinstance(value, str) else value for name, value in attributes.items()}
+def _redact_texts(attributes: Mapping[str, AnyValue]) -> dict[str, AnyValue]:
+    return {
+        name: redact_content(value) if isinstance(value, str) else value for name, value in attributes.items()
+    }

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from loom_core.storage import Database
 
-__all__ = ["Receiving", "abandon_received"]
+__all__ = ["JobUpload", "discard_unacknowledged"]
 
 
-class Receiving:
+class JobUpload:
     """A job whose documents are handed over in portions; it exists for others once it is acknowledged.
 
     What a process leaves behind that is killed meanwhile is cleared away by `abandon_received`.
@@ -37,7 +37,7 @@ class Receiving:
             )
             self._key = int(cursor.lastrowid or 0)
 
-    def take(self, items: Sequence[tuple[str, bytes]]) -> None:
+    def append(self, items: Sequence[tuple[str, bytes]]) -> None:
         """Write down some documents: URI and payload."""
         with self._database.write() as db:
             db.executemany(
@@ -66,7 +66,7 @@ class Receiving:
         return self.id
 
 
-def abandon_received(database: Database) -> int:
+def discard_unacknowledged(database: Database) -> int:
     """Forget all jobs that were never acknowledged; only while no process hands over any.
 
     Returns:

@@ -8,24 +8,24 @@ from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.executor.correcting import CorrectionError, WentBackError, way_back
 from loom_core.flow.executor.inputs import (
-    checked_inputs,
-    form_of,
+    check_known,
+    input_form,
     input_names_of,
     missing_inputs,
-    refuse_unknown,
+    validate_inputs,
     with_defaults,
 )
-from loom_core.runs.commands import Answered, Decided
+from loom_core.flow.executor.rewind import CorrectionError, FlowRewoundError, find_rewind_point
+from loom_core.runs.commands import ApprovalDecision, InputResponse
 from loom_core.runs.run import Pending
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig, FlowFile
-    from loom_core.flow.executor.record import FlowRecord
+    from loom_core.flow.executor.messages import FlowMessages
+    from loom_core.flow.executor.recorder import FlowRecorder
     from loom_core.flow.executor.state import Frame
-    from loom_core.flow.executor.wording import Wording
-    from loom_core.runs.human_broker import People
+    from loom_core.runs.human_broker import HumanBroker
 
 __all__ = ["BEGIN", "INPUTS", "DeclinedError", "FlowQuestions"]
 
@@ -61,11 +61,11 @@ class FlowQuestions:
 
     def __init__(
         self,
-        record: FlowRecord,
-        people: People,
+        record: FlowRecorder,
+        people: HumanBroker,
         *,
         file: FlowFile,
-        wording: Wording,
+        wording: FlowMessages,
         idle: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._record = record
@@ -74,7 +74,7 @@ class FlowQuestions:
         self._wording = wording
         self._idle = idle
 
-    async def decision(
+    async def request_decision(
         self,
         id_: str,
         kind: Literal["approval", "unknown"],
@@ -85,7 +85,7 @@ class FlowQuestions:
         arguments_schema: Mapping[str, Any] | None = None,
         for_run: bool = False,
         problem: str = "",
-    ) -> Decided:
+    ) -> ApprovalDecision:
         """What people decide, now or before a crash; others are taken only where they fit the schema.
 
         `problem` is what was wrong with what they said before.
@@ -106,10 +106,10 @@ class FlowQuestions:
         )
         state.calls.add(id_)
         self._people.ask(pending)
-        with self._waiting(pending):
-            return await self._people.decision(pending)
+        with self._mark_waiting(pending):
+            return await self._people.wait_for_decision(pending)
 
-    async def answer(
+    async def request_answer(
         self,
         id_: str,
         reason: str,
@@ -118,7 +118,7 @@ class FlowQuestions:
         schema: Mapping[str, Any],
         arguments: Mapping[str, Any],
         problem: str = "",
-    ) -> Answered:
+    ) -> InputResponse:
         """What people answer, now or before a crash; `problem` is what was wrong with their last answer."""
         state = self._record.state
         if id_ in state.answers:
@@ -136,21 +136,21 @@ class FlowQuestions:
         )
         state.calls.add(id_)
         self._people.ask(pending)
-        with self._waiting(pending):
-            await self._people.waited(pending)
+        with self._mark_waiting(pending):
+            await self._people.wait_for_response(pending)
         if id_ not in state.answers:
-            self._record.answered_by(Answered(id=id_, action="cancel", by="nobody, in time"))
+            self._record.record_answer(InputResponse(id=id_, action="cancel", by="nobody, in time"))
         return state.answers[id_]
 
     def _remark(self, problem: str) -> str:
         return self._wording.again.format(problem=problem) if problem else ""
 
-    def _waiting(self, pending: Pending) -> AbstractContextManager[None]:
+    def _mark_waiting(self, pending: Pending) -> AbstractContextManager[None]:
         """Around waiting, if that has to be: what nobody has answered in time is refused."""
         late = pending.deadline is not None and time() >= pending.deadline
         return nullcontext() if late else self._idle()
 
-    async def inputs(self, frame: Frame, flow: FlowConfig) -> None:
+    async def request_inputs(self, frame: Frame, flow: FlowConfig) -> None:
         """Ask for what a flow needs and does not have, until it has it.
 
         Raises:
@@ -162,29 +162,29 @@ class FlowQuestions:
             missing = missing_inputs(schema, frame.inputs)
             if not missing and not problem:
                 try:
-                    whole = checked_inputs(flow, frame.inputs)
+                    whole = validate_inputs(flow, frame.inputs)
                 except InvalidInputError as error:
                     problem, missing = error.message, list(frame.inputs)
                 else:
                     if whole != frame.inputs:
-                        self._record.given(frame, whole)
+                        self._record.record_inputs(frame, whole)
                     return
             missing = missing or list(frame.inputs)
             names = input_names_of(schema, missing, self._wording.language)
             reason = self._wording.missing.format(flow=flow.title, names=names)
-            answer = await self.answer(
+            answer = await self.request_answer(
                 id_,
                 reason,
                 tool=flow.flow_id,
-                schema=form_of(schema, missing),
+                schema=input_form(schema, missing),
                 arguments=state.inputs(frame),
                 problem=problem,
             )
             if answer.action != "accept":
                 raise DeclinedError(answer.by, self._wording.declined)
-            problem = self.take(frame, flow, answer.content, answered=id_)
+            problem = self.apply_response(frame, flow, answer.content, answered=id_)
 
-    async def begin(self, frame: Frame, flow: FlowConfig, reason: str) -> None:
+    async def confirm_begin(self, frame: Frame, flow: FlowConfig, reason: str) -> None:
         """Ask whether a flow may begin, with the inputs that it has; they can be changed.
 
         Raises:
@@ -193,7 +193,7 @@ class FlowQuestions:
         problem = ""
         while True:
             id_ = frame.key + BEGIN
-            decision = await self.decision(
+            decision = await self.request_decision(
                 id_,
                 "approval",
                 reason or self._wording.begin.format(flow=flow.title),
@@ -206,11 +206,11 @@ class FlowQuestions:
             if decision.action == "approve":
                 return
             approve = not decision.ask_again
-            problem = self.take(frame, flow, decision.arguments, decided=id_, approve=approve)
+            problem = self.apply_response(frame, flow, decision.arguments, decided=id_, approve=approve)
             if approve and not problem:
                 return
 
-    def take(
+    def apply_response(
         self,
         frame: Frame,
         flow: FlowConfig,
@@ -240,27 +240,27 @@ class FlowQuestions:
             WentBackError: the flow goes on from an earlier step.
         """
         try:
-            refuse_unknown(flow, list(given))
-            taken = checked_inputs(flow, {**frame.inputs, **given}, whole=False)
-            back_to = self._way_back(frame, taken)
+            check_known(flow, list(given))
+            taken = validate_inputs(flow, {**frame.inputs, **given}, whole=False)
+            back_to = self._find_rewind_point(frame, taken)
         except (InvalidInputError, CorrectionError) as error:
-            self._record.given(frame, {}, answered=answered, decided=decided)
-            return self._wording.unfit(flow, given) or error.message
+            self._record.record_inputs(frame, {}, answered=answered, decided=decided)
+            return self._wording.unfit_message(flow, given) or error.message
         changed = with_defaults(flow.input_schema, taken)
         if back_to:
-            self._record.given(frame, changed, back_to=back_to)
-            raise WentBackError
-        self._record.given(frame, changed, answered=answered, decided="" if approve else decided)
+            self._record.record_inputs(frame, changed, back_to=back_to)
+            raise FlowRewoundError
+        self._record.record_inputs(frame, changed, answered=answered, decided="" if approve else decided)
         return ""
 
-    def corrections(self, frame: Frame, given: Mapping[str, Any]) -> str:
+    def apply_corrections(self, frame: Frame, given: Mapping[str, Any]) -> str:
         """Take corrections of the inputs of a frame's flow; returns why not, empty if they are taken."""
         if not given:
             return ""
         scope = self._record.state.frames[frame.scope]
-        return self.take(scope, self._file.find_flow(scope.flow_id), given)
+        return self.apply_response(scope, self._file.find_flow(scope.flow_id), given)
 
-    def _way_back(self, frame: Frame, taken: Mapping[str, Any]) -> str:
+    def _find_rewind_point(self, frame: Frame, taken: Mapping[str, Any]) -> str:
         """The step from which the flow has to go on with other inputs; empty for where it is.
 
         Raises:
@@ -269,8 +269,10 @@ class FlowQuestions:
         changed = [
             name for name, value in taken.items() if name in frame.inputs and frame.inputs[name] != value
         ]
-        way = way_back(self._record.state, self._file, frame, changed)
+        way = find_rewind_point(self._record.state, self._file, frame, changed)
         if way.done:
             flow = self._file.find_flow(frame.flow_id)
-            raise CorrectionError(self._wording.used_by(way, input_names_of(flow.input_schema, changed)))
+            raise CorrectionError(
+                self._wording.used_by_message(way, input_names_of(flow.input_schema, changed))
+            )
         return way.step

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loom_core.net.address import Address
     from loom_core.net.policy import NetPolicy
 
-__all__ = ["Gate", "Resolver", "resolve"]
+__all__ = ["Resolver", "SsrfGuard", "resolve"]
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Gives the addresses of a host for a port; raises `OSError` if there are none."""
@@ -37,7 +37,7 @@ _PRIVILEGED = 1024
 _MAX_ADDRESSES = 8
 
 
-class Gate:
+class SsrfGuard:
     """Holds hosts against a policy.
 
     Args:
@@ -70,7 +70,7 @@ class Gate:
         if address is not None:
             self._check_address(host, address)
         elif host in _PRIVATE_NAMES or f".{host}".endswith(_PRIVATE_SUFFIXES):
-            raise self._refused(f"{host} may not be asked: it is a name inside a private network.")
+            raise self._refusal(f"{host} may not be asked: it is a name inside a private network.")
         if port < _PRIVILEGED and port not in _WEB_PORTS:
             raise NetError(
                 f"Port {port} of {host} may not be asked: web pages are not there.",
@@ -111,9 +111,9 @@ class Gate:
         if is_metadata(address):
             raise _never(which)
         if what := refusal_of(address):
-            raise self._refused(f"{which} may not be asked: it is {what}.")
+            raise self._refusal(f"{which} may not be asked: it is {what}.")
 
-    def _refused(self, message: str) -> NetError:
+    def _refusal(self, message: str) -> NetError:
         setting = self._policy.setting
         return NetError(
             message,

@@ -10,30 +10,30 @@ import anyio
 
 from loom_core.runs.stopwatch import Stopwatch
 
-__all__ = ["Idling"]
+__all__ = ["RunActivity"]
 
 
-class _Limit:
+class _StepTimeout:
     """The time of a step, which stands still while people are waited for."""
 
     def __init__(self, seconds: float, work: anyio.CancelScope) -> None:
         self._watch = Stopwatch(0.0, until=seconds)
         self._waiting = 0
-        self._watch.times(work)
-        self._watch.run()
+        self._watch.cancel_at_limit(work)
+        self._watch.start()
 
-    def waits(self, change: int) -> None:
+    def change_waiting(self, change: int) -> None:
         self._waiting += change
         if self._waiting:
-            self._watch.rest()
+            self._watch.stop()
         else:
-            self._watch.run()
+            self._watch.start()
 
 
-_limits: ContextVar[tuple[_Limit, ...]] = ContextVar("_limits", default=())
+_limits: ContextVar[tuple[_StepTimeout, ...]] = ContextVar("_limits", default=())
 
 
-class Idling:
+class RunActivity:
     """Counts what goes on side by side in one run.
 
     Args:
@@ -47,42 +47,42 @@ class Idling:
     @contextmanager
     def waiting(self) -> Generator[None]:
         """Around waiting for people, which can be given up and begun again later."""
-        with self.standing():
-            self.ended()
+        with self.stop_clocks():
+            self.remove_task()
             try:
                 yield
             finally:
                 self._busy += 1
 
     @contextmanager
-    def standing(self) -> Generator[None]:
+    def stop_clocks(self) -> Generator[None]:
         """Around waiting for people in the middle of something: the time of steps stands still."""
         for limit in _limits.get():
-            limit.waits(1)
+            limit.change_waiting(1)
         try:
             yield
         finally:
             for limit in _limits.get():
-                limit.waits(-1)
+                limit.change_waiting(-1)
 
-    def split(self, count: int) -> None:
+    def add_tasks(self, count: int) -> None:
         """What goes on does so in so many parts from now on."""
         self._busy += count - 1
 
-    def ended(self) -> None:
+    def remove_task(self) -> None:
         """A part has ended, or waits."""
         self._busy -= 1
         if not self._busy:
             self._park()
 
     @contextmanager
-    def limited(self, seconds: float | None) -> Generator[anyio.CancelScope]:
+    def limit_time(self, seconds: float | None) -> Generator[anyio.CancelScope]:
         """Around something that may take so long, without the time in which people are waited for."""
         with anyio.CancelScope() as scope:
             if seconds is None:
                 yield scope
                 return
-            token = _limits.set((*_limits.get(), _Limit(seconds, scope)))
+            token = _limits.set((*_limits.get(), _StepTimeout(seconds, scope)))
             try:
                 yield scope
             finally:

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = [
     "AboutColumns",
     "AliasColumns",
-    "FoundColumns",
+    "ExtractionColumns",
+    "ItemOutcome",
     "ItemState",
     "JobItem",
     "MentionColumns",
-    "Outcome",
     "Prepared",
     "PreparedChunk",
     "PreparedDocument",
@@ -36,7 +36,7 @@ __all__ = [
     "blocks_of_rows",
     "decode_blocks",
     "encode_blocks",
-    "found_in",
+    "extraction_columns",
 ]
 
 
@@ -74,7 +74,7 @@ class JobItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ItemOutcome:
     """The end of an item's way, for which nothing is left to prepare.
 
     Attributes:
@@ -143,7 +143,7 @@ class AliasColumns(NamedTuple):
     confidence: tuple[float, ...] = ()
 
 
-class FoundColumns(NamedTuple):
+class ExtractionColumns(NamedTuple):
     """Findings in a chunk, as columns of the graph's tables, with entities by id.
 
     Rows are many, and are only made where they are written: zipping columns takes a fraction of the time.
@@ -169,7 +169,7 @@ class PreparedChunk:
 
     id: str
     chunk: Chunk
-    found: FoundColumns
+    found: ExtractionColumns
     hash: bytes
     vector_hash: bytes
     tokens: str
@@ -206,11 +206,11 @@ class PreparedDocument:
     notes: tuple[str, ...] = ()
 
 
-Prepared: TypeAlias = PreparedDocument | Outcome
+Prepared: TypeAlias = PreparedDocument | ItemOutcome
 """Result of preparing an item: a document to write, or the outcome if there is none."""
 
 
-def found_in(extraction: Extraction) -> FoundColumns:
+def extraction_columns(extraction: Extraction) -> ExtractionColumns:
     """An extraction as columns: names that are no names left out, and the same said twice only once."""
     mentions: dict[tuple[str, int], tuple[str, int, int, str, str, str, float]] = {}
     for name, start, end, type_, method, confidence in extraction.mentions:
@@ -240,7 +240,7 @@ def found_in(extraction: Extraction) -> FoundColumns:
                     named.add(id_)
                     mentions[id_, start] = (id_, start, end, name, "thing", "alias", confidence)
             aliases.setdefault((one, two), (one, two, kind, start, end, confidence))
-    return FoundColumns(
+    return ExtractionColumns(
         MentionColumns(*zip(*mentions.values(), strict=True)),
         AboutColumns(*zip(*abouts.values(), strict=True)),
         RelationColumns(*zip(*relations.values(), strict=True)),

@@ -7,16 +7,16 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from loom_core.agent.notices import Notices
-from loom_core.agent.spending import with_call
-from loom_core.flow.executor.state import FlowState, Frame, Next, digests_from
+from loom_core.agent.spending import add_call_usage
+from loom_core.flow.executor.state import FlowState, Frame, NextStep, parse_digests
 from loom_core.flow.responses.phrases import language_of_run
 from loom_core.redaction import without_assigned, without_secrets
-from loom_core.runs.commands import Answered, Decided
-from loom_core.runs.executor import RecordedRun
+from loom_core.runs.commands import ApprovalDecision, InputResponse
+from loom_core.runs.executor import RunRecorder
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
-from loom_core.runs.run import Pending, RunStatus, Spent
+from loom_core.runs.run import Pending, RunStatus, RunUsage
 from loom_core.tools.permission.permissions import ToolIdentity
-from loom_core.tools.redaction import redacted_arguments
+from loom_core.tools.redaction import redact_arguments
 
 if TYPE_CHECKING:
     from loom_core.flow.executor.definition import Digests
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from loom_core.runs.events import EventType
     from loom_core.runs.journal import RunLog, Step
 
-__all__ = ["FlowRecord", "restored"]
+__all__ = ["FlowRecorder", "restore_state"]
 
 
-class FlowRecord(RecordedRun[FlowState]):
+class FlowRecorder(RunRecorder[FlowState]):
     """The events of one flow that is driven here: each method adds one, and changes `state` with it.
 
     Attributes:
@@ -35,51 +35,51 @@ class FlowRecord(RecordedRun[FlowState]):
     """
 
     def __init__(self, log: RunLog) -> None:
-        super().__init__(log, restored(log.steps))
+        super().__init__(log, restore_state(log.steps))
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> RunUsage:
         """What it has taken until now."""
         return replace(self._spent, seconds=self.stopwatch.seconds)
 
     @property
-    def granted_from(self) -> Spent:
+    def granted_from(self) -> RunUsage:
         """What it had taken when its time was granted."""
-        return Spent(seconds=self.state.granted_from)
+        return RunUsage(seconds=self.state.granted_from)
 
-    def routed(self, route: Mapping[str, Any]) -> None:
+    def record_route(self, route: Mapping[str, Any]) -> None:
         """How it was chosen; before it begins."""
         self._log.add("route", dict(route))
 
-    def flow_begun(self, frame: Frame, *, name: str, message: str, config: str) -> None:
+    def record_flow_start(self, frame: Frame, *, name: str, message: str, config: str) -> None:
         """A flow begins: that of the run, or one that is a step of it."""
-        shown = redacted_arguments(frame.inputs, whole=True)
+        shown = redact_arguments(frame.inputs, whole=True)
         payload = {"flow_id": frame.flow_id, "name": name, "message": message, "inputs": shown}
         payload |= {"step_id": frame.path.removesuffix("/"), "config": config}
         self._add("flow_start", payload, frame.to_json())
         if not frame.path:
             self.state.message, self.state.config = message, config
-        self.state.frame_begun(frame)
+        self.state.add_frame(frame)
 
-    def branch_begun(self, frame: Frame, number: int) -> None:
+    def record_branch_start(self, frame: Frame, number: int) -> None:
         """A list of steps begins, in parallel with others."""
         payload = {"step_id": _owner(frame), "branch": number, "status": "start"}
         self._add("branch", payload, frame.to_json())
-        self.state.frame_begun(frame)
+        self.state.add_frame(frame)
 
-    def branch_ended(self, frame: Frame) -> None:
+    def record_branch_end(self, frame: Frame) -> None:
         """A list of steps that ran in parallel with others has ended."""
         number = int(frame.path.rsplit("/", 2)[1])
         self._log.add("branch", {"step_id": _owner(frame), "branch": number, "status": frame.ended})
 
-    def flow_changed(self, config: str, digests: Mapping[str, Digests]) -> None:
+    def record_flow_change(self, config: str, digests: Mapping[str, Digests]) -> None:
         """The configuration is another one since, and what was done fits it."""
         self._add("flow_changed", {"config": config}, {"digests": digests})
         self.state.config = config
         for path, now in digests.items():
             self.state.frames[path].digests = now
 
-    def given(
+    def record_inputs(
         self,
         frame: Frame,
         inputs: Mapping[str, Any],
@@ -102,9 +102,9 @@ class FlowRecord(RecordedRun[FlowState]):
         if back_to:
             kept["back_to"] = payload["back_to"] = back_to
         self._add("inputs", payload, kept)
-        self.state.given(frame.scope, inputs, answered=answered, decided=decided, back_to=back_to)
+        self.state.apply_inputs(frame.scope, inputs, answered=answered, decided=decided, back_to=back_to)
 
-    def step_begun(
+    def record_step_start(
         self,
         frame: Frame,
         step_id: str,
@@ -129,7 +129,7 @@ class FlowRecord(RecordedRun[FlowState]):
         whole = asdict(approved) if isinstance(approved, ToolIdentity) else approved
         kept = {"path": frame.path, "step": step_id, "changes": changes, "risky": risky, "approved": whole}
         kept["tool"] = tool
-        self.state.step_begun(frame.path, step_id, changes=changes, risky=risky, approved=approved, tool=tool)
+        self.state.start_step(frame.path, step_id, changes=changes, risky=risky, approved=approved, tool=tool)
         step = frame.steps[step_id]
         payload = {
             "step_id": frame.path + step_id,
@@ -139,12 +139,12 @@ class FlowRecord(RecordedRun[FlowState]):
         }
         self._add("step_start", payload, kept)
 
-    def took(self, spent: Spent) -> None:
+    def record_usage(self, spent: RunUsage) -> None:
         """A call is made, or something was taken for one; in the journal with the step's result."""
         calls = self._spent.tool_calls + spent.tool_calls
-        self._spent = replace(with_call(self._spent, spent), tool_calls=calls)
+        self._spent = replace(add_call_usage(self._spent, spent), tool_calls=calls)
 
-    def step_ended(
+    def record_step_end(
         self,
         frame: Frame,
         step_id: str,
@@ -152,7 +152,7 @@ class FlowRecord(RecordedRun[FlowState]):
         status: StepStatus,
         outputs: Mapping[str, Any],
         problem: str,
-        following: Next,
+        following: NextStep,
         seconds: float,
         said: str = "",
         maybe_done: bool = False,
@@ -173,7 +173,7 @@ class FlowRecord(RecordedRun[FlowState]):
             "next": asdict(following),
         }
         kept = {"path": frame.path, "step": step_id, "maybe_done": maybe_done, "said": said}
-        self.state.step_ended(
+        self.state.end_step(
             frame.path,
             step_id,
             status=status,
@@ -183,35 +183,35 @@ class FlowRecord(RecordedRun[FlowState]):
             following=following,
             maybe_done=maybe_done,
         )
-        changes = self._waiting() if was_pending else {}
+        changes = self._waiting_changes() if was_pending else {}
         self._add("step_result", payload, kept, **changes, spent=self.spent)
 
-    def received(self, text: str) -> None:
+    def record_message(self, text: str) -> None:
         """The user said something."""
         self._add("message_received", {"text": text}, {})
         self.state.replies.append(text)
 
-    def answered_by(self, answered: Answered) -> None:
+    def record_answer(self, answered: InputResponse) -> None:
         """They have answered a question, of the flow or of a tool."""
         if answered.id not in self.state.calls:
-            self.question_closed(answered.id, action=answered.action, by=answered.by)
+            self.close_question(answered.id, action=answered.action, by=answered.by)
             return
-        self.state.answered(answered)
-        self._add("approval_decided", _closed(answered), asdict(answered), **self._waiting())
+        self.state.apply_answer(answered)
+        self._add("approval_decided", _answer_payload(answered), asdict(answered), **self._waiting_changes())
 
-    def resumed_by(self, by: str) -> None:
+    def record_resume(self, by: str) -> None:
         """It goes on: after a pause, or after its end."""
         was = self.run.status
         self._paused = False
         payload = {"by": by, "from_status": was}
         if was not in FINAL_STATUSES:
-            self._add("resumed", payload, None, **self._waiting())
+            self._add("resumed", payload, None, **self._waiting_changes())
             return
         kept = {"seconds": self.stopwatch.seconds}
-        self.state.resumed(self.stopwatch.seconds)
-        self._add("resumed", payload, kept, **self._waiting(), output="", structured=None, problem="")
+        self.state.apply_resume(self.stopwatch.seconds)
+        self._add("resumed", payload, kept, **self._waiting_changes(), output="", structured=None, problem="")
 
-    def retried(
+    def record_retry(
         self,
         by: str,
         *,
@@ -228,40 +228,42 @@ class FlowRecord(RecordedRun[FlowState]):
         kept: dict[str, Any] = {"seconds": seconds, "path": path, "retry": step_id, "digests": digests}
         kept |= {"config": config, "inputs": dict(inputs)}
         payload = {"by": by, "from_status": was, "step_id": path + step_id, "names": list(inputs)}
-        self.state.resumed(seconds)
-        self.state.retried(path, step_id, digests, config=config, inputs=inputs)
-        self._add("resumed", payload, kept, **self._waiting(), output="", structured=None, problem="")
+        self.state.apply_resume(seconds)
+        self.state.apply_retry(path, step_id, digests, config=config, inputs=inputs)
+        self._add("resumed", payload, kept, **self._waiting_changes(), output="", structured=None, problem="")
 
-    def finished(self, output: str, structured: object) -> None:
+    def record_finish(self, output: str, structured: object) -> None:
         """It is at its end, in good order."""
         payload = {"output": output, "structured": structured}
         self._end("flow_finish", payload, "completed", output=output, structured=structured, problem="")
 
-    def aborted(self, *, by: str, reason: str, output: str) -> None:
+    def record_abort(self, *, by: str, reason: str, output: str) -> None:
         """A user ended it."""
         notices = Notices.of(language_of_run(self.run.request))
-        problem = notices.aborted_because(by=by, reason=reason)
+        problem = notices.describe_abort(by=by, reason=reason)
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
 
-    def _shown(self, pending: Pending) -> Pending:
+    def _to_event_form(self, pending: Pending) -> Pending:
         """What people are asked, without values that are called a secret: who has to see them is asked."""
-        return replace(super()._shown(pending), arguments=redacted_arguments(pending.arguments, whole=True))
+        return replace(
+            super()._to_event_form(pending), arguments=redact_arguments(pending.arguments, whole=True)
+        )
 
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
-        self.stopwatch.rest()
+        self.stopwatch.stop()
         self._paused = False
         self.state.pending.clear()
         self._add(type_, payload, {}, status=status, pending=(), spent=self.spent, **changes)
 
 
-def _closed(answered: Answered) -> dict[str, Any]:
+def _answer_payload(answered: InputResponse) -> dict[str, Any]:
     return {
         "call_id": answered.id,
         "action": answered.action,
         "by": answered.by,
         "reason": "",
         "scope": "once",
-        "content": redacted_arguments(answered.content, whole=True),
+        "content": redact_arguments(answered.content, whole=True),
     }
 
 
@@ -270,30 +272,30 @@ def _owner(frame: Frame) -> str:
     return frame.path.rsplit("/", 2)[0]
 
 
-def restored(steps: Sequence[Step]) -> FlowState:
+def restore_state(steps: Sequence[Step]) -> FlowState:
     """The state after the steps of a journal."""
     state = FlowState()
     for step in steps:
-        _again(state, step.event.type, step.event.payload, step.state)
+        _replay_event(state, step.event.type, step.event.payload, step.state)
     return state
 
 
-def _again(  # noqa: C901 - one case an event
+def _replay_event(  # noqa: C901 - one case an event
     state: FlowState, type_: str, told: Mapping[str, Any], kept: Mapping[str, Any]
 ) -> None:
     match type_:
         case "flow_start":
             if not kept["path"]:
                 state.message, state.config = told["message"], told["config"]
-            state.frame_begun(Frame.from_json(kept))
+            state.add_frame(Frame.from_json(kept))
         case "branch":
-            state.frame_begun(Frame.from_json(kept))
+            state.add_frame(Frame.from_json(kept))
         case "flow_changed":
             state.config = told["config"]
             for path, digests in kept["digests"].items():
-                state.frames[path].digests = digests_from(digests)
+                state.frames[path].digests = parse_digests(digests)
         case "inputs":
-            state.given(
+            state.apply_inputs(
                 kept["path"],
                 kept["inputs"],
                 answered=kept["answered"],
@@ -303,7 +305,7 @@ def _again(  # noqa: C901 - one case an event
         case "step_start":
             approved = kept["approved"]
             whole = approved if isinstance(approved, bool) else ToolIdentity(**approved)
-            state.step_begun(
+            state.start_step(
                 kept["path"],
                 kept["step"],
                 changes=kept.get("changes", kept["risky"]),
@@ -312,30 +314,30 @@ def _again(  # noqa: C901 - one case an event
                 tool=kept["tool"],
             )
         case "step_result":
-            state.step_ended(
+            state.end_step(
                 kept["path"],
                 kept["step"],
                 status=told["status"],
                 outputs=told["outputs"],
                 problem=told["problem"],
                 said=kept.get("said", ""),
-                following=Next(**told["next"]),
+                following=NextStep(**told["next"]),
                 maybe_done=kept.get("maybe_done", told["status"] == "unknown"),
             )
         case "approval_required":
             state.calls.add(kept["id"])
-            state.asked(Pending(**kept))
+            state.add_pending(Pending(**kept))
         case "approval_decided" if "content" in kept:
-            state.answered(Answered(**kept))
+            state.apply_answer(InputResponse(**kept))
         case "approval_decided":
-            state.decided(Decided(**kept))
+            state.apply_decision(ApprovalDecision(**kept))
         case "message_received":
             state.replies.append(told["text"])
         case "resumed":
-            state.resumed(kept["seconds"])
+            state.apply_resume(kept["seconds"])
             if "retry" in kept:
-                digests = {path: digests_from(each) for path, each in kept["digests"].items()}
-                state.retried(
+                digests = {path: parse_digests(each) for path, each in kept["digests"].items()}
+                state.apply_retry(
                     kept["path"],
                     kept["retry"],
                     digests,

@@ -8,16 +8,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.knowledge.text.control_characters import ACTING
+from loom_core.knowledge.text.control_characters import CONTROL_CHARACTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from loom_core.embedding.interface import EmbeddingProvider
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.store import KnowledgeStore
 
-__all__ = ["choose_embedder", "folder_in", "is_name", "open_record", "remember", "remembered_config"]
+__all__ = ["choose_embedder", "folder_in", "is_name", "load_embedder_config", "open_record", "save_metadata"]
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _SLASH = re.compile(r"[/\\]")
@@ -27,7 +27,10 @@ _MAX_NAME = 64
 def is_name(name: str) -> bool:
     """Whether a knowledge base can have a name, which is also in the descriptions of tools."""
     return (
-        bool(name.strip()) and len(name) <= _MAX_NAME and not _SLASH.search(name) and not ACTING.search(name)
+        bool(name.strip())
+        and len(name) <= _MAX_NAME
+        and not _SLASH.search(name)
+        and not CONTROL_CHARACTERS.search(name)
     )
 
 
@@ -47,21 +50,21 @@ def folder_in(home: Path, name: str) -> Path:
     return home / "kb" / plain
 
 
-def open_record(folder: Path | None) -> Record:
+def open_record(folder: Path | None) -> KnowledgeStore:
     """Open the record in a folder, both made if they are not there; or one in memory.
 
     Raises:
         ConfigError: the folder cannot be made.
         RecordError: it cannot be written, or its record not be opened.
     """
-    from loom_core.knowledge.store import Record
-    from loom_core.knowledge.store.probe import refuse_unusable
+    from loom_core.knowledge.store import KnowledgeStore
+    from loom_core.knowledge.store.probe import require_usable
 
     if folder is None:
-        return Record(None)
+        return KnowledgeStore(None)
     _make_folder(folder)
-    refuse_unusable(folder / "record.db")
-    return Record(folder / "record.db")
+    require_usable(folder / "record.db")
+    return KnowledgeStore(folder / "record.db")
 
 
 def _make_folder(path: Path) -> None:
@@ -74,8 +77,8 @@ def _make_folder(path: Path) -> None:
         ) from error
 
 
-def remember(
-    record: Record,
+def save_metadata(
+    record: KnowledgeStore,
     embedder: EmbeddingProvider | None,
     *,
     name: str,
@@ -95,7 +98,7 @@ def remember(
         record.set("search_hints", "\n".join(search_hints))
     if embedder is None:
         return
-    known = record.get("embedder") or _remember_embedder(record, embedder)
+    known = record.get("embedder") or _save_embedder(record, embedder)
     if known != embedder.id:
         raise ConfigError(
             f"The vectors of this knowledge base were made by {known!r}, not by {embedder.id!r}.",
@@ -106,12 +109,14 @@ def remember(
         record.set("embedding_config", config)
 
 
-def remembered_config(record: Record) -> dict[str, str]:
+def load_embedder_config(record: KnowledgeStore) -> dict[str, str]:
     """The configuration of the embedder that makes a knowledge base's vectors; empty before there is one."""
     return json.loads(record.get("embedding_config") or "{}")
 
 
-def choose_embedder(record: Record, choice: EmbeddingProvider | str | None) -> EmbeddingProvider | None:
+def choose_embedder(
+    record: KnowledgeStore, choice: EmbeddingProvider | str | None
+) -> EmbeddingProvider | None:
     """The embedder of a knowledge base.
 
     Args:
@@ -127,13 +132,13 @@ def choose_embedder(record: Record, choice: EmbeddingProvider | str | None) -> E
         return choice
     from loom_core.embedding.registry import create_embedder
 
-    stored = remembered_config(record) if choice in {"auto", "stored"} else {}
+    stored = load_embedder_config(record) if choice in {"auto", "stored"} else {}
     if choice == "stored" and not stored:
         return None
     return create_embedder(stored or choice)
 
 
-def _remember_embedder(record: Record, embedder: EmbeddingProvider) -> str:
+def _save_embedder(record: KnowledgeStore, embedder: EmbeddingProvider) -> str:
     with record.database.write():
         known = record.get("embedder")  # another process may have been faster
         if not known:

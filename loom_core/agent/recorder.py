@@ -7,29 +7,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.agent.spending import with_answer, with_call
+from loom_core.agent.spending import add_answer_usage, add_call_usage
 from loom_core.llm.interface import LLMResponse, Usage
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, ToolCallPart, ToolMessage, UserMessage
-from loom_core.runs.commands import Decided
-from loom_core.runs.executor import RecordedRun
+from loom_core.runs.commands import ApprovalDecision
+from loom_core.runs.executor import RunRecorder
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
-from loom_core.runs.run import Pending, Spent
+from loom_core.runs.run import Pending, RunUsage
 from loom_core.tools.permission.permissions import ToolIdentity
 
 if TYPE_CHECKING:
-    from loom_core.agent.compaction.compaction import Compacted, Fill
+    from loom_core.agent.compaction.compaction import CompactionResult, ContextUsage
     from loom_core.agent.loop_guard import Verdict
     from loom_core.errors import LoomError
     from loom_core.knowledge.sources.context_retriever import RetrievedContext
-    from loom_core.runs.commands import Answered
+    from loom_core.runs.commands import InputResponse
     from loom_core.runs.journal import RunLog, Step
     from loom_core.tools.calls import CallResult
 
-__all__ = ["NudgeKind", "OpenCall", "RunRecord", "RunState"]
+__all__ = ["AgentRunRecorder", "OpenCall", "RepromptKind", "RunState"]
 
 
-NudgeKind = Literal["none", "go_on", "paused", "empty", "late", "repair", "closing"]
+RepromptKind = Literal["none", "go_on", "paused", "empty", "late", "repair", "closing"]
 """Why the model is asked again after an answer that called no tools, or for the last time: the answer was cut
 at its limit; the vendor paused it; there was nothing in it; something came while it was written; it is not
 what the schema wants; the budget is used up, and it is to answer with what it has."""
@@ -90,18 +90,18 @@ class RunState:
     announced: bool = False
     final: Mapping[str, Any] | None = None
     pending: dict[str, Pending] = field(default_factory=dict[str, Pending])
-    decisions: dict[str, Decided] = field(default_factory=dict[str, Decided])
+    decisions: dict[str, ApprovalDecision] = field(default_factory=dict[str, ApprovalDecision])
     decided_about: dict[str, Pending] = field(default_factory=dict[str, Pending])
     approved: set[ToolIdentity] = field(default_factory=set[ToolIdentity])
     looked: bool = False
     turns: int = 0
     calls_begun: int = 0
-    nudge: NudgeKind = "none"
-    nudges: Counter[NudgeKind] = field(default_factory=Counter[NudgeKind])
+    nudge: RepromptKind = "none"
+    nudges: Counter[RepromptKind] = field(default_factory=Counter[RepromptKind])
     replies: list[str] = field(default_factory=list[str])
     closing: str = ""
     prefix: str = ""
-    granted_from: Spent = field(default_factory=Spent)
+    granted_from: RunUsage = field(default_factory=RunUsage)
     reported: Usage | None = None
     warned: bool = False
     _ids: set[str] = field(default_factory=set[str])
@@ -121,11 +121,11 @@ class RunState:
         results = (call.result for call in self.calls.values() if call.result is not None)
         return [*self.history, *results, *self.inbox]
 
-    def begun(self, history: Sequence[Message]) -> None:
+    def start(self, history: Sequence[Message]) -> None:
         """The run has begun, the goal being the last message."""
         self.history = list(history)
 
-    def told(self, text: str, *, late: str = "") -> None:
+    def add_passages(self, text: str, *, late: str = "") -> None:
         """Passages were found: before the first turn they stand in front of the goal, later behind all.
 
         Args:
@@ -138,13 +138,13 @@ class RunState:
         else:
             self.history.insert(len(self.history) - 1, UserMessage((TextPart(text),)))
 
-    def received(self, text: str) -> None:
+    def add_message(self, text: str) -> None:
         """The user said something."""
         self.inbox.append(UserMessage((TextPart(text),)))
         self.replies.append(text)
         self.nudges.clear()
 
-    def turn_begun(self, nudge: NudgeKind, text: str, *, closing: str = "") -> None:
+    def start_turn(self, nudge: RepromptKind, text: str, *, closing: str = "") -> None:
         """The model is asked: it reads all that came since, and what it is nudged with."""
         self.prefix = self.output if nudge in {"go_on", "paused"} else ""
         self.history += (call.result for call in self.calls.values() if call.result is not None)
@@ -156,7 +156,7 @@ class RunState:
         self.nudges[nudge] += 1
         self.turns += 1
 
-    def answered(self, response: LLMResponse) -> None:
+    def add_response(self, response: LLMResponse) -> None:
         """The model has answered; the ids of its calls are unused ones (see `with_unused_ids`)."""
         self.history.append(response.message)
         self.answer, self.reported, self.nudge = response, response.usage, "none"
@@ -180,7 +180,7 @@ class RunState:
                     parts[place], renamed = replace(part, id=id_), True
         return replace(message, parts=tuple(parts)) if renamed else message
 
-    def call_started(
+    def start_call(
         self, id_: str, arguments: Mapping[str, Any] | None, *, approved: ToolIdentity | None = None
     ) -> None:
         """A call runs from now on; what was decided of it is used up.
@@ -201,7 +201,7 @@ class RunState:
         if approved is not None:
             self.approved.add(approved)
 
-    def call_ended(
+    def end_call(
         self, id_: str, result: ToolMessage, *, final: Mapping[str, Any] | None = None, calls: int = 0
     ) -> None:
         """There is something to tell the model of a call; nobody has to be asked about it any more.
@@ -217,17 +217,17 @@ class RunState:
         self.final = self.final or final
         self.calls_begun += calls
 
-    def asked(self, pending: Pending) -> None:
+    def add_pending(self, pending: Pending) -> None:
         """People are asked."""
         self.pending[pending.id] = pending
 
-    def decided(self, decision: Decided) -> None:
+    def apply_decision(self, decision: ApprovalDecision) -> None:
         """They have decided of a call."""
         if (pending := self.pending.pop(decision.id, None)) is not None:
             self.decided_about[decision.id] = pending
         self.decisions[decision.id] = decision
 
-    def compacted(self, history: Sequence[Message], *, taken: int) -> None:
+    def apply_compaction(self, history: Sequence[Message], *, taken: int) -> None:
         """The conversation was shortened.
 
         What follows from an answer without calls still does; it does not where something came behind it.
@@ -241,7 +241,7 @@ class RunState:
             self.answer, self.calls = None, {}
         self.reported, self.warned = None, False
 
-    def resumed(self, spent: Spent, text: str) -> None:
+    def resume(self, spent: RunUsage, text: str) -> None:
         """It goes on after it had ended: everything that is limited is granted again.
 
         Args:
@@ -255,67 +255,67 @@ class RunState:
             self.inbox.append(UserMessage((TextPart(text),)))
 
     @classmethod
-    def restored(cls, steps: Sequence[Step]) -> RunState:
+    def restore(cls, steps: Sequence[Step]) -> RunState:
         """The state after the steps of a journal."""
         state = cls()
         for step in steps:
-            state._again(step.event.type, step.state)
+            state._replay(step.event.type, step.state)
         return state
 
-    def _again(self, type_: str, kept: Mapping[str, Any]) -> None:  # noqa: C901 - one case an event
+    def _replay(self, type_: str, kept: Mapping[str, Any]) -> None:  # noqa: C901 - one case an event
         match type_:
             case "request_start":
-                self.begun(list(map(message_from_json, kept["history"])))
+                self.start(list(map(message_from_json, kept["history"])))
             case "knowledge":
-                self.told(kept["text"], late=kept["late"])
+                self.add_passages(kept["text"], late=kept["late"])
             case "message_received":
-                self.received(kept["text"])
+                self.add_message(kept["text"])
             case "model_start":
-                self.turn_begun(kept["nudge"], kept["text"], closing=kept["closing"])
+                self.start_turn(kept["nudge"], kept["text"], closing=kept["closing"])
             case "usage":
-                self.answered(_response(kept))
+                self.add_response(_parse_response(kept))
             case "tool_calls_start":
                 self.announced = True
             case "tool_start":
                 approved = ToolIdentity(**kept["approved"]) if "approved" in kept else None
-                self.call_started(kept["id"], kept["arguments"], approved=approved)
+                self.start_call(kept["id"], kept["arguments"], approved=approved)
             case "tool_result":
                 final, calls = kept.get("final"), kept.get("calls", 0)
-                self.call_ended(kept["id"], _tool_message(kept["message"]), final=final, calls=calls)
+                self.end_call(kept["id"], _parse_tool_message(kept["message"]), final=final, calls=calls)
             case "approval_required":
-                self.asked(Pending(**kept))
+                self.add_pending(Pending(**kept))
             case "approval_decided":
-                self.decided(Decided(**kept))
+                self.apply_decision(ApprovalDecision(**kept))
             case "compression_warning":
                 self.warned = True
             case "compression_applied":
-                self.compacted(list(map(message_from_json, kept["history"])), taken=kept["taken"])
+                self.apply_compaction(list(map(message_from_json, kept["history"])), taken=kept["taken"])
             case "resumed":
-                self.resumed(_spent(kept["spent"]), kept["text"])
+                self.resume(_parse_usage(kept["spent"]), kept["text"])
             case _:
                 pass  # an event of a newer version that changes nothing here
 
 
-def _response(kept: Mapping[str, Any]) -> LLMResponse:
+def _parse_response(kept: Mapping[str, Any]) -> LLMResponse:
     message = message_from_json(kept["message"])
     assert isinstance(message, AssistantMessage)
     return LLMResponse(message, kept["finish"], Usage(**kept["usage"]))
 
 
-def _tool_message(kept: Mapping[str, Any]) -> ToolMessage:
+def _parse_tool_message(kept: Mapping[str, Any]) -> ToolMessage:
     message = message_from_json(kept)
     assert isinstance(message, ToolMessage)
     return message
 
 
-def _spent(kept: Mapping[str, Any]) -> Spent:
-    return replace(Spent(**kept), usage=Usage(**kept["usage"]))
+def _parse_usage(kept: Mapping[str, Any]) -> RunUsage:
+    return replace(RunUsage(**kept), usage=Usage(**kept["usage"]))
 
 
 _USAGE = tuple(each.name for each in fields(Usage))
 
 
-class RunRecord(RecordedRun[RunState]):
+class AgentRunRecorder(RunRecorder[RunState]):
     """The events of one run that is driven here: each method adds one, and changes `state` with it.
 
     Attributes:
@@ -323,19 +323,19 @@ class RunRecord(RecordedRun[RunState]):
     """
 
     def __init__(self, log: RunLog) -> None:
-        super().__init__(log, RunState.restored(log.steps))
+        super().__init__(log, RunState.restore(log.steps))
 
     @property
-    def spent(self) -> Spent:
+    def spent(self) -> RunUsage:
         """What it has taken until now."""
         return replace(self._spent, tool_calls=self.state.calls_begun, seconds=self.stopwatch.seconds)
 
     @property
-    def granted_from(self) -> Spent:
+    def granted_from(self) -> RunUsage:
         """What it had taken when its budget was granted."""
         return self.state.granted_from
 
-    def begun(self, history: Sequence[Message], *, model: str) -> None:
+    def record_start(self, history: Sequence[Message], *, model: str) -> None:
         """The run begins; the goal is the last message."""
         request = self.run.request
         payload = {
@@ -345,9 +345,9 @@ class RunRecord(RecordedRun[RunState]):
             "model": model,
         }
         self._add("request_start", payload, {"history": [message_to_json(each) for each in history]})
-        self.state.begun(history)
+        self.state.start(history)
 
-    def knowledge(self, found: RetrievedContext, *, late: str) -> None:
+    def record_passages(self, found: RetrievedContext, *, late: str) -> None:
         """The sources have answered; `late` is put behind passages that come when the model has begun."""
         passages = [
             {"id": item.id, "title": str(item.metadata.get("title", "")), "source": item.source}
@@ -358,53 +358,55 @@ class RunRecord(RecordedRun[RunState]):
             self._log.add("knowledge", payload)
             return
         self._add("knowledge", payload, {"text": found.text, "late": late})
-        self.state.told(found.text, late=late)
+        self.state.add_passages(found.text, late=late)
 
-    def received(self, text: str) -> None:
+    def record_message(self, text: str) -> None:
         """The user said something."""
         self._add("message_received", {"text": text}, {"text": text})
-        self.state.received(text)
+        self.state.add_message(text)
 
-    def turn_begun(self, nudge: NudgeKind, text: str, *, model: str, closing: str = "") -> None:
+    def record_turn_start(self, nudge: RepromptKind, text: str, *, model: str, closing: str = "") -> None:
         """The model is asked."""
         payload = {"iteration": self._spent.iterations + 1, "model": model}
         self._add("model_start", payload, {"nudge": nudge, "text": text, "closing": closing})
-        self.state.turn_begun(nudge, text, closing=closing)
+        self.state.start_turn(nudge, text, closing=closing)
 
-    def text(self, text: str) -> None:
+    def record_text(self, text: str) -> None:
         """More of the answer."""
         self._log.add("text_delta", {"text": text})
 
-    def reasoning(self, text: str) -> None:
+    def record_reasoning(self, text: str) -> None:
         """More of what the model thinks."""
         self._log.add("reasoning_delta", {"text": text})
 
-    def retried(self, error: LoomError, *, attempt: int, wait: float) -> None:
+    def record_retry(self, error: LoomError, *, attempt: int, wait: float) -> None:
         """The answer broke off, and the model is asked again after a wait of so many seconds."""
         self._log.add("model_retry", {"problem": str(error), "attempt": attempt, "wait": round(wait, 3)})
 
-    def answered(self, response: LLMResponse) -> None:
+    def record_response(self, response: LLMResponse) -> None:
         """The model has answered."""
         message = self.state.with_unused_ids(response.message)
         response = response if message is response.message else replace(response, message=message)
-        self._spent = with_answer(self._spent, response.usage)
+        self._spent = add_answer_usage(self._spent, response.usage)
         used, total = _usage(response.usage), _usage(self._spent.usage)
         kept = {"message": message_to_json(message), "finish": response.finish, "usage": used}
         self._add("usage", {**used, "total": total}, kept, spent=self.spent)
-        self.state.answered(response)
+        self.state.add_response(response)
 
-    def compacting_took(self, usage: Usage) -> None:
+    def add_compaction_usage(self, usage: Usage) -> None:
         """A model was asked to shorten the conversation, which counts, but not as a turn."""
         iterations = self._spent.iterations
-        self._spent = replace(with_answer(self._spent, usage), iterations=iterations)
+        self._spent = replace(add_answer_usage(self._spent, usage), iterations=iterations)
 
-    def calls_announced(self, calls: Sequence[Mapping[str, Any]]) -> None:
+    def record_calls(self, calls: Sequence[Mapping[str, Any]]) -> None:
         """The model wants tools called; people are shown this."""
         text = self.state.answer.content if self.state.answer is not None else ""
         self._add("tool_calls_start", {"calls": list(calls), "text": text}, {})
         self.state.announced = True
 
-    def call_started(self, call: ToolCallPart, tool: str, *, approved: ToolIdentity | None = None) -> None:
+    def record_call_start(
+        self, call: ToolCallPart, tool: str, *, approved: ToolIdentity | None = None
+    ) -> None:
         """A call runs from now on, with these arguments: to be committed before it does.
 
         Args:
@@ -421,10 +423,10 @@ class RunRecord(RecordedRun[RunState]):
         if approved is not None:
             kept["approved"] = asdict(approved)
         self._add("tool_start", payload, kept)
-        self.state.call_started(call.id, arguments, approved=approved)
+        self.state.start_call(call.id, arguments, approved=approved)
 
-    def call_ended(
-        self, result: CallResult, message: ToolMessage | None = None, *, spent: Spent | None = None
+    def record_call_end(
+        self, result: CallResult, message: ToolMessage | None = None, *, spent: RunUsage | None = None
     ) -> None:
         """There is something to tell the model of a call.
 
@@ -450,31 +452,31 @@ class RunRecord(RecordedRun[RunState]):
             final = kept["final"] = {"output": output.text, "structured": output.structured}
         if spent is not None:
             kept["calls"] = spent.tool_calls
-            self._spent = with_call(self._spent, spent)
+            self._spent = add_call_usage(self._spent, spent)
         was_pending = result.call_id in self.state.pending
         calls = 0 if spent is None else spent.tool_calls
-        self.state.call_ended(result.call_id, message, final=final, calls=calls)
-        changes = self._waiting() if was_pending else {}
+        self.state.end_call(result.call_id, message, final=final, calls=calls)
+        changes = self._waiting_changes() if was_pending else {}
         if spent is not None:
             changes["spent"] = self.spent
         self._add("tool_result", payload, kept, **changes)
 
-    def loop_detected(self, id_: str, tool: str, verdict: Verdict) -> None:
+    def record_loop(self, id_: str, tool: str, verdict: Verdict) -> None:
         """A call repeats what was done before without anything new coming of it."""
         payload = {"call_id": id_, "tool": tool, "times": verdict.times, "action": verdict.action}
         self._log.add("loop_detected", payload)
 
-    def answered_by(self, answered: Answered) -> None:
+    def record_answer(self, answered: InputResponse) -> None:
         """A question of a tool is answered."""
-        self.question_closed(answered.id, action=answered.action, by=answered.by)
+        self.close_question(answered.id, action=answered.action, by=answered.by)
 
-    def filling(self, fill: Fill) -> None:
+    def record_window_warning(self, fill: ContextUsage) -> None:
         """The model's window fills up."""
         payload = {"used": fill.used, "window": fill.window, "ratio": round(fill.ratio, 3)}
         self._add("compression_warning", payload, {})
         self.state.warned = True
 
-    def compacted(self, compacted: Compacted, *, taken: int) -> None:
+    def record_compaction(self, compacted: CompactionResult, *, taken: int) -> None:
         """The conversation was shortened; so many messages of the inbox are in what stands for it."""
         payload = {
             "before": compacted.before,
@@ -485,9 +487,9 @@ class RunRecord(RecordedRun[RunState]):
         }
         history = [message_to_json(each) for each in compacted.history]
         self._add("compression_applied", payload, {"history": history, "taken": taken}, spent=self.spent)
-        self.state.compacted(compacted.history, taken=taken)
+        self.state.apply_compaction(compacted.history, taken=taken)
 
-    def resumed_by(self, by: str, *, text: str = "") -> None:
+    def record_resume(self, by: str, *, text: str = "") -> None:
         """It goes on: after a pause, or after its end; `text` as in `RunState.resumed`."""
         was = self.run.status
         self._paused = False
@@ -495,17 +497,19 @@ class RunRecord(RecordedRun[RunState]):
         if was in FINAL_STATUSES:
             spent = self.spent
             kept = {"spent": asdict(spent), "text": text}
-            self.state.resumed(spent, text)
-            self._add("resumed", payload, kept, **self._waiting(), output="", structured=None, problem="")
+            self.state.resume(spent, text)
+            self._add(
+                "resumed", payload, kept, **self._waiting_changes(), output="", structured=None, problem=""
+            )
         else:
-            self._add("resumed", payload, None, **self._waiting())
+            self._add("resumed", payload, None, **self._waiting_changes())
 
-    def finished(self, output: str, structured: object) -> None:
+    def record_finish(self, output: str, structured: object) -> None:
         """It has its final answer."""
         payload = {"output": output, "structured": structured}
         self._end("agent_finish", payload, "completed", output=output, structured=structured, problem="")
 
-    def aborted(self, *, by: str, reason: str, problem: str, output: str) -> None:
+    def record_abort(self, *, by: str, reason: str, problem: str, output: str) -> None:
         """Somebody ended it; `problem` says so in the language of the goal."""
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
 

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from loom_core.knowledge.child_process import child_command, ending, give_way, limit_memory
+from loom_core.knowledge.child_process import child_command, describe_exit, limit_memory, lower_priority
 from loom_core.knowledge.indexes.engines.damage import first_line
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class ChildCall:
         """The child's process id."""
         return self._process.pid
 
-    def ended(self, *, wait: float = 0.0) -> bool:
+    def has_ended(self, *, wait: float = 0.0) -> bool:
         """Whether the child has ended; one that is overdue is killed.
 
         Args:
@@ -119,13 +119,13 @@ class ChildCall:
         Raises:
             ChildError: the function raised, or the child hung, crashed or was killed.
         """
-        while not self.ended(wait=self._timeout):
+        while not self.has_ended(wait=self._timeout):
             pass
         output, errors = self._output or (b"", b"")
         if self._overdue:
             raise ChildError(f"no answer within {self._timeout:g} s")
         if self._process.returncode:
-            raise ChildError(_ending(self._process.returncode, errors.decode(errors="replace")))
+            raise ChildError(_describe_exit(self._process.returncode, errors.decode(errors="replace")))
         try:
             reply = json.loads(output)
         except ValueError:
@@ -173,7 +173,7 @@ def run_in_child(
 def main() -> None:
     """The child's side: one request from stdin, and an end with the parent, whatever it is at."""
     request = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     answer(request)
 
 
@@ -184,7 +184,7 @@ def answer(request: _Request) -> None:
         reply.write(json.dumps(_reply(request)))
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     # Not by way of sys.stdin, whose lock the interpreter needs to end by itself.
     while os.read(0, 1):
         pass
@@ -195,13 +195,13 @@ def _reply(request: _Request) -> dict[str, object]:
     try:
         limit_memory(request["memory"])
         if request["background"]:
-            give_way()
+            lower_priority()
         function = getattr(importlib.import_module(request["module"]), request["name"])
         return {"result": function(**request["arguments"])}
     except BaseException as error:  # noqa: BLE001 - the outermost handler; a Rust panic is a BaseException
         return {"error": f"{type(error).__name__}: {first_line(error)}"}
 
 
-def _ending(code: int, stderr: str) -> str:
+def _describe_exit(code: int, stderr: str) -> str:
     last = stderr.strip().splitlines()[-1:] if code > 0 else []
-    return f"the child {ending(code)}{': ' + last[0][:300] if last else ''}"
+    return f"the child {describe_exit(code)}{': ' + last[0][:300] if last else ''}"

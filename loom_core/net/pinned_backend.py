@@ -10,20 +10,20 @@ import httpcore2
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from loom_core.net.gate import Gate
+    from loom_core.net.ssrf_guard import SsrfGuard
 
-__all__ = ["CheckedBackend"]
+__all__ = ["PinnedBackend"]
 
 _SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
-class CheckedBackend(httpcore2.AsyncNetworkBackend):
+class PinnedBackend(httpcore2.AsyncNetworkBackend):
     """Opens connections for an HTTP pool: resolves once, checks all addresses, connects to one of them.
 
     TLS and the `Host` header keep the name, which the pool gives them. Nothing resolves it again.
     """
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: SsrfGuard) -> None:
         self._gate = gate
         self._sockets = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowFile
     from loom_core.flow.config.models_endpoint import EndpointConfig
-    from loom_core.flow.executor.auditing import FlowAudit
-    from loom_core.flow.expressions import Values
-    from loom_core.flow.http.answer import EndpointResult
+    from loom_core.flow.executor.audit import FlowAudit
+    from loom_core.flow.expressions import ExpressionValues
+    from loom_core.flow.http.response import EndpointResult
     from loom_core.flow.understanding.language import Language
-    from loom_core.runs.human_broker import Asking
+    from loom_core.runs.human_broker import HumanInputPolicy
     from loom_core.runs.run import Run
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["Caller", "FlowLimits", "FlowParts"]
+__all__ = ["Caller", "FlowDependencies", "FlowLimits"]
 
 
 class Caller(Protocol):
@@ -27,7 +27,7 @@ class Caller(Protocol):
     async def call(
         self,
         endpoint: EndpointConfig,
-        values: Values,
+        values: ExpressionValues,
         *,
         run_id: str = "",
         step_id: str = "",
@@ -53,7 +53,7 @@ class FlowLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowParts:
+class FlowDependencies:
     """What drives flows, shared by all runs.
 
     Attributes:
@@ -69,11 +69,11 @@ class FlowParts:
     """
 
     file: FlowFile
-    spoken: Mapping[Language, FlowFile]
+    localized: Mapping[Language, FlowFile]
     version: str
     caller: Caller
     toolbox: Toolbox
     pipeline: Callable[[Run], ToolPipeline]
-    asking: Asking
+    asking: HumanInputPolicy
     limits: FlowLimits
     audit: FlowAudit

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.language import in_language
-from loom_core.flow.understanding.slots import Refused, Schema, fits
+from loom_core.flow.understanding.slots import RejectedValue, Schema, fits
 
 if TYPE_CHECKING:
     from loom_core.flow.config.models import FlowConfig
-    from loom_core.flow.executor.correcting import WayBack
+    from loom_core.flow.executor.rewind import RewindPoint
     from loom_core.flow.understanding.language import Language
 
-__all__ = ["Wording"]
+__all__ = ["FlowMessages"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
+class FlowMessages:
     """The texts of one language; `{…}` is filled in by who uses it.
 
     Attributes:
@@ -102,11 +102,11 @@ class Wording:
         return in_language(text, self.language)
 
     @classmethod
-    def of(cls, language: Language) -> Wording:
+    def of(cls, language: Language) -> FlowMessages:
         """The texts of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
-    def unfit(self, flow: FlowConfig, given: Mapping[str, Any]) -> str:
+    def unfit_message(self, flow: FlowConfig, given: Mapping[str, Any]) -> str:
         """Why inputs do not fit, by the schema of their flow; empty where it does not say it for people."""
         schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
         phrases = Phrases.of(self.language)
@@ -114,22 +114,22 @@ class Wording:
             if name not in schemas or fits(value, name, schemas[name]):
                 continue
             number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
-            if why := phrases.wants(Refused(name, number, schemas[name])):
+            if why := phrases.wants(RejectedValue(name, number, schemas[name])):
                 return why
         return ""
 
-    def used_by(self, way: WayBack, names: str) -> str:
+    def used_by_message(self, way: RewindPoint, names: str) -> str:
         """Why inputs cannot be changed any more.
 
         Args:
             way: back to the step that has used them.
             names: what people call them.
         """
-        return (self.used if way.surely else self.maybe_used).format(name=names, step=way.done)
+        return (self.used if way.is_certain else self.maybe_used).format(name=names, step=way.done)
 
 
-_ENGLISH = Wording()
-_CHINESE = Wording(
+_ENGLISH = FlowMessages()
+_CHINESE = FlowMessages(
     language="zh",
     missing="{flow}还需要：{names}。",
     again="这样不行：{problem}",

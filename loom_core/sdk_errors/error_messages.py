@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import LLMError, ModelError, capitalised
 from loom_core.sdk_errors.failures import failure_of
-from loom_core.sdk_errors.sent import body_of, retry_after_of, status_of, words_of
+from loom_core.sdk_errors.response_body import body_of, retry_after_of, status_of, words_of
 
 if TYPE_CHECKING:
     from loom_core.errors import ModelFailure
 
-__all__ = ["NoAnswerError", "model_error", "quoted"]
+__all__ = ["NoAnswerError", "model_error", "quote_words"]
 
 _E = TypeVar("_E", bound=ModelError)
 
@@ -92,7 +92,7 @@ def model_error(
     says = _SAYS.get(failure, "{title} gave no answer of {model}").format(
         title=title, model=model or "the model"
     )
-    heard = quoted(words, error)
+    heard = quote_words(words, error)
     return kind(
         capitalised(says)
         + (f" (HTTP {status})" if status else "")
@@ -126,16 +126,16 @@ _SECRETS = re.compile(
 """Pattern of a key: with a vendor's beginning, behind `Bearer`, or long and of letters and digits."""
 
 
-def quoted(words: str, error: Exception) -> str:
+def quote_words(words: str, error: Exception) -> str:
     """Words on one line, shortened, without keys: neither the one that was sent, nor what looks like one."""
-    for key in _sent_keys(error):
+    for key in _request_keys(error):
         words = words.replace(key, "…")
     line = " ".join(_SECRETS.sub("…", words).split())
     line = "".join(letter for letter in line if letter.isprintable())
     return line if len(line) <= _LONGEST_WORDS else f"{line[: _LONGEST_WORDS - 1]}…"
 
 
-def _sent_keys(error: Exception) -> Iterator[str]:
+def _request_keys(error: Exception) -> Iterator[str]:
     headers = cast("Mapping[str, Any]", getattr(_request(error), "headers", {}))
     for name in ("authorization", "x-api-key", "api-key", "x-goog-api-key"):
         key = str(headers.get(name, "")).removeprefix("Bearer ").strip()

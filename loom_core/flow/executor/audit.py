@@ -41,20 +41,20 @@ class FlowAudit:
             case "approval_decided":
                 if verdict := _VERDICTS.get(str(event.payload.get("action", ""))):
                     call = str(event.payload.get("call_id", ""))
-                    self._note("decision", run, call=call, decision=verdict, by=by, at=event.at)
+                    self._record("decision", run, call=call, decision=verdict, by=by, at=event.at)
             case "paused":
-                self._note("order", run, outcome="paused", by=by, at=event.at)
+                self._record("order", run, outcome="paused", by=by, at=event.at)
             case "resumed":
                 outcome = "retried" if "step_id" in event.payload else "resumed"
-                self._note("order", run, call=step, outcome=outcome, by=by, at=event.at)
+                self._record("order", run, call=step, outcome=outcome, by=by, at=event.at)
             case _:
                 pass
 
-    def aborted(self, run: Run, *, by: str) -> None:
+    def record_abort(self, run: Run, *, by: str) -> None:
         """Note that a user ended the run. A run that a decision ends is not aborted by that."""
-        self._note("order", run, outcome="aborted", by=by, at=time())
+        self._record("order", run, outcome="aborted", by=by, at=time())
 
-    def _note(
+    def _record(
         self,
         kind: Literal["decision", "order"],
         run: Run,
@@ -81,10 +81,10 @@ class FlowAudit:
         )
         self._audit.note(entry)
 
-    def on_left(self, run: Run) -> None:
+    def on_detach(self, run: Run) -> None:
         """Nothing is left to be noted; what was is written by `write`."""
 
-    async def request(
+    async def record_request(
         self,
         kind: Literal["start", "end"],
         run: Run,

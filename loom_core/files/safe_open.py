@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["OutsideError", "leads_within", "open_regular", "place_of"]
+__all__ = ["OutsideError", "open_regular", "real_path_of", "resolves_within"]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOCTTY", 0)
 _DESCRIPTORS = Path("/proc/self/fd")
@@ -47,7 +47,7 @@ def open_regular(path: Path, *, roots: Sequence[Path] = ()) -> BinaryIO:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
-        if roots and not _is_within(place_of(descriptor, path), roots):
+        if roots and not _is_within(real_path_of(descriptor, path), roots):
             raise OutsideError(errno.EPERM, "it is outside the folders that may be read")
     except BaseException:
         os.close(descriptor)
@@ -55,7 +55,7 @@ def open_regular(path: Path, *, roots: Sequence[Path] = ()) -> BinaryIO:
     return open(descriptor, "rb")  # noqa: PTH123 - a descriptor, not a path
 
 
-def leads_within(path: Path, roots: Sequence[Path]) -> bool:
+def resolves_within(path: Path, roots: Sequence[Path]) -> bool:
     """Whether a path leads to one of some folders or below one now, whether anything is there or not."""
     try:
         real = path.resolve()
@@ -68,7 +68,7 @@ def _is_within(real: Path, roots: Sequence[Path]) -> bool:
     return any(real.is_relative_to(root) for root in roots)
 
 
-def place_of(descriptor: int, path: Path) -> Path:
+def real_path_of(descriptor: int, path: Path) -> Path:
     """The real path of an open file or folder, whatever has become of the path it was opened by.
 
     Raises:

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from loom_core.errors import IndexDamagedError
-from loom_core.knowledge.store.graph import Link
+from loom_core.knowledge.store.graph import MentionLink
 from loom_core.knowledge.text.analysis import lookup_tokens
-from loom_core.knowledge.text.name_matching import NameIndex, bare
+from loom_core.knowledge.text.name_matching import NameIndex, plain_latin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from loom_core.knowledge.indexes import WordIndex
-    from loom_core.knowledge.store import Record
+    from loom_core.knowledge.indexes import DerivedLexicalIndex
+    from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.graph import NewName
 
-__all__ = ["Linker"]
+__all__ = ["EntityLinker"]
 
 _CHUNKS_FOR_A_NAME = 2  # to read so many chunks takes as long as to look a name up and read what may hold it
 
 
 @dataclass(slots=True)
-class _Reading:
+class _Backfill:
     """Going through all earlier chunks for many new names at once.
 
     Attributes:
@@ -42,7 +42,7 @@ class _Reading:
     at: int = 0
 
 
-class Linker:
+class EntityLinker:
     """Keeps the links of the record complete: every known name in every chunk.
 
     New chunks are searched for all names, and what they bring of new names is looked for in the chunks
@@ -57,7 +57,9 @@ class Linker:
         names: how many new ones are looked for in earlier chunks in a step.
     """
 
-    def __init__(self, record: Record, words: WordIndex, *, chunks: int = 500, names: int = 1000) -> None:
+    def __init__(
+        self, record: KnowledgeStore, words: DerivedLexicalIndex, *, chunks: int = 500, names: int = 1000
+    ) -> None:
         self._record = record
         self._words = words
         self._chunks_at_once = chunks
@@ -66,7 +68,7 @@ class Linker:
         self._newest = 0  # the chunk that was the last one when the names were read
         self._linked = 0  # the last one that had been searched then
         self._indexed = 0  # the index of words has the chunks up to this one
-        self._reading: _Reading | None = None
+        self._reading: _Backfill | None = None
 
     def forget(self) -> None:
         """Drop what is held in memory, as other processes may write from now on."""
@@ -84,7 +86,7 @@ class Linker:
             Whether there was anything to do.
         """
         graph, last = self._record.graph, self._record.documents.last_chunk()
-        if last - graph.linked() > spare:
+        if last - graph.link_watermark() > spare:
             self._search_new(last)
         elif graph.new_name_count() > spare:
             self._search_earlier(last)
@@ -95,36 +97,38 @@ class Linker:
     def _search_new(self, last: int) -> None:
         """Search the next chunks that came since the last time, for all names that have come so far."""
         graph, limit = self._record.graph, self._chunks_at_once
-        names = self._known_names(last)
-        texts = graph.texts_after(graph.linked(), limit=limit)
+        names = self._build_name_index(last)
+        texts = graph.texts_after(graph.link_watermark(), limit=limit)
         links = list(_links_in(texts, names))
         with self._record.database.write():
             # A name comes with a chunk. One that came meanwhile was not looked for.
             if self._record.documents.last_chunk() == last:
                 self._write(links)
-                graph.note_linked(texts[-1][0] if len(texts) == limit else last)
+                graph.advance_link_watermark(texts[-1][0] if len(texts) == limit else last)
 
     def _search_earlier(self, last: int) -> None:
         """Look for some new names in the chunks that were searched before they came."""
-        self._known_names(last)  # before they are forgotten, as the next chunks are searched for them, too
+        self._build_name_index(
+            last
+        )  # before they are forgotten, as the next chunks are searched for them, too
         if self._reading is None:
-            self._reading = self._new_reading(last)
+            self._reading = self._begin_backfill(last)
         if self._reading is not None:
-            self._read_some(self._reading)
+            self._continue_backfill(self._reading)
         else:
             self._look_up_some(last)
 
-    def _new_reading(self, last: int) -> _Reading | None:
+    def _begin_backfill(self, last: int) -> _Backfill | None:
         """The begin of going through all earlier chunks, or None where to look the names up takes less."""
         graph = self._record.graph
-        if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.linked():
+        if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.link_watermark():
             return None
         new, names = graph.new_names(), NameIndex()
         looked_for = [name.newest for name in new if name.newest and names.add(name.entity, name.id)]
-        until = min(max(looked_for, default=0), graph.linked())
-        return _Reading(names, [name.entity for name in new], last, until)
+        until = min(max(looked_for, default=0), graph.link_watermark())
+        return _Backfill(names, [name.entity for name in new], last, until)
 
-    def _read_some(self, reading: _Reading) -> None:
+    def _continue_backfill(self, reading: _Backfill) -> None:
         """Go on with going through the earlier chunks."""
         graph, limit = self._record.graph, self._chunks_at_once
         texts = graph.texts_after(reading.at, limit=limit) if reading.at < reading.until else []
@@ -153,7 +157,7 @@ class Linker:
                 self._write(links)
                 graph.forget_new_names(name.entity for name in new)
 
-    def _known_names(self, newest: int) -> NameIndex:
+    def _build_name_index(self, newest: int) -> NameIndex:
         """All names that came with the chunks up to one.
 
         The first time they are read, which takes seconds where there are many.
@@ -161,7 +165,7 @@ class Linker:
         if self._names is not None and newest == self._newest:
             return self._names
         graph = self._record.graph
-        linked = graph.linked()  # names that come from now on are noted with this or more
+        linked = graph.link_watermark()  # names that come from now on are noted with this or more
         if self._names is None:
             self._names = NameIndex()
             for entity, id_ in graph.subjects():
@@ -172,7 +176,7 @@ class Linker:
         self._newest, self._linked = newest, linked
         return self._names
 
-    def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[Link]:
+    def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[MentionLink]:
         """Links to new names, which are those of an index, from the chunks that may hold them."""
         if not new:
             return
@@ -185,7 +189,7 @@ class Linker:
             raise IndexDamagedError("The index of words does not open.")
         candidates: defaultdict[int, list[bytes]] = defaultdict(list)
         for name in new:
-            letters = bare(name.id)
+            letters = plain_latin(name.id)
             for key in words.containing(lookup_tokens(name.id)):
                 if key <= name.newest:
                     candidates[key].append(letters)
@@ -195,7 +199,7 @@ class Linker:
             # Most have the words of a name somewhere, and not the name.
             yield from _links_in((row for row in texts if _may_hold(row[1], candidates[row[0]])), names)
 
-    def _write(self, links: Iterable[Link]) -> None:
+    def _write(self, links: Iterable[MentionLink]) -> None:
         found = list(links)
         there = set(self._record.documents.existing(sorted({link.chunk for link in found})))
         # The index in memory may know names whose last title is gone.
@@ -207,11 +211,11 @@ class Linker:
 
 
 def _may_hold(text: str, names: Collection[bytes]) -> bool:
-    letters = bare(text)
+    letters = plain_latin(text)
     return any(name in letters for name in names)
 
 
-def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[Link]:
+def _links_in(texts: Iterable[tuple[int, str]], names: NameIndex) -> Iterator[MentionLink]:
     for chunk, text in texts:
         for entity, start, end in names.find(text):
-            yield Link(chunk, entity, start, end, text[start:end])
+            yield MentionLink(chunk, entity, start, end, text[start:end])

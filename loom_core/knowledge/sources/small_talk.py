@@ -6,7 +6,7 @@ import re
 
 from loom_core.knowledge.text.analysis import words
 
-__all__ = ["calls_for_knowledge"]
+__all__ = ["needs_retrieval"]
 
 _LONGEST = 60  # characters that manners may have
 
@@ -29,11 +29,11 @@ _CHINESE = (
 )
 _LONGEST_FIRST = "|".join(sorted(_CHINESE.split("|"), key=len, reverse=True))
 # Atomic and possessive: no second way is tried through what can be cut in several ways (不是 and 不, 是).
-_MANNERS = re.compile(f"(?>(?:{_ENGLISH})(?=\\s|$)\\s*|(?:{_LONGEST_FIRST})\\s*)++")
+_SMALL_TALK = re.compile(f"(?>(?:{_ENGLISH})(?=\\s|$)\\s*|(?:{_LONGEST_FIRST})\\s*)++")
 _NOT_A_WORD = re.compile(r"[^\w]+|_+")
 
 
-def calls_for_knowledge(message: str) -> bool:
+def needs_retrieval(message: str) -> bool:
     """Whether a user's message may be answered better by what the sources know.
 
     It does not if there is no word in it, or nothing but greetings, thanks, assent and telling to go on, in
@@ -42,4 +42,4 @@ def calls_for_knowledge(message: str) -> bool:
     if not words(message):
         return False
     plain = _NOT_A_WORD.sub(" ", message).strip().casefold()
-    return len(plain) > _LONGEST or _MANNERS.fullmatch(plain) is None
+    return len(plain) > _LONGEST or _SMALL_TALK.fullmatch(plain) is None

@@ -11,10 +11,10 @@ import anyio
 from anyio import to_thread
 
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
-from loom_core.knowledge.uris import shown
+from loom_core.knowledge.uris import display_uri
 from loom_core.server.cli.console import out, out_json, say
-from loom_kb.command_line.job_progress import see_through
-from loom_kb.language_model import with_agreement
+from loom_kb.command_line.job_progress import work_until_done
+from loom_kb.language_model import run_with_confirmation
 from loom_kb.settings import DEFAULT_SOURCE
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
 
     async def submit(confirm: bool) -> str:
         asked = replace(request, confirm=confirm)
-        await knowledge_base.agree_on_extraction(asked)
+        await knowledge_base.confirm_extraction(asked)
         return await to_thread.run_sync(knowledge_base.submit, asked)
 
-    job = await with_agreement(submit, yes=args.yes)
-    return await see_through(knowledge_base, job, kb=args.kb, as_json=args.json)
+    job = await run_with_confirmation(submit, yes=args.yes)
+    return await work_until_done(knowledge_base, job, kb=args.kb, as_json=args.json)
 
 
 async def watch_folders(service: Service) -> None:
@@ -75,7 +75,7 @@ async def watch_folders(service: Service) -> None:
     except ConfigError as error:
         _log.error("The folders are not watched: %s", error)
         return
-    while not knowledge_base.worker.holds:  # noqa: ASYNC110 - the lock of another process tells nobody
+    while not knowledge_base.worker.is_owner:  # noqa: ASYNC110 - the lock of another process tells nobody
         await anyio.sleep(_POLL_SECONDS)
     await FolderWatch(knowledge_base, service.settings.watched).run()
 
@@ -85,7 +85,7 @@ async def _watch(
 ) -> int:
     from loom_core.knowledge.rag.folder_watch import FolderWatch
 
-    def told(job: Job) -> None:
+    def print_changes(job: Job) -> None:
         _tell_changes(knowledge_base.jobs, job, out_json if args.json else _line)
 
     async with anyio.create_task_group() as tasks:
@@ -98,7 +98,7 @@ async def _watch(
             include=args.include,
             exclude=args.exclude,
             metadata=metadata,
-            told=told,
+            on_job_done=print_changes,
         )
         await watch.run()
     return 0
@@ -127,4 +127,4 @@ def _tell_changes(jobs: JobReader, job: Job, tell: Callable[[dict[str, object]],
 
 def _line(change: dict[str, object]) -> None:
     reason = f"  ({change['reason']})" if change["reason"] else ""
-    out(f"{change['state']:8} {shown(str(change['uri']))}{reason}")
+    out(f"{change['state']:8} {display_uri(str(change['uri']))}{reason}")
