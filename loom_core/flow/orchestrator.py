@@ -44,7 +44,7 @@ _WAIT_SECONDS = 45.0
 
 
 class WorkflowOrchestrator:
-    """Takes the messages of conversations, and does what they want.
+    """Orchestrator of conversations: route each message, and do what it asks for.
 
         journal = Journal(home / "runs.db")
         async with WorkflowOrchestrator(read_flow_file(path), journal=journal) as assistant:
@@ -123,16 +123,16 @@ class WorkflowOrchestrator:
 
     @property
     def loaded(self) -> LoadedFlows:
-        """The flows that it goes by."""
+        """The flows in use."""
         return self._in_use.now.loaded
 
     @property
     def executor(self) -> FlowExecutor:
-        """What runs them."""
+        """The executor of flows."""
         return self._in_use.now.executor
 
     def build_system_prompt(self) -> str:
-        """The system prompt that the model decides with; see `loom_core.flow.build_system_prompt`."""
+        """Return the system prompt for decisions; see `loom_core.flow.build_system_prompt`."""
         return self._in_use.now.build_system_prompt()
 
     async def __aenter__(self) -> Self:
@@ -168,7 +168,7 @@ class WorkflowOrchestrator:
         tools: Iterable[Tool] | Literal["same"] = "same",
         live: Sequence[Callable[[], tuple[Tool, ...]]] | Literal["same"] = "same",
     ) -> None:
-        """Go by another file from now on. Runs that are driven go on with what they were taken up with.
+        """Reload: use another file for new runs; active runs keep the file that they use.
 
         What else may be given is what the class takes, and `same` what it has been given.
 
@@ -204,7 +204,7 @@ class WorkflowOrchestrator:
         wait_seconds: float | None = None,
         reaches: bool = True,
     ) -> FlowReply:
-        """Take a message.
+        """Answer a message.
 
         Where an earlier message was answered before its run had ended, the reply begins with how it did.
 
@@ -256,7 +256,7 @@ class WorkflowOrchestrator:
     async def go_on(
         self, session_id: str, *, caller: str = "", wait_seconds: float | None = None, reaches: bool = True
     ) -> FlowReply | None:
-        """Begin what a message asked for besides, where what came first has ended; None for nothing.
+        """Start the next request of an earlier message, if the previous one has ended; None if there is none.
 
         `query` does so by itself, as far as it waits for runs.
 
@@ -288,7 +288,7 @@ class WorkflowOrchestrator:
     async def _with_rest(
         self, reply: FlowReply, *, caller: str, wait_seconds: float | None, reaches: bool
     ) -> FlowReply:
-        """A reply, and what comes of what else its message, or one before, has asked for."""
+        """Add the replies to the remaining requests of the message, or of an earlier one."""
         while reply.status in FINAL_STATUSES and not reply.pending:
             more = await self.go_on(
                 reply.session_id, caller=caller, wait_seconds=wait_seconds, reaches=reaches
@@ -301,7 +301,7 @@ class WorkflowOrchestrator:
     async def reached(
         self, session_id: str, *, run: Run | None = None, told: Sequence[str] = (), caller: str = ""
     ) -> None:
-        """How runs have ended reaches the user of a conversation now: its next reply does not say it again.
+        """Confirm that the user has received the results of runs; the next reply does not repeat them.
 
         Args:
             session_id: the conversation.
@@ -324,7 +324,7 @@ class WorkflowOrchestrator:
         caller: str = "",
         ask_model: bool = True,
     ) -> Explanation:
-        """What would be done with a message. Nothing is begun, told to anybody, or remembered.
+        """Explain what a message would do, without any effect.
 
         Args:
             message: what the user would say.
@@ -356,7 +356,7 @@ class WorkflowOrchestrator:
         idempotency_key: str = "",
         wait_seconds: float | None = None,
     ) -> FlowReply:
-        """Begin a flow by its id, and wait for it as `query` does.
+        """Start a flow by its id, and wait for it as `query` does.
 
         Args:
             flow_id: which.
@@ -394,7 +394,7 @@ class WorkflowOrchestrator:
     async def tell(
         self, run_id: str, order: Order, *, caller: str = "", wait_seconds: float | None = None
     ) -> FlowReply:
-        """Tell a run something, and wait for it as `query` does; for who knows its id and what it waits for.
+        """Send a command to a run by its id, and wait for it as `query` does.
 
         Raises:
             NotFoundError: there is no such run of this caller.
@@ -407,7 +407,7 @@ class WorkflowOrchestrator:
     async def status(
         self, run_id: str, *, caller: str = "", after: int = 0, wait_seconds: float | None = 0.0
     ) -> FlowReply:
-        """How a run stands.
+        """Return the state of a run.
 
         Args:
             run_id: which.

@@ -1,4 +1,4 @@
-"""Checks messages against what is expected of them: a file of JSON lines, and a report of what differs.
+"""Regression test of a flow file: messages with expected results in JSON Lines, and a report of differences.
 
     {"message": "我要请3天假", "session": "a", "expect": {"flow": "leave", "inputs": {"days": 3}}}
     {"message": "感冒了", "session": "a", "expect": {"action": "answer", "inputs": {"reason": "感冒了"}}}
@@ -59,7 +59,7 @@ class _Line(BaseModel):
 
 
 class Expectation(_Line):
-    """What is expected of a message; what is not named may be anything."""
+    """The expected result of a message; omitted fields may have any value."""
 
     action: str = Field(default="", description="What is done, as `Route.action`.")
     how: str = Field(default="", description="What decides, as `Route.how`.")
@@ -84,7 +84,7 @@ class Utterance(_Line):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not as expected.
+    """A difference from the expected result.
 
     Attributes:
         line: of the file, from 1.
@@ -109,7 +109,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class RegressionReport:
-    """What came of checking.
+    """Result of a regression test.
 
     Attributes:
         checked: how many lines were.
@@ -123,12 +123,12 @@ class RegressionReport:
 
     @property
     def failed(self) -> int:
-        """How many lines differ."""
+        """Number of lines that differ."""
         return len({each.line for each in self.differences})
 
 
 def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Utterance]:
-    """The lines of a file; empty ones and those that begin with `//` do not count.
+    """Parse the lines of a file; empty lines and those that start with `//` are skipped.
 
     Raises:
         ConfigError: a line is none; the message says which, and why.
@@ -159,7 +159,7 @@ def _reason(detail: ErrorDetails) -> str:
 
 
 def _keys_at(path: Sequence[str | int]) -> str:
-    """Advice: what can be written where something is wrong, and what may have been meant."""
+    """Return advice on the keys that are allowed at a path, with a suggestion."""
     part = Expectation if path[:-1] and path[0] in {"expect", "expect_rules"} else Utterance
     known = [key for key in part.model_fields if key != "line"]
     near = get_close_matches(str(path[-1]), known, n=1) if path else []
@@ -175,7 +175,7 @@ async def check_utterances(
     llm: LLMProvider | None = None,
     tools: Sequence[Tool] = (),
 ) -> RegressionReport:
-    """Take messages as a conversation would, and compare.
+    """Process messages as a conversation would, and compare the results.
 
     Args:
         loaded: the flows.
@@ -217,7 +217,7 @@ async def check_utterances(
 
 
 class _Script:
-    """A model that says what a line says, and fails where it says nothing."""
+    """A scripted model: it answers as the line says, and fails if the line says nothing."""
 
     def __init__(self) -> None:
         self.decision: Mapping[str, Any] | None = None
@@ -230,7 +230,7 @@ class _Script:
 
 
 class _DryCaller(EndpointCaller):
-    """Answers requests by itself, and remembers what they would have been made with."""
+    """A stub that answers requests itself, and records them."""
 
     def __init__(self, file: FlowFile) -> None:
         super().__init__(file)
@@ -245,7 +245,7 @@ class _DryCaller(EndpointCaller):
         step_id: str = "",
         seconds: float | None = None,
     ) -> EndpointResult:
-        """See `EndpointCaller.call`; nothing is sent."""
+        """Record a request without sending it; see `EndpointCaller.call`."""
         self.inputs[run_id] = dict(values.inputs)
         return EndpointResult(200, {}, {}, 1, 0.0, "", "")
 
@@ -268,7 +268,7 @@ async def _dry(
 async def _inputs(
     orchestrator: WorkflowOrchestrator, caller: _DryCaller, reply: FlowReply
 ) -> Mapping[str, Any]:
-    """What a flow has been given so far."""
+    """Return the inputs of a flow so far."""
     if not reply.run_id:
         return {}
     run = await orchestrator.journal.get(reply.run_id)

@@ -1,4 +1,4 @@
-"""Read and watch `flow.json`: JSON with comments and trailing commas; what is wrong has a place and advice.
+"""Parser and watcher of `flow.json`: JSON with comments and trailing commas; problems have place and advice.
 
 {
   "flow_url": "https://flow-api.example",
@@ -66,7 +66,7 @@ _VERSION = 16  # hexadecimal digits
 
 @dataclass(frozen=True, slots=True)
 class LoadedFlows:
-    """A flow file, read and checked.
+    """A flow file, parsed and validated.
 
     Attributes:
         file: what it says.
@@ -82,7 +82,7 @@ class LoadedFlows:
 
 
 def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
-    """Parse a flow file. Blocks.
+    """Read and parse a flow file. Blocks.
 
     Args:
         path: the file.
@@ -110,7 +110,7 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
 
 
 def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlows:
-    """Check a configuration that a program has made, as a file is checked.
+    """Validate a configuration built by a program, with the same checks as a file.
 
     Args:
         file: the configuration.
@@ -124,7 +124,7 @@ def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlo
 
 
 def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[PlacedProblem]:
-    """Everything that is wrong with a file, in the order of the file. Blocks.
+    """Return all problems of a file, in the order of the file. Blocks.
 
     Args:
         path: the file.
@@ -141,7 +141,7 @@ def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[Place
 
 
 def flow_file_warnings(path: Path) -> list[PlacedProblem]:
-    """What in a file that is in order will not work on this machine as it is. Blocks.
+    """Return the parts of a valid file that will not work on this machine as it is. Blocks.
 
     Args:
         path: the file.
@@ -168,13 +168,13 @@ def _loaded(written: ConfigText | None, path: Path, tools: Collection[str]) -> L
 
 
 def _empty(path: Path) -> UnreadableConfigError:
-    """An editor that writes a file anew empties it first: what stood there is not gone for that."""
+    """Return the error for an empty file: an editor may truncate a file before it saves it."""
     advice = "Write {} for a file without flows; `loom-flow-server init` writes one that works."
     return UnreadableConfigError(PlacedProblem(str(path), 1, 1, "there is nothing in it.", advice))
 
 
 def _problems(written: ConfigText, tools: Collection[str]) -> tuple[FlowFile | None, list[ConfigProblem]]:
-    """What a text says, as far as it is a flow file at all; and what is wrong with it."""
+    """Parse a text as far as it is a flow file at all, and return its problems."""
     try:
         json.dumps(written.value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -204,7 +204,7 @@ _WHOLE = re.compile(r"https?://[^/?#{}\s]+", re.IGNORECASE)
 def machine_problems(
     written: Mapping[str, Any], *, environment: Mapping[str, str] = os.environ
 ) -> Iterator[ConfigProblem]:
-    """Addresses that may not be asked, and variables that the file refers to and that are not set.
+    """Return blocked addresses, and environment variables that the file refers to and that are not set.
 
     Args:
         written: what the file says.
@@ -225,7 +225,7 @@ def machine_problems(
 
 
 def _shut_addresses(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
-    """Whole addresses of hosts that are known by their names alone not to be asked."""
+    """Return absolute addresses whose host is blocked by its name alone."""
     from loom_core.net import HttpClient, NetPolicy
 
     net = cast("Mapping[str, list[str]]", written.get("net") or {})
@@ -254,11 +254,11 @@ _STAND_INS: Mapping[str, Mapping[str, Any]] = {
 }
 _PATTERNS = "trigger_patterns"
 _VALUES: Mapping[str, object] = {"flow_url": _SOMEWHERE, "input_schema": _ANY}
-"""In place of what others refer to, so that these are not told that there is none."""
+"""Placeholders for invalid parts that others refer to, so that these are not reported as well."""
 
 
 class SoundParts:
-    """A flow file without what has a wrong form: the smallest parts are left out that can be.
+    """A flow file without its invalid parts; only the smallest possible parts are left out.
 
     In the place of a flow, a skill, a tool or a step that cannot be without what is wrong in it stands
     another of the same name.
@@ -286,11 +286,11 @@ class SoundParts:
                 return
 
     def means_nothing(self, path: ConfigPath) -> bool:
-        """Whether what is wrong at a path comes of what was left out."""
+        """Return whether the problem at a path is only a result of a part that was left out."""
         return path in self._gaps or any(path[: len(part)] == part for part in self._stand_ins)
 
     def _left_out(self, path: ConfigPath) -> bool:
-        """Leave out a part, or put another in its place; False if neither can be done."""
+        """Leave out a part or replace it by a placeholder; return False if neither is possible."""
         if kind := _kind(path):
             if path in self._stand_ins:
                 return False
@@ -320,7 +320,7 @@ class SoundParts:
 
 
 def _kind(path: ConfigPath) -> str:
-    """Return the value at a path, if something can stand in for it."""
+    """Return the kind of the value at a path, if a placeholder exists for it."""
     match path:
         case (*_, str(key), int()) if key in _STAND_INS or key == _PATTERNS:
             return key
@@ -347,7 +347,7 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 class FlowFileWatch:
-    """What a flow file says now. If it becomes wrong, what it said before stays, and it is said so.
+    """Watcher of a flow file. If the file becomes invalid, the last valid version stays in use.
 
     A file that has not changed is not opened again. What has been handed out never changes: who holds it
     goes on with it.
@@ -370,11 +370,11 @@ class FlowFileWatch:
 
     @property
     def problem(self) -> str:
-        """Why what stands in the file is not used; empty if it is."""
+        """The reason why the current file is not used; empty if it is used."""
         return self._problem
 
     async def latest(self) -> LoadedFlows:
-        """What the file says, or what it said when it was last in order.
+        """Return the current flows, or the last valid ones.
 
         Raises:
             ConfigError: it is wrong, and has never been in order.
@@ -411,7 +411,7 @@ class FlowFileWatch:
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """What changes when a file does; None if it is not there."""
+    """Return a stamp that changes whenever the file does; None if it does not exist."""
     try:
         stat = path.stat()
     except OSError:

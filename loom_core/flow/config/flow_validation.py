@@ -1,4 +1,4 @@
-"""Validation of a flow file beyond its models: its parts fit, and what its flows refer to is there."""
+"""Validation of a flow file beyond its models: its parts fit together, and all references resolve."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _SCRIPTED = "mock"  # for tests; it is given its answers under `options`
 
 
 def file_problems(file: FlowFile, *, tools: Collection[str] = ()) -> Iterator[ConfigProblem]:
-    """What is wrong with a file; what is wrong with a flow, skill or tool names it.
+    """Return the problems of a file; each names its flow, skill or tool.
 
     Args:
         file: the file.
@@ -105,7 +105,7 @@ def _all_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProb
 
 
 def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
-    """Language models of a provider that there is not."""
+    """Yield language models whose provider does not exist."""
     if file.model is None:
         return
     from loom_core.llm.factory import provider_choices  # vendors and plugins, where one is named only
@@ -174,7 +174,7 @@ def _twice(
 
 
 def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator[ConfigProblem]:
-    """Flows that would run themselves, directly or by way of others."""
+    """Yield flows that run themselves, directly or through other flows."""
     runs = {
         flow.flow_id: [placed.step.workflow_id for placed in placed_steps(flow.steps, ())]
         for flow in flows.values()
@@ -189,7 +189,7 @@ def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator
 
 
 def _cycle(needed: Mapping[str, Sequence[str]]) -> list[str]:
-    """A circle in what needs what, its first part at both ends; empty if there is none."""
+    """Return a cycle in a dependency graph, with its first node at both ends; empty if there is none."""
     try:
         TopologicalSorter(needed).prepare()
     except CycleError as error:
@@ -255,7 +255,7 @@ SERVER_TOOLS = frozenset({"flow_chat", "flow_run", "flow_list", "flow_explain", 
 """Names of the server's own tools."""
 
 DESCRIBE_TOOL = "Describe it in `system_tools`, or name a tool of an MCP server as server:tool."
-"""What to do where there is no tool of any name."""
+"""Advice where no tool exists."""
 
 _PATTERNS = "It is a regular expression; a character that is meant itself has a backslash before it: \\(."
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -266,7 +266,7 @@ _RESULT = "result"
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What there is around a flow.
+    """The parts of a file that validation of one flow needs.
 
     Attributes:
         file: the whole file.
@@ -280,7 +280,7 @@ class Surroundings:
 
 
 def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> Iterator[ConfigProblem]:
-    """List the errors of a flow."""
+    """Return the problems of a flow."""
     flow_url = around.file.flow_url
     yield from schema_problems(flow.input_schema, (*path, "input_schema"))
     if flow.endpoint is not None:
@@ -322,7 +322,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> I
 
 
 def _answer_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
-    """What a flow of several steps says of an answer at its end, where there is none."""
+    """Yield references to an answer in the final texts of a flow with steps, where none exists."""
     for text in texts:
         try:
             found = [each for each in text.expressions() if each.root in _ANSWERS]
@@ -337,7 +337,7 @@ def _answer_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
 
 
 def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """List the errors of a JSON Schema of inputs."""
+    """Return the problems of a JSON Schema of inputs."""
     if problem := schema_problem(schema):
         yield ConfigProblem(path, f"the schema {problem}.", "See json-schema.org.")
         return
@@ -355,7 +355,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
 
 
 def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """Choices that no user can make: they are called alike, or the type of the input does not take them."""
+    """Yield choices that no user can make: their names are equal, or the type does not allow them."""
     named: object = schema.get("properties")
     for name, part in cast("Mapping[str, object]", named).items() if isinstance(named, Mapping) else ():
         if not isinstance(part, Mapping):
@@ -381,7 +381,7 @@ def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator
 
 
 def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[Text]:
-    """What is filled in outside of steps."""
+    """Yield the templates of a flow outside of its steps."""
     if flow.endpoint is not None:
         yield from endpoint_texts(flow.endpoint, (*path, "endpoint"))
     for name, expression in flow.outputs.items():
@@ -390,7 +390,7 @@ def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[Text]:
 
 
 def _inputs(flow: FlowConfig, placed: Sequence[PlacedStep]) -> Collection[str] | None:
-    """Names of inputs: those of the schema, and what is asked for with a schema of its own."""
+    """Return the names of inputs: those of the schema, and those that steps ask for with their own schema."""
     names = input_names(flow.input_schema)
     if names is None:
         return None
@@ -412,7 +412,7 @@ def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> d
 
 
 def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[ConfigProblem]:
-    """Tools, flows and inputs that a step names."""
+    """Yield references of a step to tools, flows and inputs that do not exist."""
     step, path = placed.step, placed.path
     if step.tool and ":" not in step.tool and step.tool not in around.tools:
         yield ConfigProblem(
@@ -450,7 +450,7 @@ def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[Config
 
 
 def _asked_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
-    """An answer that becomes an input of which nothing is known."""
+    """Yield answers stored in an input that has no schema."""
     ask = placed.step.ask
     if ask is None or not ask.into or ask.answer is not None or inputs is None or ask.into in inputs:
         return
@@ -504,7 +504,7 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
 
 
 def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
-    """For each step, by id, the ids of those that may have been done when it begins.
+    """Return for each step, by id, the ids of the steps that may precede it.
 
     A step may follow the one before it, and whatever leads to it by `goto` or `retry`. Steps of a branch
     follow what stands before the parallel step, and come before what stands behind it; not so those of
@@ -527,7 +527,7 @@ def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
 
 
 def _lead(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collection[str]) -> None:
-    """Note where each step leads.
+    """Add the steps that can follow each step.
 
     Args:
         steps: a list of them.

@@ -1,4 +1,4 @@
-"""A flow file as it speaks one language: of texts for people in both, the part in that one."""
+"""Localization of a flow file: for bilingual texts, select the part in one language."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _S = TypeVar("_S", bound="Section")
 
 
 def spoken(file: FlowFile, language: Language) -> FlowFile:
-    """A file whose names, titles, questions and answers are in a language, as far as they are in both."""
+    """Localize a file: names, titles, questions and answers, as far as they are bilingual."""
     settings = _changed(file.basic_settings, language, "name", "greeting")
     update = {
         "basic_settings": settings,
@@ -38,7 +38,7 @@ _C = TypeVar("_C", "SkillConfig", "SystemToolConfig")
 
 
 def _confirming(part: _C, language: Language) -> _C:
-    """A skill or a tool, with what users are asked before a call."""
+    """Localize the question before a call of a skill or a tool."""
     return _changed(part, language, "confirm") if isinstance(part.confirm, str) else part
 
 
@@ -78,7 +78,7 @@ def _endpoint(endpoint: EndpointConfig | None, language: Language) -> EndpointCo
 
 
 def _schema(schema: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
-    """A schema with the titles and descriptions of its properties."""
+    """Localize the titles and descriptions in a schema."""
     named = schema.get("properties")
     if not isinstance(named, Mapping):
         return _titled(schema, language)
@@ -97,5 +97,5 @@ def _titled(part: Mapping[str, JsonValue], language: Language) -> dict[str, Any]
 
 
 def _changed(section: _S, language: Language, *names: str) -> _S:
-    """A part of the file with some of its texts in a language."""
+    """Localize some fields of a part of the file."""
     return section.model_copy(update={name: in_language(getattr(section, name), language) for name in names})

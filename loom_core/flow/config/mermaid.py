@@ -1,4 +1,4 @@
-"""A flow as a diagram in Mermaid's words."""
+"""Mermaid flowchart of a flow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = ("[", "]")
 
 
 def mermaid(flow: FlowConfig) -> str:
-    """A flowchart of a flow: its steps, where each leads to, and what runs side by side.
+    """Render a flow as a flowchart: its steps, their successors, and parallel branches.
 
     Drawn lines are followed after success, dotted ones after a failure.
     """
@@ -44,7 +44,7 @@ def mermaid(flow: FlowConfig) -> str:
 
 
 class _Drawing:
-    """Lines being written. Ids of steps may be of any script; those of Mermaid's nodes are numbers."""
+    """Lines of a flowchart. Step ids may be in any script, so nodes are numbered."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -54,7 +54,7 @@ class _Drawing:
         self.lines.append(text)
 
     def steps(self, steps: Sequence[StepConfig], *, end: str) -> str:
-        """Draws a list of steps, and says what its first one is called."""
+        """Draw a list of steps, and return the name of its first node."""
         names = {step.step_id: self._name() for step in steps}
         for index, step in enumerate(steps):
             following = names[steps[index + 1].step_id] if index + 1 < len(steps) else end
@@ -72,7 +72,7 @@ class _Drawing:
         return f"n{self._nodes}"
 
     def _branches(self, step: StepConfig, name: str) -> str:
-        """Draws what runs side by side, and says what node it leads to."""
+        """Draw parallel branches, and return the name of the node that joins them."""
         joined = self._name()
         self.line(f"  {name}>{_quoted(step.step_id)}]")
         self.line(f"  subgraph s{name}[{_quoted(step.description or step.step_id)}]")
@@ -104,7 +104,7 @@ class _Drawing:
 
 
 def _label(step: StepConfig) -> str:
-    """What a step does, as a reader of the diagram wants to know it."""
+    """Return the label of a step."""
     what = ""
     if step.operation is not None:
         what = f"{step.operation.method} {step.operation.url}"
@@ -124,11 +124,11 @@ def _when(action: Action, otherwise: str = "") -> str:
 
 
 def _plain(text: str) -> str:
-    """A text on one line and not too long."""
+    """Return a text on one line, shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def _quoted(text: str) -> str:
-    """A text between quotation marks; what would end it or mark it up is written as a number."""
+    """Quote a text; characters with a meaning in Mermaid become character references."""
     return '"' + "".join(f"#{ord(each)};" if each in '"#;<>&`' else each for each in _plain(text)) + '"'

@@ -1,4 +1,4 @@
-"""`flow.json`: flows, skills, system tools and sources of knowledge (docs/reference/flow-config.md)."""
+"""Models of `flow.json`: flows, skills, system tools, knowledge (docs/reference/flow-config.md)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _OF_THE_CALLER: dict[str, JsonValue] = {
 
 
 class KnowledgeEndpointConfig(Section):
-    """An API that is asked for what is known about a message, before it is needed; a text is its address."""
+    """An API that is queried for knowledge about a message in advance; a text is its address."""
 
     url: Address = Field(min_length=1, description="An http(s) address, or a path behind `flow_url`.")
     method: Literal["GET", "POST"] = Field(
@@ -92,7 +92,7 @@ WrittenKnowledgeEndpoint = Annotated[
 
 
 class LocalSource(Section):
-    """A knowledge base of Loom on this machine."""
+    """A local knowledge base of Loom."""
 
     kind: Literal["local"]
     knowledge_base: str = Field(min_length=1, description="Its name.")
@@ -100,7 +100,7 @@ class LocalSource(Section):
 
 
 class HttpSource(HTTPKnowledgeConfig):
-    """An HTTP API that searches."""
+    """An HTTP search API."""
 
     kind: Literal["http"]
 
@@ -115,7 +115,7 @@ class McpSource(MCPKnowledgeConfig):
 
 
 class DocumentsSource(Section):
-    """A few texts that stand in the file itself."""
+    """A few texts given in the file itself."""
 
     kind: Literal["documents"]
     documents: list[TextDocument] = Field(min_length=1, description="Objects, each with a text.")
@@ -124,26 +124,27 @@ class DocumentsSource(Section):
 KnowledgeSource: TypeAlias = Annotated[
     LocalSource | HttpSource | McpSource | DocumentsSource, Field(discriminator="kind")
 ]
-"""A source of knowledge, as `query.json` names them."""
+"""A knowledge source, in the same form as in `query.json`."""
 
 
 SKILLS_PROFILE = "$skills"
-"""The profile of runs of skills and single tools; no flow has such an id."""
+"""The profile of runs of skills and single tools; no flow has this id."""
 
 Ambiguous: TypeAlias = Literal["first", "llm", "ask"]
-"""A message that fits several flows alike: the first of them is meant, the model chooses or the user does."""
+"""Policy for a message that fits several flows equally: take the first, let the model choose, or ask the
+user."""
 
 Question: TypeAlias = Annotated[str, Field(min_length=1)]
 """A template that a user reads."""
 
 Confirm: TypeAlias = Literal["never", "always", "model"]
-"""When the user is asked before a flow begins."""
+"""When to ask the user for confirmation before a flow starts."""
 
 _TRUNCATED = 4096
 
 
 class BasicSettings(Section):
-    """Who speaks."""
+    """Name, language and instructions of the assistant."""
 
     name: str = Field(default="", description="What the assistant is called.")
     description: str = Field(default="", description="What it is for, in a sentence.")
@@ -156,7 +157,7 @@ class BasicSettings(Section):
 
 
 class NetConfig(Section):
-    """What may be asked of the network: the open internet, and besides it what is named here."""
+    """Network policy: requests may go to public addresses, and to the hosts named here."""
 
     allow: list[str] = Field(
         default=[],
@@ -181,7 +182,7 @@ class NetConfig(Section):
 
 
 class FlowConfig(Section):
-    """A fixed piece of business: one request, or several steps."""
+    """A flow: a fixed business process of one request or several steps."""
 
     flow_id: Id = Field(description="Its id, unique in the file.")
     name: str = Field(
@@ -242,12 +243,12 @@ class FlowConfig(Section):
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Name of the flow for people."""
         return self.name or self.flow_id
 
 
 class SkillConfig(Section):
-    """What to do in a situation that a model recognises."""
+    """Instructions for a situation that a model recognises."""
 
     id: str = Field(default="", max_length=64, description="Its id; by default `skill-1` and so on.")
     condition: str = Field(min_length=1, description="When it applies, as models read it.")
@@ -291,12 +292,12 @@ class SystemToolConfig(Section):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether it only reads, as is said or as its method promises."""
+        """Whether the tool is read-only, as declared or as its method implies."""
         return self.endpoint.method in {"GET", "HEAD"} if self.read_only is None else self.read_only
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call of which it is not known if it was made may be made again."""
+        """Whether a call whose outcome is unknown may be repeated."""
         return self.endpoint.repeatable if self.idempotent is None else self.idempotent
 
 
@@ -308,7 +309,7 @@ def _with_ids(skills: list[SkillConfig]) -> list[SkillConfig]:
 
 
 class FlowFile(Section):
-    """What stands in the file."""
+    """A flow file."""
 
     schema_url: str = Field(default="", alias="$schema", description="For editors: where this schema is.")
     basic_settings: BasicSettings = Field(default=BasicSettings(), description="Who speaks, and how.")
@@ -361,11 +362,11 @@ class FlowFile(Section):
     )
 
     def flow(self, flow_id: str) -> FlowConfig | None:
-        """The flow of an id, if it is there and enabled."""
+        """Return the enabled flow of an id, or None."""
         return next((each for each in self.flows if each.flow_id == flow_id and each.enabled), None)
 
     def find_flow(self, flow_id: str) -> FlowConfig:
-        """A flow by its id.
+        """Return a flow by its id.
 
         Raises:
             NotFoundError: there is none, or it is switched off.
@@ -377,15 +378,15 @@ class FlowFile(Section):
         return flow
 
     def counterpart_of(self, flow: FlowConfig) -> FlowConfig:
-        """The same flow as this file has it, such as in the language of this file; itself, if it has none."""
+        """Return this file's version of a flow, such as a localized one; the flow itself, if there is none."""
         return self.flow(flow.flow_id) or flow
 
     def can_drive(self, profile: str) -> bool:
-        """Whether runs of a profile can go on by this file: it has the flow, or they are of skills."""
+        """Return whether this file can execute runs of a profile: it has the flow, or they are of skills."""
         return profile == SKILLS_PROFILE or self.flow(profile) is not None
 
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
-        """The request of a flow that has no steps.
+        """Return the request of a flow that has no steps.
 
         One without an endpoint posts its id, the message, the inputs and the context to `flow_url`.
         """
@@ -401,7 +402,7 @@ class FlowFile(Section):
 
 
 class AgentConfigSchema(FlowFile):
-    """A flow file that a program makes of `basic_settings` and `tools`, which are its `system_tools`."""
+    """A flow file built by a program from `basic_settings` and `tools`, which become `system_tools`."""
 
     system_tools: list[SystemToolConfig] = Field(
         default=[], validation_alias=AliasChoices("tools", "system_tools")
@@ -414,7 +415,7 @@ _READING = frozenset({"GET", "HEAD"})
 def changes_something(
     file: FlowFile, flow: FlowConfig, *, reads_only: Callable[[str], bool] | None = None
 ) -> bool:
-    """Whether a step of a flow may change something outside: a request that is not GET or HEAD, or a tool.
+    """Return whether a flow may have side effects: by a request that is not GET or HEAD, or by a tool.
 
     Args:
         file: where the flow is.
@@ -457,7 +458,7 @@ def _reads(file: FlowFile, tool: str, reads_only: Callable[[str], bool]) -> bool
 
 
 def flow_json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a flow file, with a title and a description for each key.
+    """Return the JSON Schema (2020-12) of a flow file, with a title and a description for each key.
 
     An editor uses it where the file says so: `"$schema": "./flow.schema.json"`.
     """

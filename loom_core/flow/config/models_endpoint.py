@@ -1,4 +1,4 @@
-"""An HTTP request as the file writes it: its address, headers and secrets, and how its answer is judged."""
+"""Models of an HTTP request in a flow file: address, headers, secrets, and success criteria."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _NOT_OURS = {"host", "content-length", "transfer-encoding", "connection", "te", 
 
 
 class Section(BaseModel):
-    """What every part of the file is: nothing unknown, nothing of another type, and it stays as it is."""
+    """Base model of all parts of the file: strict, frozen, without unknown keys."""
 
     # Inputs stay out of messages, as one may be a key in the wrong place.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 def reference_in(text: str) -> str:
-    """The `env:NAME` or `keyring:NAME` that a value is, also behind a word (`Bearer env:KEY`), or nothing."""
+    """Return the `env:NAME` or `keyring:NAME` of a value, also after a word (`Bearer env:KEY`), or ""."""
     found = _REFERENCE.fullmatch(text)
     return found[1] if found else ""
 
@@ -100,7 +100,7 @@ def _address(url: str) -> str:
 
 
 def _secret_value(name: str, value: str) -> None:
-    """Checks what stands where secrets do: a reference, or something of the run's own context."""
+    """Check that a secret is a reference or comes from the run's context."""
     reference = reference_in(value)
     if _FILLED.fullmatch(value):
         return
@@ -111,7 +111,7 @@ def _secret_value(name: str, value: str) -> None:
 
 
 def check_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Headers as they are.
+    """Validate headers.
 
     Raises:
         ValueError: a name or a value can be none, or a secret stands there itself.
@@ -127,7 +127,7 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def check_query(query: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
-    """Query parameters as they are.
+    """Validate query parameters.
 
     Raises:
         ValueError: a secret stands there itself.
@@ -142,7 +142,7 @@ Id = Annotated[str, AfterValidator(_id), Field(min_length=1, max_length=MAX_ID)]
 """Letters and digits of any script, `_` and `-`."""
 
 Address = Annotated[str, AfterValidator(_address)]
-"""An http(s) address, or a path behind `flow_url`; placeholders stand behind the host only."""
+"""An http(s) address, or a path relative to `flow_url`; placeholders may follow only after the host."""
 
 Headers = Annotated[dict[str, str], AfterValidator(check_headers)]
 """Headers of a request: templates, or references to secrets."""
@@ -162,7 +162,7 @@ ContentType = Literal["application/json", "application/x-www-form-urlencoded", "
 
 
 class Criterion(Section):
-    """Something that has to hold; a text is a condition of the simple kind."""
+    """A criterion; a text is a condition of the simple kind."""
 
     condition: str = Field(
         min_length=1,
@@ -243,19 +243,19 @@ class EndpointConfig(Section):
 
     @property
     def repeatable(self) -> bool:
-        """Whether a request of which it is not known if it arrived may be sent again."""
+        """Whether a request whose outcome is unknown may be sent again."""
         if self.idempotent is None:
             return self.method not in {"POST", "PATCH"}
         return self.idempotent
 
     @property
     def sends_inputs(self) -> bool:
-        """Whether the inputs are what is sent, as nothing else is written."""
+        """Whether the inputs are sent as parameters, because no others are given."""
         return self.query is None and self.body is None
 
 
 def _endpoint(written: object) -> object:
-    """`POST /leave`, or an address alone; an object as it is."""
+    """Expand a text such as `POST /leave`, or an address alone; return an object unchanged."""
     if not isinstance(written, str):
         return written
     method, _, url = written.strip().partition(" ")

@@ -1,4 +1,4 @@
-"""One step of a flow, with the names of Arazzo 1.1 where Arazzo has a name."""
+"""Models of a flow's step, with the names of Arazzo 1.1 where it has a name."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 StepKind: TypeAlias = Literal["operation", "tool", "workflow", "parallel", "ask", "confirm", "none"]
-"""What a step does; `none` only judges, keeps outputs, or goes on elsewhere."""
+"""The kind of a step; a step of kind `none` only evaluates criteria, sets outputs, or jumps."""
 
 
 class Parameter(Section):
-    """A value that a request, a tool or another flow is given."""
+    """A parameter of a request, a tool or another flow."""
 
     name: str = Field(min_length=1, description="Its name.")
     value: JsonValue = Field(description="Any JSON with templates in it.")
@@ -55,7 +55,7 @@ class RequestBody(Section):
 
 
 class Action(Section):
-    """What follows a step; of several, the first whose criteria hold."""
+    """The next action after a step; the first one whose criteria hold applies."""
 
     name: str = Field(default="", description="For who reads the journal.")
     type: Literal["end", "goto", "retry"] = Field(
@@ -81,7 +81,7 @@ class Action(Section):
 
 
 class AskConfig(Section):
-    """A question to the user, whose answer is waited for; a text is the question."""
+    """A question to the user that the run waits for; a text is the question."""
 
     question: str = Field(min_length=1, description="A template.")
     answer: Schema | None = Field(
@@ -96,7 +96,7 @@ class AskConfig(Section):
 
 
 class ConfirmConfig(Section):
-    """A yes or no of the user, which is waited for; a text is the question. A no is a failure of the step."""
+    """A yes-or-no question to the user; a text is the question. A no fails the step."""
 
     question: str = Field(min_length=1, description="A template.")
 
@@ -106,7 +106,7 @@ def _question(written: object) -> object:
 
 
 def _parameters(written: object) -> object:
-    """A list as in Arazzo; or an object of names and values."""
+    """Accept a list as in Arazzo, or an object of names and values."""
     if not isinstance(written, Mapping):
         return written
     named = cast("Mapping[str, object]", written)
@@ -122,7 +122,7 @@ _Confirm = Annotated[ConfirmConfig, BeforeValidator(_question, json_schema_input
 
 
 class StepConfig(Section):
-    """One step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
+    """A step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
 
     Only `tool` and `confirm` go together.
     """
@@ -180,7 +180,7 @@ class StepConfig(Section):
 
     @property
     def kind(self) -> StepKind:
-        """What the step does."""
+        """Kind of the step."""
         if self.operation is not None:
             return "operation"
         if self.tool:
@@ -195,11 +195,11 @@ class StepConfig(Section):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a tool or another flow is given, by name."""
+        """Arguments for a tool or another flow, by name."""
         return {each.name: each.value for each in self.parameters}
 
     def request(self) -> EndpointConfig:
-        """The request with what the step's `parameters`, `requestBody` and its like say of it.
+        """Return the request, merged with the step's `parameters`, `requestBody` and similar fields.
 
         Raises:
             ValueError: the step makes none.

@@ -1,4 +1,4 @@
-"""References in the texts of a flow file: to inputs, which a JSON Schema names, and to outputs of steps."""
+"""Validation of references in a flow file's texts, to inputs and to outputs of steps."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
 
 
 Manner: TypeAlias = Literal["template", "url", "expression", "output", "condition"]
-"""How a text is meant: with placeholders in it, the same as an address, as one expression, as that of an
-output (which may end in `?`), as a condition."""
+"""The kind of a text: a template, an address template, an expression, an output expression (may end in `?`),
+or a condition."""
 
 NAME_INPUT = "Name it in the `properties` of `input_schema`."
-"""What to do where no input has a name."""
+"""Advice where no input has a name."""
 
 _SHOWN = 80
 _GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-config.md says what can be written."
@@ -41,7 +41,7 @@ _GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-conf
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text with something to be filled in.
+    """A text with references.
 
     Attributes:
         path: where it stands.
@@ -54,7 +54,7 @@ class Text:
     manner: Manner = "template"
 
     def expressions(self) -> tuple[Expression, ...]:
-        """What it names.
+        """Return the expressions in the text.
 
         Raises:
             UnreadableTextError: it cannot be read.
@@ -71,7 +71,7 @@ class Text:
 
 
 def texts_in(value: JsonValue | Mapping[str, JsonValue], path: ConfigPath) -> Iterator[Text]:
-    """The texts of a JSON value, as templates; keys are none."""
+    """Yield the texts of a JSON value as templates; keys are not templates."""
     if isinstance(value, str):
         yield Text(path, value)
     elif isinstance(value, Mapping):
@@ -90,7 +90,7 @@ def reference_problems(
     own: Collection[str] = (),
     before: Collection[str] | None = None,
 ) -> Iterator[ConfigProblem]:
-    """Texts that cannot be read, and references to what is not there, or not there yet.
+    """Yield texts that cannot be parsed, and references to names that do not exist, or not yet.
 
     Args:
         texts: what refers.
@@ -147,7 +147,7 @@ def _step_problems(
 
 
 def missing(name: str, known: Collection[str], *, none: str) -> str:
-    """Advice where there is nothing of a name.
+    """Return advice for an unknown name.
 
     Args:
         name: the name.
@@ -161,7 +161,7 @@ def missing(name: str, known: Collection[str], *, none: str) -> str:
 
 
 def unreadable(path: ConfigPath, error: UnreadableTextError, *, advice: str = _GRAMMAR) -> ConfigProblem:
-    """The problem that a text cannot be read; by default an expression, or what has some in it."""
+    """Return the problem that a text cannot be parsed; by default, an expression or a template."""
     where = f"character {error.column}" if error.line == 1 else f"line {error.line}, character {error.column}"
     inside = path[2:] if len(path) > 2 and isinstance(path[1], int) else path  # of a flow, skill or tool
     key = readable_path(inside)
@@ -173,7 +173,7 @@ _MOST = 1000
 
 
 def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    """Names of properties, also of the parts that the schema is made of; None if any name will do.
+    """Return the property names of a schema, its subschemas included; None if any name is allowed.
 
     Args:
         schema: of an object.
@@ -200,7 +200,7 @@ def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _referred(schema: Mapping[str, Any], reference: object) -> object:
-    """What `#/$defs/…` stands for."""
+    """Resolve a reference such as `#/$defs/…`."""
     value: object = schema
     if not isinstance(reference, str) or not reference.startswith("#/"):
         return {"additionalProperties": True}  # nothing is known of it

@@ -1,4 +1,4 @@
-"""Validation of steps and their requests beyond their models: whether they fit, and where addresses lead."""
+"""Validation of steps and requests beyond their models: fields fit together, and jumps resolve."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _KINDS = ("operation", "tool", "workflowId", "parallel", "ask", "confirm")
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A step and where it stands.
+    """A step and its path.
 
     Attributes:
         path: where.
@@ -53,7 +53,7 @@ class PlacedStep:
 def placed_steps(
     steps: Sequence[StepConfig], path: ConfigPath, *, in_branch: bool = False
 ) -> Iterator[PlacedStep]:
-    """Steps with all that stand in their branches."""
+    """Yield steps, those in branches included."""
     beside = [step.step_id for step in steps]
     for index, step in enumerate(steps):
         at = (*path, index)
@@ -63,7 +63,7 @@ def placed_steps(
 
 
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
-    """List the errors of a step by itself and among its neighbours."""
+    """Return the problems of a step, by itself and among its siblings."""
     step, path = placed.step, placed.path
     said = [
         key
@@ -160,7 +160,7 @@ def _action_problems(
 
 
 def step_texts(placed: PlacedStep) -> Iterator[Text]:
-    """Everything in a step that is filled in, without what stands in its branches."""
+    """Yield the templates of a step, without those of its branches."""
     step, path = placed.step, placed.path
     if step.operation is not None:
         yield from endpoint_texts(step.operation, (*path, "operation"))
@@ -185,7 +185,7 @@ _SECRETS = "Write secrets into `headers` or `query`, where they are hidden from 
 
 
 def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[ConfigProblem]:
-    """What is wrong with an address besides its form: there is nothing that it is put behind."""
+    """Yield the problem that a path has no `flow_url` to resolve against."""
     if not url.lower().startswith(("https://", "http://")) and not flow_url:
         what = f"the path {url[:80]!r} is put behind `flow_url`" if url else "`flow_url` is asked"
         yield ConfigProblem(
@@ -196,21 +196,21 @@ def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[C
 def endpoint_problems(
     endpoint: EndpointConfig, path: ConfigPath, *, flow_url: str
 ) -> Iterator[ConfigProblem]:
-    """List the errors of a request."""
+    """Return the problems of a request."""
     yield from address_problems(endpoint.url, (*path, "url"), flow_url=flow_url)
     yield from secret_problems(texts_in(endpoint.body, (*path, "body")))
     yield from criteria_problems(endpoint.success_criteria, (*path, "successCriteria"))
 
 
 def secret_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
-    """References to secrets where they are not looked up."""
+    """Yield references to secrets where they are not resolved."""
     for text in texts:
         if reference_in(text.text):
             yield ConfigProblem(text.path, "a secret is not looked up here.", _SECRETS)
 
 
 def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[Text]:
-    """Everything in a request that is filled in."""
+    """Yield the templates of a request."""
     yield Text((*path, "url"), endpoint.url, "url")
     yield from texts_in({**endpoint.headers}, (*path, "headers"))
     yield from texts_in(endpoint.query or {}, (*path, "query"))
@@ -221,7 +221,7 @@ def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[Text]
 
 
 def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[Text]:
-    """What criteria look at, as far as they can be read."""
+    """Yield the texts of criteria, as far as they can be parsed."""
     for index, criterion in enumerate(criteria):
         if criterion.type == "simple":
             yield Text((*path, index, "condition"), criterion.condition, "condition")
@@ -230,7 +230,7 @@ def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[
 
 
 def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """List the errors of criteria that are no conditions."""
+    """Yield criteria that are no valid conditions."""
     for index, criterion in enumerate(criteria):
         if criterion.type == "simple":
             if criterion.context:

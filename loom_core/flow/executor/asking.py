@@ -1,4 +1,4 @@
-"""What flows ask people, and what they say."""
+"""Questions of flows to users: missing inputs, confirmations, and answers to them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ __all__ = ["BEGIN", "INPUTS", "DeclinedError", "FlowQuestions"]
 
 INPUTS = "$inputs"
 BEGIN = "$begin"
-"""Ids of what is asked before a flow begins: what is missing; whether it may. No step has such an id."""
+"""Ids of the questions before a flow starts: for missing inputs, and for confirmation. No step has such an
+id."""
 
 
 class DeclinedError(Exception):
-    """A person does not want the flow to go on.
+    """The user does not want the flow to continue.
 
     Attributes:
         by: who.
@@ -49,7 +50,7 @@ class DeclinedError(Exception):
 
 
 class FlowQuestions:
-    """Asks for one run. What was asked and answered is in the journal, and outlives the process.
+    """Questions of one run. Questions and answers are in the journal, so they survive a crash.
 
     Args:
         record: of the run.
@@ -86,7 +87,7 @@ class FlowQuestions:
         for_run: bool = False,
         problem: str = "",
     ) -> Decided:
-        """What people decide, now or before a crash; others are taken only where they fit the schema.
+        """Request a decision that fits the schema, or return the one from the journal.
 
         `problem` is what was wrong with what they said before.
         """
@@ -119,7 +120,7 @@ class FlowQuestions:
         arguments: Mapping[str, Any],
         problem: str = "",
     ) -> Answered:
-        """What people answer, now or before a crash; `problem` is what was wrong with their last answer."""
+        """Request an answer, or return the one from the journal; `problem` is the last answer's problem."""
         state = self._record.state
         if id_ in state.answers:
             return state.answers[id_]
@@ -146,12 +147,12 @@ class FlowQuestions:
         return self._wording.again.format(problem=problem) if problem else ""
 
     def _waiting(self, pending: Pending) -> AbstractContextManager[None]:
-        """Around waiting, if that has to be: what nobody has answered in time is refused."""
+        """Context of waiting for a response; a question without a response in time is declined."""
         late = pending.deadline is not None and time() >= pending.deadline
         return nullcontext() if late else self._idle()
 
     async def inputs(self, frame: Frame, flow: FlowConfig) -> None:
-        """Ask for what a flow needs and does not have, until it has it.
+        """Ask for missing inputs until the flow has all of them.
 
         Raises:
             DeclinedError: it is not to be had.
@@ -185,7 +186,7 @@ class FlowQuestions:
             problem = self.take(frame, flow, answer.content, answered=id_)
 
     async def begin(self, frame: Frame, flow: FlowConfig, reason: str) -> None:
-        """Ask whether a flow may begin, with the inputs that it has; they can be changed.
+        """Ask for confirmation before a flow starts; the response may change its inputs.
 
         Raises:
             DeclinedError: it may not.
@@ -220,7 +221,7 @@ class FlowQuestions:
         decided: str = "",
         approve: bool = False,
     ) -> str:
-        """Take inputs that were given or corrected.
+        """Apply inputs that were given or corrected.
 
         Where steps have used what they were, and all since then have only read, the flow goes back to the
         first of these; where something was done with it, it stays as it is.
@@ -254,14 +255,14 @@ class FlowQuestions:
         return ""
 
     def corrections(self, frame: Frame, given: Mapping[str, Any]) -> str:
-        """Take corrections of the inputs of a frame's flow; returns why not, empty if they are taken."""
+        """Apply corrections to a frame's inputs; return why they are rejected, or empty."""
         if not given:
             return ""
         scope = self._record.state.frames[frame.scope]
         return self.take(scope, self._file.find_flow(scope.flow_id), given)
 
     def _way_back(self, frame: Frame, taken: Mapping[str, Any]) -> str:
-        """The step from which the flow has to go on with other inputs; empty for where it is.
+        """Return the step to which changed inputs rewind the flow; empty if it can continue where it is.
 
         Raises:
             CorrectionError: something was done with what they were.

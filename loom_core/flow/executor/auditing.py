@@ -1,4 +1,4 @@
-"""What a run of a flow writes into the audit: what people decide and order, and requests with an effect."""
+"""Audit of flow runs: decisions and commands of users, and requests with side effects."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _VERDICTS: dict[str, Verdict] = {"approve": "allow", "edit": "allow", "deny": "d
 
 
 class FlowAudit:
-    """Looks on at a run (`RunLog.observe`), and is told of requests before they are sent.
+    """Observer of runs (`RunLog.observe`) that writes audit entries, also before requests are sent.
 
     Calls of tools are written by the pipeline.
 
@@ -35,7 +35,7 @@ class FlowAudit:
         self._audit = audit
 
     def on_event(self, event: StreamEvent, run: Run) -> None:
-        """Note what people have decided, and that they had the run pause or go on."""
+        """Record decisions, pauses and resumptions by users."""
         by, step = str(event.payload.get("by", "")), str(event.payload.get("step_id", ""))
         match event.type:
             case "approval_decided":
@@ -51,7 +51,7 @@ class FlowAudit:
                 pass
 
     def aborted(self, run: Run, *, by: str) -> None:
-        """Note that a user ended the run. A run that a decision ends is not aborted by that."""
+        """Record that a user aborted the run; a run that ends by a decision is not aborted."""
         self._note("order", run, outcome="aborted", by=by, at=time())
 
     def _note(
@@ -82,7 +82,7 @@ class FlowAudit:
         self._audit.note(entry)
 
     def on_left(self, run: Run) -> None:
-        """Nothing is left to be noted; what was is written by `write`."""
+        """Do nothing: `write` writes what was recorded."""
 
     async def request(
         self,
@@ -95,7 +95,7 @@ class FlowAudit:
         outcome: str = "",
         seconds: float = 0.0,
     ) -> None:
-        """Write down that a request is sent which may change something, and then what came of it.
+        """Record a request that may have side effects, before it is sent and with its outcome.
 
         Args:
             kind: which of the two.
@@ -133,6 +133,6 @@ class FlowAudit:
             await self._audit.try_write(entry)
 
     async def write(self) -> None:
-        """Write what was noted, if anything."""
+        """Write the recorded entries, if there are any."""
         if self._audit is not None and self._audit.has_waiting:
             await self._audit.try_write()

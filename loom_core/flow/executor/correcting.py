@@ -1,4 +1,4 @@
-"""Changing an input that steps have used: from where the flow has to go on, and whether it may."""
+"""Rewind of a flow when an input that steps have used is corrected."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["CorrectionError", "WayBack", "WentBackError", "way_back"]
 
 
 class CorrectionError(LoomError):
-    """An input cannot be changed any more: something was done with it. The message is for the user."""
+    """An input that a side effect depends on cannot be corrected any more. The message is for the user."""
 
 
 class WentBackError(Exception):
-    """A list of steps goes on from an earlier step, with other inputs: what runs in it is over."""
+    """A list of steps was rewound to an earlier step with other inputs; its running steps are obsolete."""
 
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """From where a flow has to go on.
+    """The step to which a flow is rewound.
 
     Attributes:
         step: the id of the step, in the list of the flow itself; empty where no step has used what changes.
@@ -43,7 +43,7 @@ class WayBack:
 
 
 def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[str]) -> WayBack:
-    """The way back to the first step that has used one of some inputs.
+    """Find the first step that has used one of some inputs.
 
     Args:
         state: of the run.
@@ -78,7 +78,7 @@ def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[s
 
 
 def _outermost(state: FlowState, frame: Frame, scope: Frame) -> str:
-    """The id of the step of a flow that a list of steps within it belongs to."""
+    """Return the id of a flow's step that contains a nested list of steps."""
     while frame.parent is not None and frame.parent != scope.path:
         frame = state.frames[frame.parent]
     return frame.step

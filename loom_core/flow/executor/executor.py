@@ -1,4 +1,4 @@
-"""Runs flows: begins them, goes on with them, tells them what people say."""
+"""`FlowExecutor`: start, resume and command runs of flows."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ _WAIT_SECONDS = 30.0
 
 
 class _FlowsOfAddress(FlowFile):
-    """The flows of an API that knows them by their ids: any id is one, and is posted to `flow_url`."""
+    """The flows of an API that knows them by id: any id is valid, and requests go to `flow_url`."""
 
     def flow(self, flow_id: str) -> FlowConfig | None:
-        """See `FlowFile.flow`."""
+        """Build a flow of any id; see `FlowFile.flow`."""
         return FlowConfig(flow_id=flow_id)
 
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
-        """See `FlowFile.endpoint_of`."""
+        """Return a request to `flow_url`; see `FlowFile.endpoint_of`."""
         return super().endpoint_of(flow).model_copy(update={"url": self.flow_url})
 
 
 class FlowExecutor:
-    """Runs the flows of a file; each run is in the journal, and goes on after a crash.
+    """Executor of the flows of a file; each run is in the journal and survives a crash.
 
     It drives runs by itself (`execute`, `order`, `go_on`), or has a `RunHost` do it:
     `RunHost(journal, executor.runner)`; both may be, also in several processes.
@@ -110,7 +110,7 @@ class FlowExecutor:
         self.parts = self._made(loaded, caller, tools, live)
 
     async def aclose(self) -> None:
-        """Close the journal, if it is the executor's own."""
+        """Close the journal, if the executor owns it."""
         if self._own_journal:
             await self.journal.aclose()
 
@@ -122,7 +122,7 @@ class FlowExecutor:
         tools: Iterable[Tool] = (),
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
     ) -> None:
-        """Take another file from now on; runs that are driven go on with what they were taken up with.
+        """Use another file for new runs; active runs keep the file that they use.
 
         Raises:
             ConfigError: two of the tools have the same name.
@@ -130,11 +130,11 @@ class FlowExecutor:
         self.parts = self._made(loaded, caller, tools, live)
 
     def loop(self, log: RunLog) -> FlowLoop:
-        """Take a run up: what a `RunHost` calls."""
+        """Return the executor of a run; called by a `RunHost`."""
         return FlowLoop(self.parts, log)
 
     async def runner(self, profile: str) -> FlowExecutor:
-        """Itself, for the runs of its flows: what a `RunHost` takes.
+        """Return itself for runs of its flows; called by a `RunHost`.
 
         Raises:
             NotFoundError: there is no flow of that id.
@@ -157,7 +157,7 @@ class FlowExecutor:
         seconds: float | None = None,
         idempotency_key: str = "",
     ) -> RunRequest:
-        """What the journal is to hold of a run, checked.
+        """Build and validate the request of a run.
 
         Args:
             flow_id: which flow.
@@ -218,7 +218,7 @@ class FlowExecutor:
         seconds: float | None = None,
         idempotency_key: str = "",
     ) -> Run:
-        """Run a flow, to its end or until people have to say something; see `request`.
+        """Run a flow until it ends or waits for the user; see `build_request`.
 
         Returns:
             How it stands then: what went wrong is in `Run.problem`, what is asked in `Run.pending`.
@@ -245,7 +245,7 @@ class FlowExecutor:
         return await self.go_on((await self.journal.create(request)).id)
 
     async def order(self, run_id: str, order: Order, *, caller: str | None = None) -> Run:
-        """Tell a run something, and have it go on as far as it can; see `Journal.order`.
+        """Send a command to a run, and let it continue as far as it can; see `Journal.send_commands`.
 
         Raises:
             InvalidInputError: it does not fit how the run stands.
@@ -263,7 +263,7 @@ class FlowExecutor:
         by: str = "",
         caller: str | None = None,
     ) -> Run:
-        """Go on with a run that has failed, from a step, or with other inputs; see `Retry`.
+        """Continue a failed run from a step, or with other inputs; see `Retry`.
 
         Raises:
             InvalidInputError: it has not failed, or the inputs do not fit its schema.
@@ -275,7 +275,7 @@ class FlowExecutor:
         return await self.order(run_id, self.retrying(run, step, inputs=inputs or {}, by=by), caller=caller)
 
     def retrying(self, run: Run, step: str = "", *, inputs: Mapping[str, Any], by: str = "") -> Retry:
-        """The order that has a run go on with other inputs, which are checked.
+        """Build the command that continues a run with other inputs, and validate these.
 
         Raises:
             InvalidInputError: they do not fit the schema of its flow.
@@ -288,7 +288,7 @@ class FlowExecutor:
         return Retry(step=step, inputs=checked_inputs(flow, inputs, whole=False), by=by)
 
     async def go_on(self, run_id: str) -> Run:
-        """Drive a run to its end or until people have to say something; wait, where another drives it.
+        """Execute a run until it ends or waits for the user; if another process executes it, wait.
 
         Raises:
             NotFoundError: there is no such run.

@@ -1,4 +1,4 @@
-"""How it is told that a flow, or a request of it, has failed: to operators by its kind, to users in words.
+"""Failures of flows and requests: their kind for operators, and messages for users.
 
 Addresses, ids of steps and what servers answered are for operators (`Run.problem`); users, and the models
 that read what they were told, get a sentence of `Wording`, or what the flow file itself says.
@@ -22,7 +22,7 @@ __all__ = ["FlowTimeError", "StepFailedError", "failure_of", "request_failed", "
 
 
 class StepFailedError(LoomError):
-    """A step has failed, and nothing says what follows then.
+    """A step has failed, and no action handles the failure.
 
     Attributes:
         step: its path, such as `pay` or `outer/0/inner`.
@@ -36,11 +36,11 @@ class StepFailedError(LoomError):
 
 
 class FlowTimeError(LoomError):
-    """A flow has taken all the time that it may."""
+    """A flow has exceeded its timeout."""
 
 
 def failure_of(error: LoomError) -> str:
-    """The kind of an error that ends a run, for its journal."""
+    """Return the kind of an error that ends a run, for its journal."""
     match error:
         case StepFailedError():
             return "step"
@@ -55,7 +55,7 @@ def failure_of(error: LoomError) -> str:
 
 
 def said_of(error: LoomError, wording: Wording) -> str:
-    """What users are told of an error that ends a run."""
+    """Return the user's message for an error that ends a run."""
     match error:
         case StepFailedError():
             return error.said
@@ -70,7 +70,7 @@ def said_of(error: LoomError, wording: Wording) -> str:
 
 
 def request_failed(outcome: NetFailure | int, wording: Wording, *, unsure: bool) -> str:
-    """What users are told of a request that has failed.
+    """Return the user's message for a failed request.
 
     Args:
         outcome: why there is no answer, or the HTTP status of the one there is.

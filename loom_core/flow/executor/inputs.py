@@ -1,4 +1,4 @@
-"""The inputs of a flow: what is missing, whether what was given fits, what may still be corrected."""
+"""The inputs of a flow: defaults, missing inputs, validation, and names for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _IN_PARTS = (
 
 
 def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with the defaults of those that were not given; null is as good as not given."""
+    """Return inputs with defaults for those that are missing or null."""
     inputs = {name: value for name, value in given.items() if value is not None}
     for name, part in _properties(schema).items():
         if isinstance(part, Mapping) and "default" in part and name not in inputs:
@@ -43,7 +43,7 @@ def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
 
 
 def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
-    """Names of what is required and not there."""
+    """Return the names of required inputs that are missing."""
     required = cast("Sequence[str]", schema.get("required", ()))
     return [name for name in required if name not in inputs]
 
@@ -51,7 +51,7 @@ def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list
 def checked_inputs(
     flow: FlowConfig, given: Mapping[str, Any], *, whole: bool = True, schema: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Inputs as the schema of a flow wants them, corrected where they are nearly right.
+    """Validate inputs against the schema of a flow, and repair small mistakes.
 
     Args:
         flow: which.
@@ -79,7 +79,7 @@ def checked_inputs(
 
 
 def form_of(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """JSON Schema of an answer that gives some inputs; it may correct others."""
+    """Return the JSON Schema of an answer that gives some inputs and may correct others."""
     properties = _properties(schema)
     form: dict[str, Any] = {
         "type": "object",
@@ -90,7 +90,7 @@ def form_of(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: Language | None = None) -> str:
-    """What people call some inputs; with a language, the titles of those that are to be chosen from, too."""
+    """Return the titles of some inputs; with a language, the titles of their choices too."""
     properties = _properties(schema)
     called: list[str] = []
     for name in names:
@@ -103,7 +103,7 @@ def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: La
 
 
 def uses_input(step: StepConfig, name: str) -> bool:
-    """Whether a step has done something with an input."""
+    """Return whether a step has used an input."""
     if step.kind in {"ask", "confirm", "none"}:
         return False
     if step.operation is not None and step.request().sends_inputs:
@@ -119,7 +119,7 @@ def uses_input(step: StepConfig, name: str) -> bool:
 
 
 def refuse_unknown(flow: FlowConfig, names: Sequence[str]) -> None:
-    """Refuse inputs that no schema names.
+    """Raise an error for inputs that no schema names.
 
     Raises:
         InvalidInputError: there is one.

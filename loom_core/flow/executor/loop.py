@@ -1,4 +1,4 @@
-"""Drive the run of a flow, step by step, from where its journal is to its end, or until people are asked."""
+"""Execution of a flow's run, step by step, from its journalled state until it ends or waits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ __all__ = ["FlowLoop", "PresentSteps", "StepMachine", "told_of_changes"]
 
 
 class FlowLoop(Driving[FlowRecord]):
-    """One run of a flow.
+    """Executor of one run of a flow.
 
     It is a state machine: where each list of steps stands follows from the journalled events. Each step is in
     the journal before it does anything, and with what came of it after; so what has a result is not done
@@ -100,7 +100,7 @@ class FlowLoop(Driving[FlowRecord]):
         self._group: TaskGroup | None = None
 
     async def drive(self) -> Run:
-        """See `Driving.drive`."""
+        """Execute the run; see `RunExecutor.execute`."""
         outer = calling_run()
         self._log.observe(self._parts.audit)
         try:
@@ -111,7 +111,7 @@ class FlowLoop(Driving[FlowRecord]):
                 await self._parts.audit.write()
 
     async def _begin(self) -> None:
-        """The frame of the flow is made where its errors are the run's: see `_advance`."""
+        """Do nothing here: `_advance` adds the flow's frame, so that its errors are the run's."""
 
     async def _left(self) -> None:
         async with anyio.create_task_group() as group:
@@ -120,7 +120,7 @@ class FlowLoop(Driving[FlowRecord]):
                 group.start_soon(self._machine.work.leave)
 
     def _stop(self) -> None:
-        """Cancel what is under way, but for what changes something: that has a moment to end by itself."""
+        """Cancel running steps; those with side effects get a moment to end."""
         machine, group = self._machine, self._group
         if machine is None or group is None or not machine.work.stop():
             super()._stop()
@@ -173,7 +173,7 @@ class FlowLoop(Driving[FlowRecord]):
         )
 
     def _place_of(self, order: Retry) -> tuple[str, str]:
-        """From where a run goes on: the path of a list of steps, and a step in it; empty for where it failed.
+        """Return the path of the list of steps and the step to retry from; empty for the failed one.
 
         Raises:
             NotFoundError: there is no such step.
@@ -236,7 +236,7 @@ class FlowLoop(Driving[FlowRecord]):
         self._end(scene, flow)
 
     def _start(self) -> None:
-        """The flow begins."""
+        """Start the flow."""
         request = self._record.run.request
         flow = self._file.find_flow(request.profile)
         steps = flow_steps(self._file, flow)
@@ -259,7 +259,7 @@ class FlowLoop(Driving[FlowRecord]):
         self._record.flow_begun(frame, name=flow.title, message=message, config=self._parts.version)
 
     def _end(self, scene: Scene, flow: FlowConfig) -> None:
-        """Write down how it ended.
+        """Record the end of the run.
 
         Raises:
             StepFailedError: badly.
@@ -286,7 +286,7 @@ class FlowLoop(Driving[FlowRecord]):
         )
 
     def _failed_step(self, frame: Frame) -> str:
-        """The path of the step that has failed, innermost."""
+        """Return the path of the innermost step that failed."""
         for inner in self._record.state.inside(frame.path, frame.at):
             if inner.ended == "failure":
                 return self._failed_step(inner)
@@ -313,7 +313,7 @@ class FlowLoop(Driving[FlowRecord]):
 
     @property
     def _title(self) -> str:
-        """What people call it."""
+        """The title of the flow."""
         request = self._record.run.request
         flow = self._file.flow(request.profile)
         return request.goal if flow is None else flow.title
@@ -323,7 +323,7 @@ _BROKEN_OFF = "The run was called off before there was an answer."
 
 
 def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, said: str) -> str:
-    """What the user is to know of a run that ends early: what had been done, and what nobody knows of.
+    """Describe for the user the side effects of a run that ends early, and those that are uncertain.
 
     A step that was under way and changes something is unknown from now on.
 
@@ -365,7 +365,7 @@ def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, sai
 
 
 class PresentSteps:
-    """What the lists of steps of a run consist of now.
+    """The current definitions of a run's steps.
 
     Args:
         file: the flows.
@@ -377,7 +377,7 @@ class PresentSteps:
         self._state = state
 
     def of(self, frame: Frame) -> list[StepConfig]:
-        """The steps of a list.
+        """Return the steps of a list.
 
         Raises:
             NotFoundError: there are none any more.
@@ -392,7 +392,7 @@ class PresentSteps:
         raise NotFoundError(f"There is no branch {frame.path!r} any more.")
 
     def digests(self) -> dict[str, Digests]:
-        """Digests of all lists; without those that are not there any more."""
+        """Return the digests of all lists that still exist."""
         found: dict[str, Digests] = {}
         for path, frame in self._state.frames.items():
             try:
@@ -402,11 +402,11 @@ class PresentSteps:
         return found
 
     def known(self) -> list[str]:
-        """Paths of all steps that the run can go on from."""
+        """Return the paths of all steps that the run can continue from."""
         return [path + step_id for path, digests in self.digests().items() for step_id, _ in digests]
 
     def check_unchanged(self) -> None:
-        """See that the steps that were done are those of the flow as it is now.
+        """Raise an error if a completed step is not the same in the current file.
 
         Raises:
             FlowChangedError: they are not.
@@ -429,7 +429,7 @@ _LONGEST_WAIT = 3600.0
 
 
 class StepMachine:
-    """Takes lists of steps of one run to their end.
+    """State machine that executes lists of steps of one run.
 
     Where each stands follows from the journal; so what has a result is not done again, also after a crash.
 
@@ -451,7 +451,7 @@ class StepMachine:
         self._gate = gate
 
     async def run(self, frame: Frame) -> None:
-        """Go on until a list of steps is at its end, which is in `Frame.ended` then.
+        """Execute a list of steps until `Frame.ended` is set.
 
         Raises:
             RecordError: what has to be written down cannot be.
@@ -473,7 +473,7 @@ class StepMachine:
                 await self._record.commit()
 
     def _steps(self, frame: Frame) -> dict[str, StepConfig]:
-        """The steps of a frame, in their order."""
+        """Return the steps of a frame, in order."""
         outer = frame
         numbers: list[int] = []
         while outer.path != outer.scope:  # a branch: its steps stand in those of the frame around it
@@ -489,7 +489,7 @@ class StepMachine:
         return {step.step_id: step for step in steps}
 
     async def _visit(self, frame: Frame, steps: Mapping[str, StepConfig], step_id: str) -> None:
-        """Do a step, and write down what came of it and what follows."""
+        """Execute a step, and record its outcome and the next step."""
         if step_id not in steps:
             raise FlowChangedError(
                 f"The flow {frame.flow_id!r} has no step {step_id!r} any more, and the run stands there.",
@@ -526,7 +526,7 @@ class StepMachine:
         await self._record.commit()
 
     def _may_visit(self, frame: Frame, step_id: str) -> bool:
-        """Whether this does not go in circles."""
+        """Return whether the visit limit allows another visit."""
         step = frame.steps.get(step_id)
         goes_on = step is not None and (step.begun or step.due is not None)
         return goes_on or frame.visits[step_id] < self._parts.limits.visits
@@ -534,7 +534,7 @@ class StepMachine:
     def _judged(
         self, frame: Frame, step: StepConfig, outcome: StepOutcome
     ) -> tuple[StepOutcome, dict[str, Any], Values]:
-        """The outcome by the criteria of the step, its outputs, and what was known of it."""
+        """Evaluate a step's criteria and outputs; return its outcome, outputs and values."""
         outputs = dict(outcome.outputs)
         values = self.scene.values(frame, step.step_id, outputs, response=outcome.response)
         try:
@@ -552,14 +552,14 @@ class StepMachine:
         return outcome, outputs, self.scene.values(frame, step.step_id, outputs, response=outcome.response)
 
     def _told_by_file(self, step: StepConfig, values: Values) -> str:
-        """What the request of a step says where it fails; empty if nothing."""
+        """Return the `failure` text of a step's request; empty if there is none."""
         told = failure_told(step.request(), values) if step.kind == "operation" else ""
         return self.scene.wording.part_of(told)
 
     def _following(
         self, frame: Frame, ids: Sequence[str], step: StepConfig, outcome: StepOutcome, values: Values
     ) -> tuple[StepOutcome, Next]:
-        """What follows a step: the first action whose criteria hold, else the next step or the failure."""
+        """Return the next step: of the first action whose criteria hold, else the default."""
         succeeded = outcome.status == "success"
         actions = step.on_success if succeeded else step.on_failure
         try:
@@ -587,7 +587,7 @@ class StepMachine:
         outcome: StepOutcome,
         values: Values,
     ) -> Next | None:
-        """What an action says; None where it does not apply."""
+        """Apply an action; return None if its criteria do not hold."""
         match action.type:
             case "goto":
                 return Next("step", action.step_id, action=name)
@@ -609,7 +609,7 @@ class StepMachine:
 
 
 def _all_hold(criteria: Sequence[Criterion], values: Values, *, failed: bool = False) -> bool:
-    """Whether all criteria hold. Those of a failed step do not, where what they compare is not there."""
+    """Return whether all criteria hold; after a failure, criteria on missing values do not hold."""
     try:
         return all(criterion_holds(each, values) for each in criteria)
     except IncomparableError:

@@ -1,4 +1,4 @@
-"""What drives flows."""
+"""Dependencies of the execution of flows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Caller", "FlowLimits", "FlowParts"]
 
 
 class Caller(Protocol):
-    """Sends requests; see `EndpointCaller`."""
+    """Sender of requests; see `EndpointCaller`."""
 
     async def call(
         self,
@@ -33,13 +33,13 @@ class Caller(Protocol):
         step_id: str = "",
         seconds: float | None = None,
     ) -> EndpointResult:
-        """See `EndpointCaller.call`."""
+        """Send a request; see `EndpointCaller.call`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """What keeps a flow from going on for ever.
+    """Limits that prevent endless flows.
 
     Attributes:
         visits: how often a step may be come to, in a run or since a person last had a hand in it.
@@ -54,7 +54,7 @@ class FlowLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowParts:
-    """What drives flows, shared by all runs.
+    """Dependencies that all runs of flows share.
 
     Attributes:
         file: the flows.

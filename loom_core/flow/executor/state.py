@@ -1,4 +1,4 @@
-"""How far a flow is: the lists of steps under way (frames), and what came of their steps."""
+"""State of a flow: the lists of steps in progress (frames) and the results of their steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["FlowState", "Frame", "Next", "StepState", "StepStatus", "digests_fro
 
 
 StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
-"""`unknown`: it was sent, and its outcome is unknown; `declined`: a person said no."""
+"""`unknown`: the request was sent, and its outcome is unknown; `declined`: a person said no."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Next:
 
 @dataclass(slots=True)
 class StepState:
-    """A step as it was last visited.
+    """State of a step's latest visit.
 
     Attributes:
         step_id: its id.
@@ -83,7 +83,7 @@ class StepState:
 
 @dataclass(slots=True)
 class Frame:
-    """A list of steps under way: of the flow, of a branch, or of a flow that is a step of another.
+    """A list of steps in progress: of the flow, of a branch, or of a nested flow.
 
     Attributes:
         path: of its steps: empty, or that of the step which it is for with a slash behind it, `pay/0/`.
@@ -119,29 +119,29 @@ class Frame:
 
     @property
     def last(self) -> StepState | None:
-        """The step that began last."""
+        """The step that started last."""
         return max(self.steps.values(), key=lambda step: step.place, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """The frame as it begins, for the journal."""
+        """Return the frame at its start, for the journal."""
         told = asdict(self)
         return {name: value for name, value in told.items() if name not in {"given", "steps", "visits"}}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Frame:
-        """What `to_json` gave."""
+        """Restore a frame from `to_json`."""
         others = {name: value for name, value in kept.items() if name not in {"inputs", "digests"}}
         return cls(**others, inputs=dict(kept["inputs"]), digests=digests_from(kept["digests"]))
 
 
 def digests_from(kept: object) -> Digests:
-    """Digests as the journal has them."""
+    """Parse digests from the journal."""
     return [(step, digest) for step, digest in cast("list[tuple[str, str]]", kept)]
 
 
 @dataclass(slots=True)
 class FlowState:
-    """What a flow goes on from. It changes by the journalled events only, in their order.
+    """State of a flow. Only journalled events change it, in their order.
 
     Attributes:
         frames: by path; that of the flow itself has the empty one.
@@ -176,15 +176,15 @@ class FlowState:
 
     @property
     def root(self) -> Frame:
-        """The flow itself."""
+        """Frame of the run's flow."""
         return self.frames[""]
 
     def inputs(self, frame: Frame) -> dict[str, Any]:
-        """What the flow of a frame was given."""
+        """Return the inputs of a frame's flow."""
         return self.frames[frame.scope].inputs
 
     def visit_of(self, frame: Frame, step_id: str) -> int:
-        """The number of the visit that a step of a frame is in, or will be."""
+        """Return the number of a step's current or next visit."""
         step = frame.steps.get(step_id)
         if step is not None and (step.begun or step.due is not None):
             return step.visit
@@ -192,20 +192,20 @@ class FlowState:
         return last if last and self.may_be_done(_named(frame, step_id, last)) else last + 1
 
     def key_of(self, frame: Frame, step_id: str) -> str:
-        """The name of a step's visit, which no other has in the run."""
+        """Return the key of a step's visit, unique in the run."""
         return _named(frame, step_id, self.visit_of(frame, step_id))
 
     def may_be_done(self, key: str) -> bool:
-        """Whether nobody knows of a visit, or of something in it, if it was done."""
+        """Return whether the outcome of a visit, or of a part of it, is unknown."""
         return any(each == key or each.startswith(f"{key}/") for each in self.in_doubt)
 
     def has_changed(self, frame: Frame, step: StepState) -> bool:
-        """Whether a step has changed something outside, or may have."""
+        """Return whether a step has had a side effect, or may have."""
         key = _named(frame, step.step_id, step.visit)
         return step.changes and (step.status == "success" or step.begun or key in self.in_doubt)
 
     def results_for(self, frame: Frame) -> dict[str, Mapping[str, Any]]:
-        """The outputs of all steps that a frame may refer to, by id: not those of branches beside it."""
+        """Return the outputs that a frame may refer to, by step id, without those of parallel branches."""
         seen: dict[str, Mapping[str, Any]] = {}
         for other in self.frames.values():
             if other.scope == frame.scope and not self._beside(other, frame):
@@ -213,7 +213,7 @@ class FlowState:
         return seen
 
     def frame_begun(self, frame: Frame) -> None:
-        """A list of steps begins; what was there of an earlier visit is gone."""
+        """Add a list of steps, and drop the results of an earlier visit."""
         self._drop(frame.path)
         self.frames[frame.path] = frame
 
@@ -226,7 +226,7 @@ class FlowState:
         decided: str = "",
         back_to: str = "",
     ) -> None:
-        """Inputs were given or corrected; what they came with may be asked again.
+        """Apply inputs that were given or corrected; their questions may be asked again.
 
         Args:
             path: of the frame of their flow.
@@ -256,7 +256,7 @@ class FlowState:
         approved: ToolIdentity | bool = False,
         tool: str = "",
     ) -> None:
-        """A step runs from now on, or is asked about.
+        """Apply that a step starts or waits for approval.
 
         Args:
             path: of its frame.
@@ -298,7 +298,7 @@ class FlowState:
         said: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """There is something to say of a step, and what follows it.
+        """Apply the result of a step and what follows it.
 
         Args:
             path: of its frame.
@@ -340,22 +340,22 @@ class FlowState:
                 step.due, step.via = following.at, following.step
 
     def asked(self, pending: Pending) -> None:
-        """People are asked."""
+        """Add a pending question."""
         self.pending[pending.id] = pending
         self.answers.pop(pending.id, None)
 
     def decided(self, decision: Decided) -> None:
-        """They have decided."""
+        """Apply a decision."""
         self.pending.pop(decision.id, None)
         self.decisions[decision.id] = decision
 
     def answered(self, answer: Answered) -> None:
-        """They have answered."""
+        """Apply an answer."""
         self.pending.pop(answer.id, None)
         self.answers[answer.id] = answer
 
     def resumed(self, seconds: float) -> None:
-        """It goes on after its end: where it failed; all that is limited is granted again.
+        """Apply that the run resumes after its end, where it failed, with fresh limits.
 
         Args:
             seconds: what was spent until then.
@@ -375,7 +375,7 @@ class FlowState:
         config: str,
         inputs: Mapping[str, Any],
     ) -> None:
-        """It goes on from a step; what came of it and of what followed is forgotten.
+        """Apply that the run is retried from a step; its results and those after it are dropped.
 
         Args:
             path: of its frame; that of a branch or of another flow has to be there.
@@ -397,11 +397,11 @@ class FlowState:
             frame.visits.clear()
 
     def inside(self, path: str, step_id: str) -> list[Frame]:
-        """The frames of a step: its branches, or the flow that it runs."""
+        """Return the frames of a step: its branches, or its nested flow."""
         return [frame for frame in self.frames.values() if (frame.parent, frame.step) == (path, step_id)]
 
     def _open_again(self, path: str) -> None:
-        """Let a list of steps that has failed go on with the step that did."""
+        """Reopen a failed list of steps at the step that failed."""
         frame = self.frames[path]
         failed, step = frame.ended == "failure", frame.steps.get(frame.at)
         frame.visits.clear()
@@ -420,21 +420,21 @@ class FlowState:
             self._forget(frame, step.step_id, keep=False)
 
     def _around(self, frame: Frame) -> list[Frame]:
-        """A frame, behind those that it is in."""
+        """Return a frame and its ancestors, outermost first."""
         found = [frame]
         while (parent := found[0].parent) is not None:
             found.insert(0, self.frames[parent])
         return found
 
     def _beside(self, one: Frame, other: Frame) -> bool:
-        """Whether two frames are in different branches of one step."""
+        """Return whether two frames are in different branches of one step."""
         for this, that in zip(self._around(one), self._around(other), strict=False):
             if this is not that:
                 return this.step == that.step
         return False
 
     def _forget(self, frame: Frame, step_id: str, *, keep: bool) -> None:
-        """Forget what came of a step and of those that began after it.
+        """Drop the results of a step and of those that started after it.
 
         Args:
             frame: where.
@@ -453,14 +453,14 @@ class FlowState:
                 del frame.steps[step.step_id]
 
     def _drop(self, path: str) -> None:
-        """Forget the lists of steps below a path."""
+        """Drop the lists of steps below a path."""
         for frame in [frame for frame in self.frames.values() if path and frame.path.startswith(path)]:
             for step in frame.steps.values():
                 self._doubt(frame, step)
             del self.frames[frame.path]
 
     def _doubt(self, frame: Frame, step: StepState) -> None:
-        """A step is forgotten: one that had begun may have been done."""
+        """Mark a dropped step that had started as possibly done."""
         if step.begun:
             self.in_doubt.add(_named(frame, step.step_id, step.visit))
 

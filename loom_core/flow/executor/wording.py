@@ -1,4 +1,4 @@
-"""What flows themselves say to people, in English or Chinese."""
+"""Messages of flows to users, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Wording"]
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The texts of one language; `{…}` is filled in by who uses it.
+    """Messages in one language; callers fill in `{…}`.
 
     Attributes:
         language: which.
@@ -98,16 +98,16 @@ class Wording:
     not_again: str = "It is not known whether it was done, and it was not done again."
 
     def part_of(self, text: str) -> str:
-        """What of a text is in this language, where it is in both; see `in_language`."""
+        """Return the part of a bilingual text in this language; see `in_language`."""
         return in_language(text, self.language)
 
     @classmethod
     def of(cls, language: Language) -> Wording:
-        """The texts of a language."""
+        """Return the messages of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     def unfit(self, flow: FlowConfig, given: Mapping[str, Any]) -> str:
-        """Why inputs do not fit, by the schema of their flow; empty where it does not say it for people."""
+        """Return why inputs are invalid, by the schema of their flow; empty if it has no text for people."""
         schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
         phrases = Phrases.of(self.language)
         for name, value in given.items():
@@ -119,7 +119,7 @@ class Wording:
         return ""
 
     def used_by(self, way: WayBack, names: str) -> str:
-        """Why inputs cannot be changed any more.
+        """Return why inputs cannot be changed any more.
 
         Args:
             way: back to the step that has used them.

@@ -1,4 +1,4 @@
-"""Criteria as Arazzo has them: a regular expression, a query, or a "simple" condition.
+"""Criteria as in Arazzo: a regular expression, a JSONPath query, or a "simple" condition.
 
 Such a condition is `$statusCode == 200 && $response.body#/code != 'x'`.
 
@@ -48,7 +48,7 @@ _WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 class IncomparableError(LoomError):
-    """Something was to be before something else, of which one is not there or is of another kind."""
+    """An order comparison of values that are missing or of different types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ _Part: TypeAlias = _Literal | _Named | _Not | _Compared | _Joined
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that has been read.
+    """A parsed condition.
 
     Attributes:
         source: as it was written.
@@ -123,7 +123,7 @@ class Condition:
 
     @classmethod
     def of(cls, text: str) -> Condition:
-        """A condition as it is written.
+        """Parse a condition.
 
         Raises:
             UnreadableTextError: it is none; a `ConfigError` with line and column.
@@ -131,7 +131,7 @@ class Condition:
         return _read(text)
 
     def holds(self, values: Values) -> bool:
-        """Whether it holds.
+        """Return whether the condition holds.
 
         Raises:
             IncomparableError: it asks whether something is before what is not there or of another kind.
@@ -259,7 +259,7 @@ _LITERALS: tuple[tuple[re.Pattern[str], Callable[[str], JsonValue]], ...] = (
 
 
 def equal(left: JsonValue, right: JsonValue) -> bool:
-    """Whether two values are the same; texts whatever their case, within lists and objects, too."""
+    """Return whether two values are equal; texts are compared without case, also within lists and objects."""
     waiting: list[tuple[JsonValue, JsonValue]] = [(left, right)]
     while waiting:
         one, other = waiting.pop()
@@ -292,7 +292,7 @@ def _pairs(one: JsonValue, other: JsonValue) -> Iterator[tuple[JsonValue, JsonVa
 
 
 def _comparable(one: JsonValue, other: JsonValue) -> tuple[float, float] | tuple[str, str] | None:
-    """Two values as what can be compared; None if they cannot."""
+    """Convert two values to a comparable pair; None if they are not comparable."""
     if isinstance(one, str) and isinstance(other, str):
         return one.casefold(), other.casefold()
     numbers = _as_number(one), _as_number(other)
@@ -308,7 +308,7 @@ def _as_number(value: JsonValue) -> float | None:
 
 
 def _told(part: _Part, value: JsonValue) -> str:
-    """A side of a comparison, for people."""
+    """Return one side of a comparison as text for people."""
     if isinstance(part, _Named):
         what = "not there" if value is None else "a text" if isinstance(value, str) else "no number"
         return (
@@ -322,26 +322,26 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt,
 
 
 class CriterionLike(Protocol):
-    """Something that has to hold."""
+    """A criterion."""
 
     @property
     def condition(self) -> str:
-        """What."""
+        """The condition."""
         ...
 
     @property
     def type(self) -> Literal["simple", "regex", "jsonpath"]:
-        """How that is meant."""
+        """The type of the condition."""
         ...
 
     @property
     def context(self) -> str:
-        """An expression: what `regex` and `jsonpath` look at."""
+        """The expression whose value `regex` and `jsonpath` examine."""
         ...
 
 
 def criterion_holds(criterion: CriterionLike, values: Values) -> bool:
-    """Whether a criterion holds.
+    """Return whether a criterion holds.
 
     `regex` searches a text, or the JSON of what is none; `jsonpath` holds if it finds anything. Neither holds
     of what is not there.
@@ -364,7 +364,7 @@ def criterion_holds(criterion: CriterionLike, values: Values) -> bool:
 
 
 def check_criterion(criterion: CriterionLike) -> None:
-    """Checks that a criterion can be read.
+    """Check that a criterion can be parsed.
 
     Raises:
         UnreadableTextError: it cannot; a `ConfigError` with line and column in its condition or context.

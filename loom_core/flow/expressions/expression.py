@@ -38,7 +38,7 @@ _DEEPEST = 50
 _LARGEST = 9  # digits of a place in a list
 
 ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message)(?![\w-])")
-"""How every expression begins."""
+"""Pattern of an expression's beginning."""
 
 _KEY = re.compile(r"\.((?:\w|-(?=\w|-))+)")
 _PLACE = re.compile(r"\[([0-9]+)\]")
@@ -49,7 +49,7 @@ _POINTER_END = re.compile(r"[\s{}()<>=!&|,]|\Z")
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A name of a value.
+    """A parsed expression: the name of a value.
 
     Attributes:
         source: as it was written.
@@ -64,7 +64,7 @@ class Expression:
 
     @classmethod
     def of(cls, text: str) -> Expression:
-        """An expression as it is written.
+        """Parse an expression.
 
         Raises:
             UnreadableTextError: a `ConfigError`; with the column.
@@ -72,7 +72,7 @@ class Expression:
         return _whole(text)
 
     def value(self, values: Values) -> JsonValue | Missing:
-        """Resolve it; `MISSING` if it leads nowhere."""
+        """Resolve the expression; return `MISSING` if there is no such value."""
         match self.root:
             case "message":
                 return values.message
@@ -101,7 +101,7 @@ class Expression:
 
 
 def evaluate(expression: str, values: Values) -> JsonValue:
-    """Resolve an expression; None if it leads nowhere.
+    """Resolve an expression; return None if there is no such value.
 
     Raises:
         UnreadableTextError: it is none.
@@ -111,7 +111,7 @@ def evaluate(expression: str, values: Values) -> JsonValue:
 
 
 def check_expression(text: str) -> None:
-    """Checks that a text is an expression.
+    """Check that a text is an expression.
 
     Raises:
         UnreadableTextError: it is none; a `ConfigError` with the column.
@@ -128,7 +128,7 @@ def _whole(text: str) -> Expression:
 
 
 def read_expression(text: str, start: int) -> tuple[Expression, int]:
-    """The expression that begins at a place of a text, and where it ends.
+    """Parse the expression at a position of a text, and return it with its end.
 
     Raises:
         UnreadableTextError: there is none.
@@ -231,11 +231,11 @@ _MAY_LACK = "?"
 
 
 class NoOutputError(LoomError):
-    """A step has succeeded, and does not give what others build on."""
+    """A step has succeeded without an output that others need."""
 
 
 def output_expression(written: str) -> Expression:
-    """The expression of an output, without its mark.
+    """Return the expression of an output, without its `?`.
 
     Raises:
         UnreadableTextError: it is none.
@@ -244,7 +244,7 @@ def output_expression(written: str) -> Expression:
 
 
 def read_output(name: str, written: str, values: Values, *, succeeded: bool) -> JsonValue:
-    """The value of an output; None where it may lack and does.
+    """Return the value of an output; None if it is optional and missing.
 
     Args:
         name: of the output.

@@ -1,4 +1,4 @@
-"""Queries into JSON by RFC 9535, JSONPath."""
+"""JSONPath queries by RFC 9535."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def query(path: str, value: JsonValue, *, limit: int = _MOST_FOUND) -> list[Json
 
 @lru_cache(maxsize=500)
 def check_query(path: str) -> jsonpath.JSONPath:
-    """A query that has been read.
+    """Parse a query.
 
     Raises:
         UnreadableTextError: it is none; a `ConfigError` with the column.
@@ -72,7 +72,7 @@ def check_query(path: str) -> jsonpath.JSONPath:
 
 @lru_cache(maxsize=1)
 def _environment() -> jsonpath.JSONPathEnvironment:
-    """The library, strict, and with expressions matched in linear time."""
+    """Return the library's environment: strict, with regular expressions in linear time."""
     from jsonpath import JSONPathEnvironment
     from jsonpath.function_extensions import ExpressionType, FilterFunction
 

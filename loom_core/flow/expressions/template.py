@@ -34,7 +34,7 @@ __all__ = [
 
 
 Piece: TypeAlias = str | Expression
-"""A stretch of plain text, or a placeholder."""
+"""Plain text or a placeholder."""
 
 _LONGEST = 100_000
 _DEEPEST = 100
@@ -42,7 +42,7 @@ _BARE = re.compile(r"\$(?:(?:inputs|outputs|steps|response|context)(?:[.\[#]\S*)
 
 
 def fill(template: JsonValue, values: Values) -> JsonValue:
-    """A template with its placeholders filled.
+    """Fill the placeholders of a template.
 
     In a text, what is not there leaves nothing, and what is no text is written as JSON. A member of an object
     whose value is a placeholder for what is not there is left out; elsewhere it is null.
@@ -72,14 +72,14 @@ def _filled(template: JsonValue, values: Values, depth: int) -> JsonValue | Miss
 
 
 def text_of(value: JsonValue | Missing) -> str:
-    """A value as it stands in a text: texts as they are, nothing for null and what is missing, else JSON."""
+    """Return a value as text: a text unchanged, null and missing values empty, others as JSON."""
     if value is MISSING or value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def check_template(template: JsonValue) -> None:
-    """Checks every placeholder of a template.
+    """Check every placeholder of a template.
 
     Raises:
         UnreadableTextError: one is none; a `ConfigError` with line and column in its text.
@@ -89,7 +89,7 @@ def check_template(template: JsonValue) -> None:
 
 
 def expressions_in(template: JsonValue) -> Iterator[Expression]:
-    """The expressions in a template, in order.
+    """Yield the expressions in a template, in order.
 
     Raises:
         UnreadableTextError: a placeholder is none.
@@ -107,7 +107,7 @@ def expressions_in(template: JsonValue) -> Iterator[Expression]:
 
 @lru_cache(maxsize=2048)
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    """A text cut into plain stretches and placeholders.
+    """Split a text into plain text and placeholders.
 
     Raises:
         UnreadableTextError: a placeholder is none, or does not end.
@@ -144,7 +144,7 @@ _DOTS = {".", ".."}
 
 
 def check_url(template: str) -> None:
-    """Checks the template of an address: https:// or http://, or a path to put behind another address.
+    """Check an address template: https:// or http://, or a path to append to another address.
 
     Raises:
         UnreadableTextError: a placeholder is none or stands in front of the path, where it would choose the
@@ -154,7 +154,7 @@ def check_url(template: str) -> None:
 
 
 def fill_url(template: str, values: Values) -> str:
-    """An address with its placeholders filled, percent-encoded.
+    """Fill an address template; values are percent-encoded.
 
     Raises:
         UnreadableTextError: the template is none.
@@ -172,7 +172,7 @@ def fill_url(template: str, values: Values) -> str:
 
 
 def fill_header(template: str, values: Values) -> str | None:
-    """The value of a header with its placeholders filled; None if it is one for what is not there.
+    """Fill a header template; return None if it is a single placeholder of a missing value.
 
     Raises:
         UnreadableTextError: the template is none.

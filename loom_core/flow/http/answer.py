@@ -1,4 +1,4 @@
-"""The answer to a request, as a flow reads it, and the judgement whether the request did what it should."""
+"""Responses of endpoints: parsing, and evaluation of their success criteria."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class EndpointResult:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is one of success, 2xx."""
+        """Whether the status is 2xx."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def body_of(response: HttpResponse) -> JsonValue:
-    """The body of an answer.
+    """Parse the body of a response.
 
     What begins as JSON is read as JSON although it may be called a text, as many servers do.
     """
@@ -90,7 +90,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _is_shallow(value: object) -> bool:
-    """Whether a value is nested no deeper than journals and expressions take it."""
+    """Return whether a value is no deeper than journals and expressions allow."""
     level = [value]
     for _ in range(_DEEPEST):
         inside: list[object] = []
@@ -106,7 +106,7 @@ def _is_shallow(value: object) -> bool:
 
 
 def _clean(value: JsonValue) -> JsonValue:
-    """A value without halves of characters, which cannot be stored."""
+    """Replace lone surrogates in a value, which cannot be stored."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -118,7 +118,7 @@ def _clean(value: JsonValue) -> JsonValue:
 
 
 def status_text(status: int) -> str:
-    """`404 Not Found`."""
+    """Return a status with its reason, such as `404 Not Found`."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -152,7 +152,7 @@ class Judgement:
 
 
 def judged(endpoint: EndpointConfig, answer: EndpointResult, values: Values) -> Judgement:
-    """Judge an answer by what its endpoint says of success, result and failure.
+    """Interpret a response by its endpoint's `success_criteria`, `result` and `failure`.
 
     Raises:
         ConfigError: what it says cannot be read.
@@ -171,7 +171,7 @@ def judged(endpoint: EndpointConfig, answer: EndpointResult, values: Values) -> 
 
 
 def failure_told(endpoint: EndpointConfig, values: Values) -> str:
-    """What the `failure` of an endpoint says of an answer; empty where it says nothing."""
+    """Return the endpoint's `failure` text for a response; empty if it has none."""
     return text_of(fill(endpoint.failure, values)).strip() if endpoint.failure else ""
 
 

@@ -1,4 +1,4 @@
-"""The one way from flows to HTTP: requests within limits and with secrets, sent again where that is safe."""
+"""The HTTP client of flows: rate limits, circuit breakers, secrets, and retries where they are safe."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _RETRY = RetryPolicy(base=0.4, cap=8.0)
 
 
 class EndpointCaller:
-    """Sends the requests of one flow file, through one guarded client whose connections are kept.
+    """Sender of a flow file's requests, through one guarded client with a connection pool.
 
     It is safe to call from several tasks of one event loop. It is closed by leaving it as an asynchronous
     context manager; requests that are under way then are let end.
@@ -119,11 +119,11 @@ class EndpointCaller:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that are kept."""
+        """Close the connection pool."""
         await self._client.aclose()
 
     def check(self, endpoint: EndpointConfig) -> None:
-        """See whether the host of an endpoint may be asked, by its name and port. Asks nobody.
+        """Check by name and port whether an endpoint's host is allowed; nothing is sent.
 
         Raises:
             ConfigError: there is no address.
@@ -142,7 +142,7 @@ class EndpointCaller:
         step_id: str = "",
         seconds: float | None = None,
     ) -> EndpointResult:
-        """Send a request, and again as the endpoint and its method allow.
+        """Send a request, with retries as the endpoint and its method allow.
 
         What changes something carries an `Idempotency-Key` made of the run and the step, so that it is the
         same after a crash; without a run, one of its own for this call.
@@ -194,7 +194,7 @@ class EndpointCaller:
         )
 
     def preview(self, endpoint: EndpointConfig, values: Values, *, step_id: str = "") -> FilledRequest:
-        """The request that `call` would send, with `[secret]` for secrets, which are not looked up.
+        """Return the request that `call` would send, with `[secret]` for secrets, which are not resolved.
 
         Args:
             endpoint: what would be sent, where to.
@@ -211,7 +211,7 @@ class EndpointCaller:
         return replace(request, url=url, headers={**request.headers, **key})
 
     def _traced(self, request: FilledRequest) -> FilledRequest:
-        """The request with the trace that it belongs to, where its host is told of that."""
+        """Add the trace context to a request, if its host may receive it."""
         host = host_of(urlsplit(request.url).hostname or "") or ""
         if not (self._told_trace and names(self._told_trace, host)):
             return request
@@ -220,7 +220,7 @@ class EndpointCaller:
         return replace(request, headers={**trace, **request.headers})
 
     async def _sent(self, request: FilledRequest, attempts: Attempts) -> HttpResponse | NetError:
-        """Send a request until there is an answer that counts, or none can be had."""
+        """Send a request until there is a final response or no attempt is left."""
         while True:
             outcome = await self._attempt(request, attempts)
             wait = self._wait_after(outcome, attempts)
@@ -258,7 +258,7 @@ class EndpointCaller:
         return self.secrets.redacted_error(failed)
 
     def _wait_after(self, outcome: HttpResponse | NetError, attempts: Attempts) -> float | None:
-        """Seconds until the next attempt; None if there is none."""
+        """Return the seconds until the next attempt; None if there is none."""
         endpoint = attempts.endpoint
         what = outcome if isinstance(outcome, NetError) else outcome.status
         if attempts.made > endpoint.retries or not may_be_sent_again(what, repeatable=endpoint.repeatable):
@@ -268,7 +268,7 @@ class EndpointCaller:
         return wait if wait < attempts.left else None
 
     def _check_place(self, request: FilledRequest) -> None:
-        """Refuse to send a secret where others can read it.
+        """Refuse to send a secret over an unencrypted connection.
 
         Raises:
             ConfigError: it would go over the open internet as it is.
@@ -298,18 +298,18 @@ def _policy(net: NetConfig) -> NetPolicy:
 
 
 def _hosts(written: Iterable[str]) -> frozenset[str]:
-    """Names of hosts in canonical form; `*.example.org` for all below one."""
+    """Return host names in canonical form; `*.example.org` means all subdomains."""
     return frozenset(host_of(host) or host.lower() for host in written)
 
 
 def _takes_key(request: FilledRequest) -> bool:
-    """Whether a key goes with it: what changes something, if the file does not write one itself."""
+    """Return whether an idempotency key is sent: for side effects, unless the file sets one itself."""
     written = any(name.lower() == _KEY.lower() for name in request.headers)
     return not written and request.method not in _HARMLESS
 
 
 def _key_of(request: FilledRequest, run_id: str, step_id: str) -> str:
-    """The key that is sent with a request; empty for none."""
+    """Return the idempotency key of a request; empty for none."""
     if not _takes_key(request):
         return ""
     return request_key(run_id, step_id) if run_id else uuid4().hex
@@ -320,18 +320,18 @@ _GATEWAY_FAILURES = frozenset({502, 503, 504})
 
 
 class HostFailureError(NetError):
-    """A gateway or an overloaded server has answered; only for a breaker to see."""
+    """A 502, 503 or 504 response, as a failure for the circuit breaker."""
 
 
 class HostBreaker(Breaker):
-    """Lets requests to one host through, or not; see `Breaker`.
+    """Circuit breaker of one host; see `Breaker`.
 
     What counts as a failure: nobody is reached, the connection breaks, no answer in time, and 502, 503, 504.
     Any other status is an answer: a 500 is often one request's own, and must not keep others from the host.
     """
 
     def passes(self, error: LoomError) -> bool | None:
-        """Whether an error of a request speaks against its host."""
+        """Return whether an error counts as a failure of the host."""
         if not isinstance(error, NetError) or error.failure == "refused":
             return None
         return isinstance(error, HostFailureError) or error.failure in {
@@ -348,7 +348,7 @@ class _Host:
 
 
 class Hosts:
-    """Stands before every request.
+    """Rate limits and circuit breakers by host.
 
     Args:
         concurrency: requests under way together, to whomever.
@@ -376,7 +376,7 @@ class Hosts:
 
     @asynccontextmanager
     async def turn(self, place: str) -> AsyncGenerator[Callable[[int], None]]:
-        """Around one request: waits until it may be made, and sees how it ends.
+        """Context of one request: wait for the limits, and record the outcome for the breaker.
 
         What it gives is told the status of the answer.
 
@@ -422,7 +422,7 @@ _ERRORS = 400  # from this status on
 
 
 class RequestSpan:
-    """What the span of a request is told.
+    """Span of a request.
 
     Attributes:
         status: what came of it, for its count; `cancelled` as long as nothing has.
@@ -433,7 +433,7 @@ class RequestSpan:
         self._span = started
 
     def ended(self, outcome: NetError | int, *, attempts: int) -> None:
-        """Note what came of it in the end.
+        """Record the final outcome.
 
         Args:
             outcome: the status of the last answer, or why there is none.
@@ -453,7 +453,7 @@ class RequestSpan:
 
 @contextmanager
 def request_span(request: FilledRequest, *, run_id: str) -> Generator[RequestSpan]:
-    """The span of a request with all of its attempts; where it goes is told as host and port, and no more.
+    """Start the span of a request with all of its attempts; only host and port of its address are recorded.
 
     Args:
         request: what is sent.
@@ -481,7 +481,7 @@ HIDDEN = "[secret]"
 
 
 class Secrets:
-    """Finds what `env:NAME` and `keyring:NAME` stand for, once, and hides it wherever it comes up again.
+    """Secrets of `env:NAME` and `keyring:NAME`: each is resolved once, and redacted from all output.
 
     Args:
         resolve: finds the secret of a reference; may block.
@@ -496,7 +496,7 @@ class Secrets:
         return f"<Secrets: {len(self._known)}>"
 
     async def look_up(self, texts: Iterable[str]) -> None:
-        """Find the secrets of all references in texts of headers and query parameters.
+        """Resolve all references in texts of headers and query parameters.
 
         Raises:
             ConfigError: there is nothing where one points to.
@@ -509,27 +509,27 @@ class Secrets:
                     self._known[reference] = await to_thread.run_sync(self._resolve, reference)
 
     def revealed(self, text: str) -> str:
-        """A text with the secret in the place of a reference, which has been looked up."""
+        """Replace a resolved reference in a text by its secret."""
         reference = reference_in(text)
         if not reference:
             return text
         return text.removesuffix(reference) + self._known[reference].get_secret_value()
 
     def redacted(self, text: str) -> str:
-        """A text without any secret that has been looked up."""
+        """Redact resolved secrets from a text."""
         return keys.redacted(text, self._known.values()) if self._known else text
 
     def redacted_json(self, value: JsonValue) -> JsonValue:
-        """JSON without them, in keys and values."""
+        """Redact resolved secrets from JSON, in keys and values."""
         return _without(value, self.redacted) if self._known else value
 
     def redacted_error(self, error: NetError) -> NetError:
-        """The same error without them, and without the one that caused it."""
+        """Redact resolved secrets from an error, and drop its cause."""
         return NetError(self.redacted(error.message), advice=error.advice, failure=error.failure)
 
 
 def hidden(text: str) -> str:
-    """A text with `[secret]` in the place of a reference."""
+    """Replace a reference in a text by `[secret]`."""
     reference = reference_in(text)
     return text.removesuffix(reference) + HIDDEN if reference else text
 

@@ -1,4 +1,4 @@
-"""A request of a flow file with its placeholders filled in, and when it may be sent again."""
+"""Requests of a flow file with filled placeholders, and when they may be retried."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 Reveal = Callable[[str], str]
-"""Puts the secret in the place of the reference that a text is, or ends with."""
+"""Callback that replaces the reference in a text by its secret."""
 
 _ACCEPTED = "application/json, text/*;q=0.9, */*;q=0.1"
 _CLIMBS = frozenset({".", ".."})
@@ -51,7 +51,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class FilledRequest:
-    """What goes out.
+    """A request ready to be sent.
 
     Attributes:
         method: HTTP method.
@@ -69,13 +69,13 @@ class FilledRequest:
 
     @property
     def place(self) -> str:
-        """Host and port that are asked."""
+        """Host and port of the address."""
         parts = urlsplit(self.url)
         return f"{parts.hostname}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
 
 
 def whole_address(url: str, base: str) -> str:
-    """An address of a flow file; what is no whole one is put behind `flow_url`.
+    """Resolve an address against `flow_url`, unless it is absolute.
 
     Raises:
         ConfigError: there is nothing to put it behind.
@@ -96,7 +96,7 @@ def whole_address(url: str, base: str) -> str:
 
 
 def filled_request(endpoint: EndpointConfig, values: Values, *, base: str, revealed: Reveal) -> FilledRequest:
-    """The request that an endpoint makes of values.
+    """Build the request of an endpoint from values.
 
     Args:
         endpoint: as the file says.
@@ -128,7 +128,7 @@ def filled_request(endpoint: EndpointConfig, values: Values, *, base: str, revea
 
 
 def _checked_path(url: str) -> str:
-    """An address whose path leads where it says, also for servers that decode it before they look at it.
+    """Check that an address's path has no traversal, also for servers that decode it first.
 
     Raises:
         InvalidInputError: a value in it holds a way to another folder, or a control character.
@@ -143,7 +143,7 @@ def _checked_path(url: str) -> str:
 
 
 def texts_of_secrets(endpoint: EndpointConfig) -> list[str]:
-    """The texts in which an endpoint may refer to secrets."""
+    """Return the texts in which an endpoint may refer to secrets."""
     values = (endpoint.query or {}).values()
     in_query = (each for each in values if isinstance(each, str))
     return [*endpoint.headers.values(), *in_query, *_texts(endpoint.body)]
@@ -161,7 +161,7 @@ def _texts(value: JsonValue) -> Iterator[str]:
 
 
 def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonValue:
-    """A body with its placeholders filled, and secrets where the template refers to them.
+    """Fill a body template, and insert secrets where it refers to them.
 
     Flow files may not, except for parameters of the knowledge API.
     """
@@ -183,7 +183,7 @@ def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonV
 
 
 def _unnamed_inputs(endpoint: EndpointConfig, values: Values) -> dict[str, JsonValue]:
-    """The inputs that neither the address nor a header names."""
+    """Return the inputs that neither the address nor a header uses."""
     named = {
         each.path[0]
         for text in (endpoint.url, *endpoint.headers.values())
@@ -227,7 +227,7 @@ def _with_query(url: str, parameters: Mapping[str, JsonValue]) -> str:
 
 
 def _pairs(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
-    """Names and texts; a list is repeated, and null is left out."""
+    """Return pairs of names and texts; a list is repeated, and null is left out."""
     return [
         (name, text_of(each))
         for name, value in parameters.items()
@@ -259,24 +259,24 @@ _GATEWAY = frozenset({408, 502, 504})
 
 
 def status_passes(status: int) -> bool:
-    """Whether the same request may succeed a little later."""
+    """Return whether a status is transient, so that the request may succeed later."""
     return status in _PASSING or (500 <= status < 600 and status not in _LASTING)
 
 
 def is_lost(outcome: NetError | int) -> bool:
-    """Whether nobody knows if a request was carried out: the answer is not there, or only a gateway's."""
+    """Return whether a request's outcome is unknown: there is no response, or only a gateway's."""
     return outcome.failure in _MAYBE_DONE if isinstance(outcome, NetError) else outcome in _GATEWAY
 
 
 def may_be_done(outcome: NetError | int) -> bool:
-    """Whether a request may have been carried out: it is lost, or the server failed in the middle of it."""
+    """Return whether a request may have been carried out: it is lost, or the server failed during it."""
     if isinstance(outcome, NetError):
         return is_lost(outcome)
     return outcome == HTTPStatus.REQUEST_TIMEOUT or 500 <= outcome < 600
 
 
 def may_be_sent_again(outcome: NetError | int, *, repeatable: bool) -> bool:
-    """Whether a request may be sent again after an error or a status.
+    """Return whether a request may be retried after an error or a status.
 
     A request that never went out may be, whatever it is. One that may have arrived, only if it is
     repeatable.
@@ -289,7 +289,7 @@ def may_be_sent_again(outcome: NetError | int, *, repeatable: bool) -> bool:
 
 
 def request_key(run_id: str, step_id: str) -> str:
-    """The `Idempotency-Key` of a request: `{run}:{step}`, the same however often it is sent.
+    """Return the `Idempotency-Key` of a request: `{run}:{step}`, the same for all attempts.
 
     Ids in other scripts are percent-encoded, as a header is ASCII; what is too long ends in a digest.
     """
@@ -302,7 +302,7 @@ def request_key(run_id: str, step_id: str) -> str:
 
 @dataclass(slots=True)
 class Attempts:
-    """How often a request was sent.
+    """Attempts to send a request.
 
     Attributes:
         endpoint: whose.
@@ -318,15 +318,15 @@ class Attempts:
 
     @property
     def left(self) -> float:
-        """Seconds that there still are; may be below 0."""
+        """Remaining seconds; may be negative."""
         return self.until - anyio.current_time()
 
     def note(self, outcome: NetError | int) -> None:
-        """See what came of one of them: why there was no answer, or its status."""
+        """Record the outcome of an attempt: an error or a status."""
         self.maybe_done = self.maybe_done or may_be_done(outcome)
 
     def told(self, last: NetError) -> NetError:
-        """The last error, with what is to be known of those before."""
+        """Return the last error, with the number of attempts and whether one may have been carried out."""
         times = f" It was tried {self.made} times." if self.made > 1 else ""
         failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure
         return NetError(f"{last.message}{times}", advice=last.advice, failure=failure)

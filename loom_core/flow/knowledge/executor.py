@@ -1,4 +1,4 @@
-"""Ask for knowledge as soon as a message comes, while all else goes on; answers are cached for a while."""
+"""Prefetch of knowledge as soon as a message arrives, with a cache of answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _STOPPED = "It was not waited for."
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeAnswer:
-    """What is known about a message.
+    """Knowledge about a message.
 
     Attributes:
         outcome: what came of it.
@@ -72,13 +72,13 @@ class KnowledgeAnswer:
     seconds: float = 0.0
 
     def text(self, message: str, *, max_tokens: int = 1500) -> str:
-        """The passages as quoted data with their citations, to be put before a model; empty without any."""
+        """Return the passages as quoted data with citations, for a model; empty without any."""
         return context_of(self.items, message, max_tokens=max_tokens).text
 
 
 @dataclass(slots=True, eq=False)
 class _Flight:
-    """A question on its way, and how many wait for the answer."""
+    """A query in flight, and the number of its waiters."""
 
     key: str
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -88,7 +88,7 @@ class _Flight:
 
 
 class PreQuery:
-    """A question that has been asked; what becomes of it is up to who asked.
+    """A started query; its caller waits for the answer or cancels it.
 
     Used as a context manager, it is cancelled at the end of the block if no caller has waited for it.
     """
@@ -114,7 +114,7 @@ class PreQuery:
         self.cancel()
 
     async def answer(self, seconds: float | None = None) -> KnowledgeAnswer:
-        """The answer; never raises, and never waits longer than it may.
+        """Return the answer; it never raises and never exceeds its timeout.
 
         While the source gets ready for its first question, it is waited for as long as a question may take.
         A question that is late goes on for a while, so that the next one who asks it has the answer.
@@ -131,14 +131,14 @@ class PreQuery:
         return self._answer or KnowledgeAnswer("not_needed", problem=_STOPPED)
 
     def cancel(self) -> None:
-        """Give up the answer: without another caller, the source is not asked further."""
+        """Give up the answer; without other waiters, the query is cancelled."""
         flight, self._flight = self._flight, None
         if flight is not None and not flight.done.is_set():
             self._let_go(flight)
 
 
 class KnowledgeExecutor:
-    """Asks a source of knowledge, and keeps what it says; an asynchronous context manager.
+    """Executor of queries to a knowledge source, with a cache; an asynchronous context manager.
 
     The same question of the same tenant is asked once, however many ask it at the same time, and not again
     while its answer is kept. Errors are not kept. Nothing of this can fail a message, or hold it up longer
@@ -181,7 +181,7 @@ class KnowledgeExecutor:
         return self
 
     async def _warm(self, source: WarmsUp) -> None:
-        """Have the source load what it needs, so that the first question is not late."""
+        """Load what the source needs, so that the first query is not slow."""
         try:
             with anyio.move_on_after(_WARM_SECONDS):
                 await source.warm_up()
@@ -201,7 +201,7 @@ class KnowledgeExecutor:
             await tasks.__aexit__(kind, error, trace)
 
     def pre_query(self, message: str, context: Mapping[str, JsonValue]) -> PreQuery:
-        """Begin to ask what is known about a message. Waits for nothing.
+        """Start a query about a message, without waiting.
 
         Args:
             message: what the user says.
@@ -299,7 +299,7 @@ _FAILED: frozenset[ContextOutcome] = frozenset({"failed", "late"})
 
 
 class QuestionSpan:
-    """What the span of a question is told.
+    """Span of a query.
 
     Attributes:
         outcome: what came of it; `dropped` as long as nothing has.
@@ -310,7 +310,7 @@ class QuestionSpan:
         self._span = started
 
     def ended(self, outcome: ContextOutcome, *, found: int) -> None:
-        """Note what came of it, and how many passages were found."""
+        """Record the outcome and the number of passages."""
         self.outcome = outcome
         self._span.set_attribute("retrieval.result_count", found)
         if outcome in _FAILED:
@@ -319,7 +319,7 @@ class QuestionSpan:
 
 @contextmanager
 def question_span() -> Generator[QuestionSpan]:
-    """The span of a question that a source is asked."""
+    """Start the span of a query to a source."""
     began = perf_counter()
     with span(FLOW_KNOWLEDGE, _OPERATION) as started:
         told = QuestionSpan(started)
@@ -332,7 +332,7 @@ def question_span() -> Generator[QuestionSpan]:
 
 
 def note_known(how: Literal["cached", "shared"]) -> None:
-    """Note a question that no source had to be asked: what it finds is kept, or was asked for already."""
+    """Record a query that was answered from the cache or joined one in flight."""
     with span(FLOW_KNOWLEDGE, {**_OPERATION, "loom.flow.knowledge": how}):
         process_metrics.add(QUESTIONS, how)
 
@@ -345,7 +345,7 @@ class _Kept:
 
 
 class AnswerCache:
-    """Keeps passages by question: each for a time, and the ones that were asked for last.
+    """LRU cache of passages by question, with a time to live.
 
     Args:
         seconds: how long an answer is kept; 0: not at all.
@@ -373,7 +373,7 @@ class AnswerCache:
         return len(self._kept)
 
     def get(self, key: str) -> tuple[KnowledgeItem, ...] | None:
-        """What was found, or None if that is not known any more."""
+        """Return the cached passages; None if there are none or they have expired."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -384,7 +384,7 @@ class AnswerCache:
         return kept.items
 
     def put(self, key: str, items: tuple[KnowledgeItem, ...]) -> None:
-        """Keep what was found, also that it is nothing."""
+        """Cache passages, also an empty result."""
         self._forget(key)
         size = sum(len(item.content) for item in items)
         if self._seconds <= 0 or size > self._characters:

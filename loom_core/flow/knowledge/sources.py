@@ -1,4 +1,4 @@
-"""Sources of knowledge that a flow file names: an API of the house, or any source of Loom."""
+"""Knowledge sources that a flow file names: an HTTP API, or any source of Loom."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TENANCY_FILTERS = {
     "chatbotId": "chatbotId",
     "chatbot_id": "chatbotId",
 }
-"""Filters by which sources tell tenants apart, and the context variable that each is given."""
+"""Filters by which sources isolate tenants, and the context variable of each."""
 
 _START_SECONDS = 9.0
 _LONGEST = 2000
@@ -56,7 +56,7 @@ class _Opens(Protocol):
 
 
 class ProviderKnowledge:
-    """Asks a `KnowledgeBaseProvider`.
+    """Knowledge from a `KnowledgeBaseProvider`.
 
     If it can be filtered by tenant or chatbot, it is: a message that does not say whose it is finds nothing
     there, as it would else find what belongs to others.
@@ -75,13 +75,13 @@ class ProviderKnowledge:
         self._version = version
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
-        """The source, its version, the question, and whose it is; see `FlowKnowledge.identity`."""
+        """Return source, version, question and tenant; see `FlowKnowledge.identity`."""
         who = [context.get(name) for name in dict.fromkeys(_TENANCY_FILTERS.values())]
         parts = [self._provider.name, self._version(), normal_question(message), self._limit, who]
         return json.dumps(parts, ensure_ascii=False, default=str)
 
     async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
-        """See `FlowKnowledge.find`.
+        """Query the provider; see `FlowKnowledge.find`.
 
         Raises:
             SourceError: it belongs to tenants, and the message does not say which.
@@ -92,7 +92,7 @@ class ProviderKnowledge:
         return await self._provider.query(message[:_LONGEST], self._limit, filters or None)
 
     async def warm_up(self) -> None:
-        """Connect to the source, or open the knowledge base and load what embeds questions to it.
+        """Connect to the source, or open the knowledge base and load its embedding model.
 
         Raises:
             LoomError: it cannot be asked.
@@ -123,7 +123,7 @@ _LONGEST_ANSWER = {"GET": 300, "POST": 2000}
 
 
 class ApiKnowledge:
-    """Asks the API of a flow file: GET with the parameters in the address, POST with them as JSON.
+    """Knowledge from a flow file's API: GET with query parameters, or POST with JSON.
 
     Args:
         config: what the file says of it.
@@ -146,7 +146,7 @@ class ApiKnowledge:
         self._endpoint = _endpoint(config, seconds)
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
-        """The whole request, and who asks; see `FlowKnowledge.identity`."""
+        """Return the whole request and its tenant; see `FlowKnowledge.identity`."""
         request = self._caller.preview(self._endpoint, self._values(normal_question(message), context))
         parts = [request.url, sorted(request.headers.items()), request.content.decode("utf-8", "replace")]
         who = [context.get(name) for name in TENANCY]
@@ -154,7 +154,7 @@ class ApiKnowledge:
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
     async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
-        """See `FlowKnowledge.find`.
+        """Query the API; see `FlowKnowledge.find`.
 
         Raises:
             NetError: there is no answer.
@@ -200,7 +200,7 @@ def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig
 
 
 def _put(config: KnowledgeEndpointConfig, fields: dict[str, Any], path: str, value: JsonValue) -> None:
-    """Put a value where its path leads: in an address, paths are names as they are."""
+    """Set a value at a path; in an address, a path is a plain name."""
     if config.method == "GET":
         fields[path] = value
     else:
@@ -212,7 +212,7 @@ _SECONDS = 5.0
 
 
 class KnowledgeBaseExecutor:
-    """Looks up what an API of the house knows about a message, before a model decides anything.
+    """Lookup of knowledge about a message in an HTTP API, before a model decides.
 
     Args:
         kb_url: the API: `retrieve_knowledge_url` of a flow file, or an address; None for no knowledge.
@@ -240,7 +240,7 @@ class KnowledgeBaseExecutor:
         self._cache = AnswerCache(seconds=cache_seconds)
 
     async def pre_query(self, message: str) -> KnowledgeAnswer:
-        """What is known about a message; a failure is in the answer, and is never raised."""
+        """Return the knowledge about a message; a failure is in the answer and never raised."""
         asking = KnowledgeExecutor(self._source, seconds=self._seconds, cache=self._cache)
         async with asking:
             with asking.pre_query(message, self._context) as found:
@@ -248,7 +248,7 @@ class KnowledgeBaseExecutor:
 
 
 def named_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | None:
-    """What a file says is to be asked; None where it names nothing.
+    """Build the knowledge source of a file; None if it names none.
 
     Args:
         file: what it says.

@@ -1,4 +1,4 @@
-"""What a model may choose from for one message, and whether what it has chosen is on it."""
+"""Action space of a message: the actions that a model may choose, and validation of its choice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Menu:
-    """Action space: what can be done with one message.
+    """The possible actions for one message.
 
     Attributes:
         flows: flows that may be begun.
@@ -49,7 +49,7 @@ class Menu:
 
     @property
     def actions(self) -> list[DecisionAction]:
-        """What may be done."""
+        """The action types."""
         there: dict[DecisionAction, object] = {
             "respond": True,
             "flow": self.flows,
@@ -65,13 +65,13 @@ class Menu:
 
     @property
     def targets(self) -> list[str]:
-        """What may be aimed at, and nothing."""
+        """The targets, "" included."""
         flows = [each.flow_id for each in self.flows]
         named = [*flows, *(each.id for each in self.skills), *(each.name for each in self.tools)]
         return ["", *dict.fromkeys(named)]
 
     def checked(self, action: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a choice, as what it aims at wants them.
+        """Validate the parameters of a choice against its target's schema.
 
         Raises:
             InvalidInputError: there is no such choice, or they do not fit.
@@ -114,7 +114,7 @@ class Menu:
         )
 
     def told(self) -> str:
-        """The menu as a model is shown it."""
+        """Render the action space for a model."""
         parts = [self.flow_text.strip()] if self.flows else []
         if self.skills:
             lines = [

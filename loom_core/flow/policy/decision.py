@@ -1,4 +1,4 @@
-"""One decision by a model: what is to be done with a message; checked, grounded in it, and mended once."""
+"""Decision by a model about a message: validated, grounded in the message, and repaired once."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Decision:
 
 
 class Decider:
-    """Asks a model.
+    """LLM router: asks a model for a decision.
 
     Args:
         llm: the model.
@@ -125,7 +125,7 @@ class Decider:
         conversation: Sequence[Message] = (),
         context: Mapping[str, JsonValue] | None = None,
     ) -> Decision:
-        """Decide what to do with a message.
+        """Decide on the action for a message.
 
         Args:
             message: the user's.
@@ -151,7 +151,7 @@ class Decider:
 
 
 def decision_prompt(menu: Menu, instructions: str = "") -> str:
-    """The system prompt of a decision.
+    """Return the system prompt of a decision.
 
     Args:
         menu: what the model may choose from.
@@ -167,7 +167,7 @@ def decision_prompt(menu: Menu, instructions: str = "") -> str:
 
 
 def _schema(menu: Menu) -> type[_Written]:
-    """A model of the answers that a menu allows: what is not on it is shown to the model as a mistake."""
+    """Return the output model for an action space; other values are reported to the model as mistakes."""
 
     class Decision(_Written):
         """The decision: what to do with the user's message."""
@@ -232,14 +232,14 @@ def _decision(written: _Written, menu: Menu, said: Sequence[str], *, seconds: fl
 
 
 def _further(written: _Written, message: str) -> str:
-    """A further request that a model has seen in a message: nothing that does not stand there."""
+    """Return the further request that a model found in a message; empty if it is not in its text."""
     more = written.more.strip()
     part = normalise(more)
     return more if part and part in normalise(message) and part != normalise(message.strip()) else ""
 
 
 def _inputs_of(written: _Written, menu: Menu) -> tuple[dict[str, Any], set[str]]:
-    """Schemas of the inputs that a decision gives, and which of them are required."""
+    """Return the schemas of the inputs in a decision, and which are required."""
     flow = next((each for each in menu.flows if each.flow_id == written.target), None)
     about = flow if written.action == "flow" else menu.asking
     sources: list[Mapping[str, Any]] = [] if about is None else [about.input_schema]
@@ -254,7 +254,7 @@ def _inputs_of(written: _Written, menu: Menu) -> tuple[dict[str, Any], set[str]]
 
 
 def _leaves(value: JsonValue | Mapping[str, JsonValue]) -> list[str]:
-    """All that a context says, as texts."""
+    """Return all values in a context, as texts."""
     if isinstance(value, Mapping):
         return [leaf for each in value.values() for leaf in _leaves(each)]
     if isinstance(value, list):
@@ -263,8 +263,8 @@ def _leaves(value: JsonValue | Mapping[str, JsonValue]) -> list[str]:
 
 
 Ground: TypeAlias = Literal["said", "inferred", "made_up"]
-"""The user has said it; or it is a reading of what they said, such as a date for `tomorrow`, or one of a few
-choices; or nothing that was said holds it."""
+"""Grounding of a value: the user said it; it is derived from what they said, such as a date from `tomorrow`,
+or one of a few choices; or nothing that they said supports it."""
 
 _NUMBER = re.compile(
     r"[+-]?\d[\d,]*(?:\.\d+)?|[零〇一二两俩三仨四五六七八九十百千万亿半点壹贰叁肆伍陆柒捌玖拾佰仟]+"
@@ -277,7 +277,7 @@ _ENOUGH = 0.5  # of the words of a text
 
 
 def ground_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str]) -> Ground:
-    """Where a value comes from.
+    """Return the grounding of a value.
 
     Args:
         value: what the model gives.
@@ -323,7 +323,7 @@ def _holds(texts: list[str], form: str) -> bool:
 
 
 def _numbers(text: str) -> set[float]:
-    """All numbers in a text, whichever way they are written."""
+    """Return all numbers in a text, in any notation."""
     words = _WORDS.findall(text)
     written = [found[0] for found in _NUMBER.finditer(without_fixed_words(text))]
     written += [word for word in words if word not in _NO_COUNT]

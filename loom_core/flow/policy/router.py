@@ -1,4 +1,4 @@
-"""Which flow a message asks for by its words, or which several, one after the other.
+"""Rule-based routing of a message to a flow, or to several in turn.
 
 「取消A1001再约一个牙科」 and "cancel A1001 and book a dentist" are two requests. Where words do not say, a
 model gets a description of the flows.
@@ -77,7 +77,7 @@ class RouteMatch:
 
 
 class FlowRouter:
-    """Finds the flow that a message asks for, by trigger patterns.
+    """Router by trigger patterns.
 
     Args:
         flows: the flows; those that are switched off do not count.
@@ -119,17 +119,17 @@ class FlowRouter:
         return RouteMatch("flow", flow, (flow,), parameters, hints=hints, matches=matches)
 
     async def matched(self, message: str) -> RouteMatch:
-        """As `match`, in a thread where a message may take long."""
+        """Route as `match` does, in a thread if the message may take long."""
         if self._matcher.is_quick(message):
             return self.match(message)
         return await to_thread.run_sync(self.match, message)
 
     def match_by_pattern(self, message: str) -> FlowConfig | None:
-        """The flow that a message asks for, if its words leave no doubt."""
+        """Return the flow that a message clearly asks for, or None."""
         return self.match(message).flow
 
     def parameters_of(self, flow: FlowConfig, matches: Sequence[TriggerMatch]) -> dict[str, JsonValue]:
-        """Inputs of a flow that its patterns have found: those in no doubt first, then the longest.
+        """Return the inputs that a flow's patterns have captured: certain matches first, then the longest.
 
         What does not fit the type of its input is left out, so that it is asked for.
         """
@@ -150,7 +150,7 @@ class FlowRouter:
     def inputs_of(
         self, flow: FlowConfig, message: str, matches: Sequence[TriggerMatch]
     ) -> dict[str, JsonValue]:
-        """The same, with those that stand anywhere else in the message; see `found_inputs`."""
+        """Return the same, with inputs from the rest of the message; see `extract_slots`."""
         found = self.parameters_of(flow, matches)
         named = flow.input_schema.get("properties")
         schemas = {
@@ -161,7 +161,7 @@ class FlowRouter:
         return {**{each.name: each.value for each in found_inputs(message, schemas)}, **found}
 
     def build_flow_descriptions(self) -> str:
-        """The description of the flows for a model; empty if there are none."""
+        """Return the description of the flows for a model; empty if there are none."""
         if not self._flows:
             return ""
         return "\n".join(["## Available Flows", "", *map(_described, self._flows.values()), ""])
@@ -210,7 +210,7 @@ def _line(text: str) -> str:
 
 
 def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tuple[Offer, RouteMatch]]:
-    """The requests of a message that makes several, in its order; empty for one that makes a single one.
+    """Split a message with several requests, in order; empty if there is only one.
 
     Each part has to ask for a flow by itself, without doubt, and for another flow or other inputs than those
     before; and the first has to stand in the whole message, too: what is taken back in the end is no request.
@@ -252,7 +252,7 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
 
 
 def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
-    """The request behind the part of a message that a pattern has read, if no pattern reads it; else empty.
+    """Return the further request in a message that no pattern matches; empty if there is none.
 
     Args:
         message: what the user says.
@@ -272,12 +272,12 @@ def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
 
 
 def content_words(text: str) -> set[str]:
-    """The words of a text that say more than politeness does."""
+    """Return the words of a text without polite ones."""
     return {word for word in analyse(_POLITE.sub(" ", text)) if word.isascii() or len(word) > 1}
 
 
 def _is_same(one: RouteMatch, other: RouteMatch) -> bool:
-    """Whether two parts ask for the same: neither says an input otherwise than the other does."""
+    """Return whether two parts ask for the same: the same flow, without conflicting inputs."""
     shared = one.parameters.keys() & other.parameters.keys()
     return all(one.parameters[name] == other.parameters[name] for name in shared)
 

@@ -1,4 +1,4 @@
-"""What the assistant says by itself, in English or Chinese."""
+"""Phrases of the assistant, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["LANGUAGE", "Phrases", "language_of", "language_of_run", "shown_value"]
 
 LANGUAGE = "language"
-"""Where a run (`RunRequest.metadata`) says in which language it speaks: that of its conversation."""
+"""Key in `RunRequest.metadata` for the language of a run's conversation."""
 
 _NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: of no language
 _LONGEST = 300  # characters of a value
@@ -30,7 +30,7 @@ _CLEAR = 3  # words of another language that change that of a conversation; fewe
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """The sentences of one language; `{…}` is filled in by who uses them.
+    """Phrases in one language; callers fill in `{…}`.
 
     Attributes:
         language: which.
@@ -120,21 +120,21 @@ class Phrases:
 
     @classmethod
     def of(cls, language: Language) -> Phrases:
-        """Those of a language."""
+        """Return the phrases of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     def what_can_be_done(self, titles: Iterable[str]) -> str:
-        """What the assistant is there for; empty where nothing is."""
+        """Return the list of what the assistant can do; empty if nothing."""
         named = [in_language(title, self.language) for title in titles if title]
         return self.able.format(flows=self.join.join(named)) if named else ""
 
     def refused_value(self, refused: Refused) -> str:
-        """Why what was said will not do, and what will, as far as its schema says it for people."""
+        """Explain why a value was rejected and what is valid, as far as its schema has texts for people."""
         wants = self.wants(refused)
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
 
     def wants(self, refused: Refused) -> str:
-        """What will do instead of what was said; empty where the schema does not say it for people."""
+        """Describe valid values; empty if the schema has no text for people."""
         form = self._form(refused).rstrip("。.")
         if refused.value is None:
             return self.wanted.format(name=refused.title, form=form) if form else ""
@@ -143,7 +143,7 @@ class Phrases:
         return self.refused.format(name=refused.title, value=refused.value, limit=form) if form else ""
 
     def with_values(self, text: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-        """A question, and below it the values that it is about.
+        """Return a question with the values that it is about.
 
         Args:
             text: the question.
@@ -158,7 +158,7 @@ class Phrases:
         return "\n".join([text, *lines])
 
     def confirmation(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """What a customer is asked about a call of a tool that the file does not word."""
+        """Return the default confirmation question for a tool call."""
         return self.with_values(self.shall, arguments, tool.args_schema)
 
     def _title(self, name: str, part: object) -> str:
@@ -166,7 +166,7 @@ class Phrases:
         return in_language(title, self.language) if isinstance(title, str) and title else name
 
     def which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-        """Which of several inputs a correction is for.
+        """Return the question which of several inputs a correction is for.
 
         Args:
             either: what each would be.
@@ -177,7 +177,7 @@ class Phrases:
         return self.either.format(names=names, value=next(iter(either.values())))
 
     def _form(self, refused: Refused) -> str:
-        """What an input has to be, as far as its schema says it for people."""
+        """Describe the form of an input, as far as its schema has texts for people."""
         schema = refused.schema
         if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
             limit = self._limit(refused)
@@ -201,7 +201,7 @@ class Phrases:
         return form.format(low=low, high=high)
 
     def hello_of(self, settings: BasicSettings) -> str:
-        """The greeting of a file, or one of our own."""
+        """Return the greeting of a file, or the default one."""
         if settings.greeting:
             return settings.greeting
         name = settings.name
@@ -309,13 +309,13 @@ _CHINESE = Phrases(
 
 
 def shown_value(value: object, *, most: int = _LONGEST) -> str:
-    """A value as people read it: a text as it is, else JSON; not too much of it."""
+    """Format a value for people: a text as it is, else JSON, shortened."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", before: str = "") -> Language:
-    """The language to answer in: as the file says, else that of the message.
+    """Return the language to answer in: as configured, else that of the message.
 
     Args:
         message: what the user says.
@@ -333,7 +333,7 @@ def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", 
 
 
 def language_of_run(request: RunRequest, *, setting: Literal["auto", "zh", "en"] = "auto") -> Language:
-    """The language that a run speaks: that of the conversation which began it, else that of its message."""
+    """Return the language of a run: that of its conversation, else that of its message."""
     known = request.metadata.get(LANGUAGE)
     if known in {"zh", "en"}:
         return "zh" if known == "zh" else "en"

@@ -1,4 +1,4 @@
-"""The reply to a message: its text, how it was decided, and what is waited for; and the result of a turn."""
+"""The reply to a message: its text, how it was routed, and pending questions; and the outcome of a turn."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 CHOICE = "$choice"
-"""The id of a question that no run asks: which flow is meant, or whether one is. It is answered by a message,
-such as `Offer.message_of` makes of what its schema wants."""
+"""The id of a disambiguation question, which belongs to no run. A message answers it, such as one made by
+`Disambiguation.message_of` from a form."""
 
 RouteAction: TypeAlias = Literal[
     "flow",  # a flow was begun
@@ -41,20 +41,19 @@ RouteAction: TypeAlias = Literal[
     "retry",  # a run that had failed goes on
     "greet",  # manners were returned
 ]
-"""What was done with a message."""
+"""The action taken for a message."""
 
 RouteHow: TypeAlias = Literal["rules", "model", "pending", "choice", "manners", "given", "none"]
-"""What decided: trigger patterns; a model; that a run waits for something; that a question without a run was
-answered; that it is nothing but manners; the program, which named the flow; or nothing did."""
+"""How a message was routed: by trigger patterns; by a model; to a waiting run; as the answer to a
+disambiguation question; as small talk; by the program, which named the flow; or not at all."""
 
 ReplyStatus: TypeAlias = "RunStatus"
-"""As of a run. `completed` too where no run was needed; `input_required` also where a question without a run
-is asked."""
+"""As of a run. `completed` also without a run; `input_required` also for a disambiguation question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How it was decided what to do with a message.
+    """How a message was routed.
 
     Attributes:
         action: what was done.
@@ -88,13 +87,13 @@ class Route:
     problem: str = ""
 
     def with_problem(self, problem: str) -> Route:
-        """The same, where something else went wrong, too."""
+        """Return the same route with another problem."""
         return replace(self, problem=" ".join(filter(None, (self.problem, problem))))
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage that an answer rests on.
+    """A passage that an answer is based on.
 
     Attributes:
         id: as it stands in brackets in the answer, where a model wrote it.
@@ -110,13 +109,13 @@ class Citation:
 
     @classmethod
     def of(cls, item: KnowledgeItem) -> Citation:
-        """That of a passage that was found."""
+        """Return the citation of a passage."""
         return cls(item.id, item.source, str(item.metadata.get("title") or ""), item.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of a turn: what a message came to.
+    """The outcome of a turn.
 
     Attributes:
         route: how it was decided.
@@ -143,7 +142,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A run of the session that was interrupted and still waits.
+    """An interrupted run of the session that still waits.
 
     Attributes:
         run_id: which.
@@ -197,7 +196,7 @@ class FlowReply:
     told: tuple[str, ...] = ()
 
     def after(self, text: str, *, told: tuple[str, ...]) -> FlowReply:
-        """The same behind what was said before it, which tells of other runs."""
+        """Return the reply with a text about other runs in front."""
         late = "\n\n".join(filter(None, (text, self.late)))
         whole = "\n\n".join(filter(None, (text, self.text)))
         return replace(self, text=whole, late=late, told=(*told, *self.told))

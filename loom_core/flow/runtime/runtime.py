@@ -1,4 +1,4 @@
-"""All that is made of one flow file: router, requests, tools, knowledge, model, executor.
+"""The runtime of a flow file: router, requests, tools, knowledge, model and executor.
 
 Another file may take its place (hot reload) while runs go on with what they began with.
 """
@@ -65,7 +65,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOverrides:
-    """Overrides: what a program gives in place of what a flow file names; see `WorkflowOrchestrator`."""
+    """Overrides of what a flow file names, given by a program; see `WorkflowOrchestrator`."""
 
     llm: LLMProvider | None = None
     knowledge: FlowKnowledge | None = None
@@ -79,7 +79,7 @@ class RuntimeOverrides:
 
 
 class FlowRuntime:
-    """All that is made of a flow file; an asynchronous context manager.
+    """The components of a flow file; an asynchronous context manager.
 
     Args:
         loaded: the file.
@@ -156,25 +156,25 @@ class FlowRuntime:
         return self.loaded.file
 
     def spoken(self, language: Language) -> FlowFile:
-        """The same, as a language says it."""
+        """Return the file localized in a language."""
         return self.executor.parts.spoken[language]
 
     @property
     def flows(self) -> list[FlowConfig]:
-        """The flows that are there."""
+        """The enabled flows."""
         return _enabled(self.file)
 
     def build_system_prompt(self) -> str:
-        """See `build_system_prompt`."""
+        """Return the system prompt; see `build_system_prompt`."""
         return build_system_prompt(self.file, self._toolbox.tools())
 
     @property
     def titles(self) -> list[str]:
-        """Their titles."""
+        """The titles of the enabled flows."""
         return [flow.title for flow in self.flows]
 
     def changes_something(self, flow: FlowConfig) -> bool:
-        """Whether a flow may change something outside."""
+        """Return whether a flow may have side effects."""
 
         def reads_only(name: str) -> bool:
             known = next((tool for tool in self._toolbox.tools() if tool.name == name), None)
@@ -186,7 +186,7 @@ class FlowRuntime:
     def used(
         self, run_id: str = "", context: Mapping[str, JsonValue] | None = None
     ) -> Generator[FlowRuntime]:
-        """Around anything that is done with this; afterwards it may be let go of.
+        """Context that keeps the runtime open while it is in use.
 
         Args:
             run_id: a run that is driven.
@@ -203,16 +203,16 @@ class FlowRuntime:
             self._look()
 
     def retire(self) -> None:
-        """Another file has taken its place; it is let go of when nothing uses it any more."""
+        """Retire the runtime after a reload; it closes when nothing uses it any more."""
         self._is_retired = True
         self._look()
 
     def let_go(self) -> None:
-        """The program ends."""
+        """Release the runtime because the program ends."""
         self._idle.set()
 
     async def gone(self) -> None:
-        """Wait until it has retired and nothing needs it."""
+        """Wait until the runtime has retired and is not in use."""
         await self._idle.wait()
 
     async def __aenter__(self) -> Self:
@@ -238,7 +238,7 @@ class FlowRuntime:
 
 
 class RuntimeInUse:
-    """Hot reload: the runtime of the file that counts, and those before it as long as anything needs them.
+    """Hot reload: the current runtime, and earlier ones as long as they are in use.
 
     An asynchronous context manager; it may be looked at before, and exchanged only within.
 
@@ -272,11 +272,11 @@ class RuntimeInUse:
 
     @property
     def now(self) -> FlowRuntime:
-        """That of the file that counts."""
+        """The current runtime."""
         return self._now
 
     def check_open(self) -> None:
-        """See that it is used within its block.
+        """Raise an error outside of its context.
 
         Raises:
             RuntimeError: it is not.
@@ -284,7 +284,7 @@ class RuntimeInUse:
         self._opened()
 
     async def exchange(self, loaded: LoadedFlows, overrides: RuntimeOverrides) -> None:
-        """Go by another file from now on; that before is let go of when nothing uses it any more.
+        """Replace the runtime by that of another file; the earlier one closes when nothing uses it any more.
 
         Raises:
             ConfigError: it cannot be used; everything stays as it was.
@@ -326,7 +326,7 @@ class RuntimeInUse:
         return self._group
 
     async def _hold(self, runtime: FlowRuntime, *, task_status: TaskStatus[None]) -> None:
-        """Keep what was made of a file open as long as anything needs it; it is opened and closed in here."""
+        """Open a runtime, keep it open while it is in use, and close it, in one task."""
         async with runtime:
             self._held.append(runtime)
             task_status.started()
@@ -335,7 +335,7 @@ class RuntimeInUse:
 
 
 class FlowRunner:
-    """Takes runs up; see `Runner`.
+    """Runner of flows' runs; see `Runner`.
 
     Args:
         in_use: the flow file that is in use.
@@ -345,7 +345,7 @@ class FlowRunner:
         self._in_use = in_use
 
     async def for_profile(self, profile: str) -> FlowRunner:
-        """Itself, for the runs of flows and skills: what a `RunHost` takes.
+        """Return itself for runs of flows and skills; called by a `RunHost`.
 
         Raises:
             NotFoundError: it is another's profile.
@@ -355,7 +355,7 @@ class FlowRunner:
         return self
 
     def loop(self, log: RunLog) -> RunDriver:
-        """See `Runner.loop`.
+        """Return the executor of a run; see `Runner.loop`.
 
         Raises:
             ConfigError: it is a run of skills, and there is no model.
@@ -369,7 +369,7 @@ class FlowRunner:
 
 
 class _Driven:
-    """A run that is driven with the runtime of a file, which stays open as long."""
+    """A run together with the runtime that executes it, which stays open as long."""
 
     def __init__(self, driver: RunDriver, runtime: FlowRuntime, run: Run) -> None:
         self._driver = driver
@@ -377,14 +377,14 @@ class _Driven:
         self._run = run
 
     async def drive(self) -> Run:
-        """See `RunDriver.drive`."""
+        """Execute the run; see `Executor.execute`."""
         given = self._run.request.metadata.get("context")
         context = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
         with self._runtime.used(self._run.id, context):
             return await self._driver.drive()
 
     async def leave(self) -> None:
-        """See `RunDriver.leave`."""
+        """Detach from the run; see `Executor.detach`."""
         await self._driver.leave()
 
 
@@ -395,13 +395,13 @@ def _permissions(
 
 
 def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
-    """Allow the tools of servers that need no approval, as a step or a skill says (`confirm: false`)."""
+    """Allow the tools of servers for which a step or a skill says `confirm: false`."""
     for name in server_tools(file, unasked=True):
         yield PermissionRule(tool=name, action="allow")
 
 
 def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
-    """The system prompt that a model decides with what a new conversation's message wants.
+    """Return the system prompt for decisions about a new conversation's message.
 
     It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
     not in it: that is looked up while the model decides, and given to the model that answers.
@@ -465,7 +465,7 @@ _LONGEST = 600  # characters of one of them
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer in words.
+    """An answer in words, with citations.
 
     Attributes:
         text: what the user reads.
@@ -477,7 +477,7 @@ class Answer:
 
 
 class Answerer:
-    """Answers messages.
+    """Generator of answers in words.
 
     Args:
         llm: the model; None where passages answer by themselves.
@@ -527,7 +527,7 @@ class Answerer:
         return Answer(text, _cited(text, known.items) if passages else ())
 
     def plain(self, known: KnowledgeAnswer, phrases: Phrases) -> Answer:
-        """An answer without a model: the best passages; without any, what can be done."""
+        """Answer without a model: with the best passages, or with a list of what the assistant can do."""
         if not known.items:
             said = phrases.unasked if known.outcome in _UNASKED else phrases.unknown
             return Answer("\n".join(filter(None, [said, phrases.what_can_be_done(self._titles)])))
@@ -548,7 +548,7 @@ class Answerer:
 
 
 def _cited(text: str, items: Sequence[KnowledgeItem]) -> tuple[Citation, ...]:
-    """The passages whose ids stand in brackets in an answer, in the order in which they do."""
+    """Return the passages whose ids an answer cites in brackets, in order of citation."""
     places = {item.id: text.find(f"[{item.id}]") for item in items}
     for found in re.finditer(r"\[([^\[\]]+)\]", text):  # several may stand in one pair of brackets
         for each in re.split(r"[,，;；、]\s*", found[1]):

@@ -1,4 +1,4 @@
-"""Skills: which of them apply together, and the agent that works on a message with their tools only."""
+"""Skills: which of them apply together, and the agent that works with their tools only."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ _TOOL = (
 
 
 def skills_in_order(file: FlowFile) -> list[SkillConfig]:
-    """The skills that are there, the highest priority first, of equals as in the file."""
+    """Return the enabled skills by descending priority, then in the order of the file."""
     return sorted((each for each in file.skills if each.enabled), key=lambda skill: -skill.priority)
 
 
 def free_tools(file: FlowFile, tools: Iterable[Tool]) -> list[Tool]:
-    """The system tools of a file that no skill has: those of a skill can be called while it applies only."""
+    """Return the system tools that belong to no skill; a skill's tools are available while it applies."""
     bound = {name for skill in file.skills for name in skill.tools}
     own = {each.name for each in file.system_tools if each.enabled}
     return [tool for tool in tools if tool.name in own and tool.name not in bound]
 
 
 def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
-    """The skills that apply, of those that were chosen.
+    """Return the skills that apply, of those that were chosen.
 
     One whose `depends_on` is not among them does not. Of two of which one excludes the other, the one that
     ranks higher does: by priority, then by their order in the file.
@@ -82,36 +82,36 @@ def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
 
 
 class _Seen(Memory):
-    """The conversation of a session to look at: who answers the user writes it down."""
+    """Read-only memory of a session; the turn writes the conversation."""
 
     def __init__(self, texts: Callable[[str], Any]) -> None:
         self._texts = texts
 
     async def messages(self, session_id: str, *, limit: int | None = None) -> list[Message]:
-        """See `Memory.messages`."""
+        """Return the messages; see `Memory.messages`."""
         found = cast("list[Message]", await self._texts(session_id))
         return found if limit is None else found[-limit:] if limit else []
 
     async def replace(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Does nothing, as do the others that write."""
+        """Do nothing, as all methods that write."""
 
     async def add(self, session_id: str, message: Message) -> None:
-        """See `replace`."""
+        """Do nothing; see `replace`."""
 
     async def clear(self, session_id: str) -> None:
-        """See `replace`."""
+        """Do nothing; see `replace`."""
 
     async def sessions(self) -> list[MemorySession]:
-        """None."""
+        """Return an empty list."""
         return []
 
     async def search(self, query: str, *, limit: int = 10, session_id: str = "") -> list[MemoryHit]:
-        """Nothing."""
+        """Return an empty list."""
         return []
 
 
 class SkillAgent:
-    """Works on messages that skills apply to, or that a tool is to be called for.
+    """Agent for messages to which skills apply, or that need a single tool.
 
     Each is a run in the journal, with a budget, and may call the tools of its skills and no others. Calls
     that have to be approved wait for the session's user.
@@ -172,7 +172,7 @@ class SkillAgent:
         route: Mapping[str, Any],
         idempotency_key: str = "",
     ) -> RunRequest:
-        """What the journal is to hold of a run.
+        """Build the request of a run.
 
         Args:
             message: what the user says.
@@ -199,14 +199,14 @@ class SkillAgent:
         )
 
     def loop(self, log: RunLog) -> RunLoop:
-        """Take a run up."""
+        """Return the executor of a run."""
         metadata = log.run.request.metadata
         request = log.run.request
         asking = self._asking(request, language_of_run(request, setting=self._file.basic_settings.language))
         return self._agent.extended(system_prompt=self._prompt(metadata), asking=asking).loop(log)
 
     def _asking(self, request: RunRequest, language: Language) -> Asking:
-        """The customer, who is asked in their language and in the words of the file."""
+        """Return the policy that asks the user for approval, in their language and the file's words."""
         phrases, file = Phrases.of(language), spoken(self._file, language)
         skills = active_skills(file, cast("list[str]", request.metadata.get("skills", [])))
 

@@ -1,4 +1,4 @@
-"""Flows as an Arazzo document, with the OpenAPI descriptions that it needs to be read by others."""
+"""Export of flows as an Arazzo document, with the OpenAPI descriptions that it refers to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ArazzoExport", "export_arazzo"]
 
 _PLAIN, _WITH_TIMEOUT = "1.0.1", "1.1.0"
-"""The oldest version that has words for it: more programs read that."""
+"""The oldest version that supports the document's features, so that more programs can read it."""
 _REQUEST = "request"
 _VARIABLE = "A variable of the conversation."
 _PLACEHOLDER = re.compile(r"\{(\$[^{}]*)\}")
@@ -38,7 +38,7 @@ _KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class ArazzoExport:
-    """Flows in the words of Arazzo.
+    """Flows as an Arazzo document.
 
     Attributes:
         document: the Arazzo document.
@@ -52,7 +52,7 @@ class ArazzoExport:
 
 
 def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
-    """The flows of a file whose steps are requests or other flows.
+    """Export the flows of a file whose steps are requests or other flows.
 
     Variables of the context, the message, and secrets become inputs: the caller of the workflow gives them.
     """
@@ -83,7 +83,7 @@ def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
 def _written(
     file: FlowFile, servers: _Servers, left_out: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The flows that are not left out as workflows, and those that have to be, too, with the reason."""
+    """Write the supported flows as workflows; return the others too, each with the reason."""
     workflows: list[dict[str, Any]] = []
     lost: dict[str, str] = {}
     for flow in file.flows:
@@ -101,7 +101,7 @@ def _written(
 
 
 class _Servers:
-    """Where requests go: each server is a description of its own."""
+    """The servers of requests; each becomes an OpenAPI description."""
 
     def __init__(self, flow_url: str) -> None:
         self._flow_url = flow_url.rstrip("/")
@@ -109,11 +109,11 @@ class _Servers:
 
     @property
     def names(self) -> list[str]:
-        """What the descriptions are called."""
+        """Names of the descriptions."""
         return [f"api{number or ''}" for number in range(len(self._paths))]
 
     def reference(self, method: str, url: str, path: str, parameters: list[dict[str, Any]]) -> str:
-        """How a step refers to an operation, which is noted down.
+        """Return a step's reference to an operation, and add the operation to its description.
 
         Args:
             method: in capitals.
@@ -137,7 +137,7 @@ class _Servers:
         return f"{{$sourceDescriptions.{name}.url}}#/paths/{pointer}/{method.lower()}"
 
     def descriptions(self, info: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """The descriptions by the names of their files."""
+        """Return the descriptions by file name."""
         return {
             f"{name}.openapi.json": {
                 "openapi": "3.1.0",
@@ -150,7 +150,7 @@ class _Servers:
 
 
 class _Workflow:
-    """A flow being written."""
+    """Writer of one flow as a workflow."""
 
     def __init__(self, file: FlowFile, flow: FlowConfig, servers: _Servers) -> None:
         self._file = file
@@ -160,7 +160,7 @@ class _Workflow:
         self._added: dict[str, Any] = {}
 
     def written(self) -> dict[str, Any]:
-        """The workflow.
+        """Return the workflow.
 
         Raises:
             InvalidInputError: Arazzo has no words for it.
@@ -261,7 +261,7 @@ class _Workflow:
         return written
 
     def _path(self, url: str) -> tuple[str, list[dict[str, Any]]]:
-        """The path of an address as OpenAPI writes it, and its parameters, those of the query included."""
+        """Return an address as an OpenAPI path and its parameters, query parameters included."""
         way, _, query = url.partition("?")
         parts = urlsplit(way)
         way = way[len(f"{parts.scheme}://{parts.netloc}") :] if parts.netloc else way
@@ -302,7 +302,7 @@ class _Workflow:
         return written
 
     def _value(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        """A template in Arazzo's words: one that is a whole value has no braces there."""
+        """Convert a template to Arazzo: an expression that is a whole value has no braces there."""
         if isinstance(value, list):
             return [self._value(each) for each in cast("list[Any]", value)]
         if isinstance(value, dict):
@@ -318,7 +318,7 @@ class _Workflow:
         return self._text(whole[1] if whole else value)
 
     def _text(self, text: str) -> str:
-        """A text whose expressions refer to inputs instead of the context and the message."""
+        """Replace references to the context and the message in a text by references to inputs."""
         text = _CONTEXT.sub(lambda match: f"$inputs.{self._add(match[1], _VARIABLE)}", text)
         text = _MESSAGE.sub(lambda _: f"$inputs.{self._add('message', 'What the user has written.')}", text)
         if "$context" in text or "$inputs}" in text or text in {"$inputs", "$context"}:
@@ -326,7 +326,7 @@ class _Workflow:
         return text
 
     def _add(self, name: str, description: str) -> str:
-        """The name of an input that the flow does not have by itself."""
+        """Add an input that the flow does not declare, and return its name."""
         if (
             name in (self._known or ())
             or self._added.get(name, {}).get("description", description) != description
@@ -337,7 +337,7 @@ class _Workflow:
 
 
 def _kept(step: StepConfig) -> dict[str, Any]:
-    """What Arazzo has no words for in a step."""
+    """Return the fields of a step that Arazzo cannot express."""
     kept: dict[str, Any] = {}
     if step.operation is not None:
         kept = step.request().model_dump(mode="json", include={*REQUEST_KEPT}, exclude_defaults=True)

@@ -1,4 +1,4 @@
-"""Flows from an Arazzo document (1.0 or 1.1): its workflows of HTTP requests."""
+"""Import of flows from an Arazzo document (1.0 or 1.1): its workflows of HTTP requests."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 EXTENSION = "x-loom"
-"""Where an exported workflow keeps what Arazzo has no word for."""
+"""Extension key of an exported workflow, for everything that Arazzo cannot express."""
 
 SUCCESS = "$statusCode >= 200 && $statusCode < 300"
-"""What has to hold of a request of which nothing else is said; Arazzo has no such default."""
+"""Success criterion of a request that has none; Arazzo has no such default."""
 
 REQUEST_KEPT: Mapping[str, type] = {"idempotent": bool, "failure": str, "retries": int}
-"""What Arazzo has no word for in a request, and a step says in `EXTENSION`."""
+"""Fields of a request that Arazzo cannot express; a step has them in `EXTENSION`."""
 
 OPTIONAL = "optional"
-"""Where a step says there which of its outputs may lack; and `RESPONSE` what the user reads at an end."""
+"""Key in `EXTENSION` for optional outputs of a step; `RESPONSE` is the key of an end's text for the user."""
 
 RESPONSE = "response"
 
@@ -67,7 +67,7 @@ class ImportedFlows:
     notes: tuple[str, ...] = field(default=())
 
     def text(self) -> str:
-        """The same as a flow file."""
+        """Return the flows as the text of a flow file."""
         flows = [flow.model_dump(mode="json", by_alias=True, exclude_defaults=True) for flow in self.flows]
         file: dict[str, Any] = {"flow_url": self.flow_url} if self.flow_url else {}
         return json.dumps({**file, "flows": flows}, ensure_ascii=False, indent=2) + "\n"
@@ -76,7 +76,7 @@ class ImportedFlows:
 def import_arazzo(
     text: str, *, name: str = "arazzo", sources: Mapping[str, str] | None = None
 ) -> ImportedFlows:
-    """The workflows of a document as flows. Nothing is fetched.
+    """Convert the workflows of a document to flows. Nothing is fetched.
 
     Args:
         text: JSON, or YAML (needs the extra `install`).
@@ -94,7 +94,7 @@ def import_arazzo(
 
 
 class _Import:
-    """A document being read."""
+    """Reader of one document."""
 
     def __init__(self, root: JsonPart, sources: Sources) -> None:
         self._root = root
@@ -199,7 +199,7 @@ class _Import:
         return {"content_type": kind, "body": self._filled(part.at("payload", payload))}
 
     def _parameters(self, part: JsonPart, workflow: JsonPart) -> dict[tuple[str, str], Any]:
-        """Values by place and name: those of the workflow, and over them those of the step."""
+        """Return values by place and name; a step's values override those of its workflow."""
         found: dict[tuple[str, str], Any] = {}
         for written in (*workflow.get("parameters").items(), *part.get("parameters").items()):
             each = self._component(written, "parameters")
@@ -211,7 +211,7 @@ class _Import:
         return found
 
     def _component(self, part: JsonPart, kind: str) -> JsonPart:
-        """What a reference to `$components.<kind>.<name>` stands for; a part that is none as it is."""
+        """Resolve a reference to `$components.<kind>.<name>`; return any other part unchanged."""
         reference = part.text("reference")
         if not reference:
             return part
@@ -260,7 +260,7 @@ class _Import:
         return {name: outputs.text(name, required=True) for name in outputs.members()}
 
     def _filled(self, part: JsonPart, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
-        """A value with expressions as placeholders: in Arazzo, a whole value that is one has no braces."""
+        """Convert a value to a template: in Arazzo, an expression that is a whole value has no braces."""
         if depth > _DEEPEST:
             raise part.wrong("is nested too deeply.")
         value = part.value
@@ -276,7 +276,7 @@ class _Import:
         return value
 
     def _resolved(self, part: JsonPart, depth: int) -> Any:  # noqa: ANN401 - JSON
-        """A schema with what it refers to in the document in the place of the references."""
+        """Replace the references in a schema by the parts that they refer to."""
         if depth > _DEEPEST:
             raise part.wrong("refers to itself, or is nested too deeply.")
         self._parts += 1

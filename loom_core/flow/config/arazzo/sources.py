@@ -1,4 +1,4 @@
-"""The OpenAPI descriptions that an Arazzo document names, and the operations in them, read unchecked."""
+"""The OpenAPI descriptions that an Arazzo document names, and their operations; they are not validated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GIVE = "Give the OpenAPI description, too: --source NAME=FILE."
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The target of a step's call.
+    """Method and path of the request that a step makes.
 
     Attributes:
         method: in capitals.
@@ -60,7 +60,7 @@ def document_of(text: str, *, name: str) -> object:
 
 
 def source_addresses(text: str, *, name: str) -> dict[str, str]:
-    """Where the descriptions are that a document names, by their names there.
+    """Return the addresses of the descriptions that a document names, by name.
 
     Raises:
         ConfigError: it is no such document.
@@ -71,7 +71,7 @@ def source_addresses(text: str, *, name: str) -> dict[str, str]:
 
 
 class Sources:
-    """The descriptions that a document names.
+    """The OpenAPI descriptions that a document names.
 
     Args:
         root: the document.
@@ -94,10 +94,10 @@ class Sources:
         self._servers = {name: _server(document) for name, document in self._documents.items()}
         servers = {server for server in self._servers.values() if server}
         self.flow_url = servers.pop() if len(names) == 1 and len(servers) == 1 else ""
-        """The address of the only server, or empty."""
+        """Address of the only server, or empty."""
 
     def operation(self, step: JsonPart) -> Operation:
-        """Return the target of a step's call.
+        """Return the method and path of a step's request.
 
         Raises:
             ConfigError: it calls nothing, or what is not in the descriptions.
@@ -127,7 +127,7 @@ class Sources:
 
 
 def _has_alias(text: str) -> bool:
-    """Whether a part of a text in YAML is used several times, as often as it likes."""
+    """Return whether a YAML text has aliases, which can expand without limit."""
     import yaml
 
     tokens = cast("Iterable[object]", yaml.scan(text))  # pyright: ignore[reportUnknownMemberType]
@@ -135,7 +135,7 @@ def _has_alias(text: str) -> bool:
 
 
 def _server(document: JsonPart) -> str:
-    """The address of a description's first server, if it is a whole one."""
+    """Return the address of a description's first server, if it is absolute."""
     for server in document.get("servers").items():
         url = server.text("url").rstrip("/")
         return url if url.startswith(("https://", "http://")) and "{" not in url else ""
@@ -150,7 +150,7 @@ _LONGEST = 200
 
 
 class JsonPart:
-    """A value in a document, and the way to it.
+    """A value in a document, with its path.
 
     Args:
         value: the value.
@@ -164,19 +164,19 @@ class JsonPart:
         self._path = path
 
     def wrong(self, message: str, advice: str = "Correct it there.") -> ConfigError:
-        """The error that says what is wrong here."""
+        """Return an error that points at this value."""
         return ConfigError(f"{self._name}: {readable_path(self._path)[:_LONGEST]} {message}", advice=advice)
 
     def at(self, key: str | int, value: object) -> JsonPart:
-        """A value that stands, or is as if it stood, in this one."""
+        """Return a value as a child of this one."""
         return JsonPart(value, name=self._name, path=(*self._path, key))
 
     def get(self, key: str) -> JsonPart:
-        """The member of a name; that is None if there is none."""
+        """Return the member of a name; its value is None if it does not exist."""
         return self.at(key, self.members().get(key))
 
     def members(self) -> Mapping[str, Any]:
-        """An object; an empty one for None.
+        """Return the members of an object; none if the value is None.
 
         Raises:
             ConfigError: it is something else.
@@ -192,7 +192,7 @@ class JsonPart:
         return members
 
     def items(self) -> Iterator[JsonPart]:
-        """The elements of a list; none for None.
+        """Yield the elements of a list; none if the value is None.
 
         Raises:
             ConfigError: it is something else.
@@ -206,7 +206,7 @@ class JsonPart:
             yield self.at(index, each)
 
     def text(self, key: str, *, required: bool = False) -> str:
-        """The text of a name; empty if there is none.
+        """Return a text member; empty if it does not exist.
 
         Raises:
             ConfigError: it is something else, or it is required.
@@ -219,7 +219,7 @@ class JsonPart:
         return value
 
     def number(self, key: str, otherwise: float) -> float:
-        """The number of a name.
+        """Return a number member.
 
         Raises:
             ConfigError: it is something else.

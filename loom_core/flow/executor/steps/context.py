@@ -1,4 +1,4 @@
-"""The context of the steps of a run: what expressions speak of; and what comes of a step."""
+"""Context of a run's steps: values for expressions, and outcomes of steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Response", "Scene", "StepOutcome", "is_begun"]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What answered: an HTTP server; or a tool or a flow, whose answer is taken for a body.
+    """A response: of an HTTP server; or the result of a tool or a flow, as a body.
 
     Attributes:
         status: HTTP status; 200 where there is none.
@@ -39,7 +39,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What came of doing a step once.
+    """Outcome of executing a step once.
 
     Attributes:
         status: how it ended, as far as the step itself says; its criteria may find it a failure.
@@ -63,7 +63,7 @@ class StepOutcome:
     final: bool = False
 
     def unreadable(self, problem: str, *, said: str, risky: bool) -> StepOutcome:
-        """The same, where what came of it cannot be read, though it may well have been done.
+        """Return an outcome whose response cannot be read, although the step may have been done.
 
         Args:
             problem: why.
@@ -81,7 +81,7 @@ class StepOutcome:
 
 
 class Scene:
-    """One run, as its steps see it.
+    """One run from the view of its steps.
 
     Args:
         parts: what drives it.
@@ -115,7 +115,7 @@ class Scene:
         *,
         response: Response | None = None,
     ) -> Values:
-        """What expressions in a frame speak of.
+        """Return the values of expressions in a frame.
 
         Args:
             frame: in it.
@@ -134,25 +134,25 @@ class Scene:
         )
 
     def told(self, frame: Frame, values: Values | None = None) -> Values:
-        """What texts for people speak of: the same, with choices by their titles."""
+        """Return the same values for texts to people, with the titles of choices."""
         values = self.values(frame) if values is None else values
         flow = self.parts.file.find_flow(frame.flow_id)
         return replace(values, inputs=titled_inputs(flow.input_schema, values.inputs, self.wording.language))
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
-        """A step begins that does nothing by itself; one that has begun goes on after a crash."""
+        """Record that a step without side effects starts; after a crash, a started one continues."""
         if not is_begun(frame, step.step_id):
             self.record.step_begun(frame, step.step_id, what)
 
     def outputs_of(self, frame: Frame, values: Values) -> dict[str, Any]:
-        """What the flow of a frame gives by name."""
+        """Return the outputs of a frame's flow, by name."""
         flow = self.parts.file.find_flow(frame.flow_id)
         if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
             return {name: request.outputs.get(name) for name in flow.outputs}
         return {name: evaluate(each, values) for name, each in flow.outputs.items()}
 
     def result_of(self, frame: Frame) -> tuple[Any, dict[str, Any]]:
-        """What a flow gives at its end: its outputs if it names some, else the result of its last step."""
+        """Return the result of a flow: its named outputs, else the result of its last step."""
         outputs = self.outputs_of(frame, self.values(frame))
         if outputs:
             return outputs, outputs
@@ -160,23 +160,23 @@ class Scene:
         return None if last is None else last.outputs.get("result", last.outputs.get("answer")), {}
 
     def failed_as(self, frame: Frame) -> StepStatus:
-        """How the step failed because of which a list of steps has."""
+        """Return the status of the step that made a list of steps fail."""
         step = frame.steps.get(frame.at)
         return "failure" if step is None or step.status == "success" else step.status
 
     def problem_of(self, frame: Frame) -> str:
-        """Why a list of steps has failed."""
+        """Return why a list of steps has failed, for operators."""
         step = frame.steps.get(frame.at)
         return "" if step is None else step.problem
 
     def said_of(self, frame: Frame) -> str:
-        """What users are told of that."""
+        """Return why a list of steps has failed, for users."""
         step = frame.steps.get(frame.at)
         return (step.said if step is not None else "") or self.wording.broken
 
 
 def is_begun(frame: Frame, step_id: str) -> bool:
-    """Whether a step runs, or was running when the process died."""
+    """Return whether a step is running, or was running when the process crashed."""
     step = frame.steps.get(step_id)
     return step is not None and step.begun
 

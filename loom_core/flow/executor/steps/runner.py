@@ -1,4 +1,4 @@
-"""Does a step once, whatever it is."""
+"""Runner of single steps, of all kinds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HARMLESS = frozenset({"GET", "HEAD"})
 
 
 class StepWork:
-    """Does the steps of one run.
+    """Runner of the steps of one run.
 
     Args:
         scene: the run.
@@ -77,25 +77,25 @@ class StepWork:
         self._leaving = False
 
     async def leave(self) -> None:
-        """Begin nothing else, and wait until nothing runs that must not be done twice."""
+        """Start no more steps, and wait until none runs that must not be done twice."""
         self._leaving = True
         while any(self._under_way.values()):
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
     def stop(self) -> bool:
-        """Begin nothing else; returns whether something runs that changes anything outside."""
+        """Start no more steps; return whether one with side effects is running."""
         self._leaving = True
         return bool(self._under_way)
 
     async def settled(self) -> None:
-        """Wait until nothing runs that changes anything outside."""
+        """Wait until no step with side effects is running."""
         while self._under_way:
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
     async def abandon(self) -> None:
-        """Have what goes on for calls of tools ended: the run has."""
+        """Abandon running tool calls, because the run has ended."""
         state = self._record.state
         for frame in state.frames.values():
             for step in frame.steps.values():
@@ -120,7 +120,7 @@ class StepWork:
         approved: ToolIdentity | bool,
         tool: str = "",
     ) -> None:
-        """A step begins to do something; the journal has it by then, and the disk, if it is risky."""
+        """Record that a step starts; if it is risky, the journal is on disk when this returns."""
         if self._leaving:
             await anyio.sleep_forever()
         self._record.step_begun(
@@ -132,12 +132,12 @@ class StepWork:
         await self._record.commit(durable=risky)
 
     def ended(self, frame: Frame, step_id: str) -> None:
-        """What came of a step is written down."""
+        """Note that the result of a step is recorded."""
         self._under_way.pop(frame.path + step_id, None)
         self._quiet.set()
 
     async def outcome(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Do a step, and say what came of it; what is in the journal of it already is not done again.
+        """Execute a step and return its outcome; anything already in the journal is not repeated.
 
         Raises:
             RecordError: it cannot be written down.
@@ -228,7 +228,7 @@ class StepWork:
     async def _sent(
         self, endpoint: EndpointConfig, values: Values, key: str, *, seconds: float | None, risky: bool
     ) -> StepOutcome:
-        """Send a request, and judge what comes back."""
+        """Send a request, and interpret the response."""
         changes = endpoint.method not in _HARMLESS
         try:
             result = await self._parts.caller.call(
@@ -261,7 +261,7 @@ class StepWork:
         )
 
     async def _maybe_again(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
-        """Ask people about what may have been done already; returns whether they have approved it.
+        """Ask the user whether to repeat what may have been done; return whether they approve.
 
         They are told what it is called, and what it was done with: the inputs, not what was made of them.
         """
@@ -310,7 +310,7 @@ class StepWork:
         return outcome
 
     def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
-        """What the user is asked before a tool is called: as the file words it, else with the arguments."""
+        """Return the question before a tool call: as the file words it, else one with the arguments."""
         if step.confirm:
             return text_of(fill(step.confirm.question, self._scene.values(frame)))
         wording = self._scene.wording
@@ -321,7 +321,7 @@ class StepWork:
 
 
 def _told(endpoint: EndpointConfig, values: Values) -> dict[str, Any]:
-    """What a request sends, for people; references to secrets stay references."""
+    """Return the contents of a request for people; references to secrets remain references."""
     if endpoint.sends_inputs:
         return dict(values.inputs)
     told = {"query": fill(endpoint.query, values), "body": fill(endpoint.body, values)}
@@ -332,7 +332,7 @@ _WORST: tuple[StepStatus, ...] = ("unknown", "failure", "declined", "running", "
 
 
 class InnerSteps:
-    """Does such steps of one run.
+    """Runner of steps that contain other steps.
 
     Args:
         scene: the run.
@@ -344,7 +344,7 @@ class InnerSteps:
         self._run_frame = run_frame
 
     async def workflow(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Run another flow, as a part of this run."""
+        """Run another flow as a part of this run."""
         state, file = self._scene.record.state, self._scene.parts.file
         flow = file.find_flow(step.workflow_id)
         path = f"{frame.path}{step.step_id}/"
@@ -388,7 +388,7 @@ class InnerSteps:
         return StepOutcome(response=Response(body=result), outputs={**outputs, "result": result})
 
     async def parallel(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Run lists of steps side by side; one that fails lets the others end."""
+        """Run branches concurrently; a failed one does not cancel the others."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
         inside = state.inside(frame.path, step.step_id)
@@ -446,14 +446,14 @@ class InnerSteps:
 
 
 def _was_told(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
-    """Whether the user has said an input before a step asks for it; a default is nothing that they said."""
+    """Return whether the user gave an input before a step asks for it; a default does not count."""
     schema = properties.get(name)
     default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
     return bool(name) and name in inputs and inputs[name] != default
 
 
 class PersonSteps:
-    """Does such steps of one run.
+    """Runner of steps that ask the user.
 
     Args:
         scene: the run.
@@ -463,7 +463,7 @@ class PersonSteps:
         self._scene = scene
 
     async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> StepOutcome:
-        """Ask until there is an answer that fits; it may correct inputs that were not used yet."""
+        """Ask until an answer is valid; it may correct inputs that no step has used yet."""
         state = self._scene.record.state
         scope = state.frames[frame.scope]
         flow = self._scene.parts.file.find_flow(frame.flow_id)
@@ -510,7 +510,7 @@ class PersonSteps:
             self._scene.record.given(frame, {}, answered=key)
 
     async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> StepOutcome:
-        """Ask for a yes or no; a yes may correct inputs that were not used yet."""
+        """Ask a yes-or-no question; a yes may correct inputs that no step has used yet."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
         key, problem = state.key_of(frame, step.step_id), ""
