@@ -1,4 +1,4 @@
-"""What searches a message for patterns, in bounded time.
+"""Regular expression engines that search a message in bounded time.
 
 RE2 takes time in proportion to the length of a message, whatever the pattern; but counted repetitions
 make that proportion large. So such patterns are searched for in the beginning of a long message only, or
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a pattern fits.
+    """The span of a pattern's match.
 
     Attributes:
         start: index of the first character.
@@ -59,7 +59,7 @@ class Found:
 
 
 class Clock:
-    """How long a message may still take. Used by one thread.
+    """Time limit for matching one message. Used by one thread.
 
     It counts the processor's time, and of that no more for a pattern than one takes at the worst: a process
     that collects garbage just then, or is held up, must not make a message mean something else.
@@ -74,7 +74,7 @@ class Clock:
         self._read = time.thread_time()
 
     def has_time(self) -> bool:
-        """Whether there is time for another pattern at all. To be asked once before each."""
+        """Return whether there is time for another pattern; call it once before each."""
         now = time.thread_time()
         self._all_left -= min(now - self._read, _CHARGED_SECONDS)
         self._read = now
@@ -82,16 +82,16 @@ class Clock:
 
 
 class Search(Protocol):
-    """A pattern that can be searched for."""
+    """A compiled pattern."""
 
     def find(self, text: str, clock: Clock) -> Iterator[Found]:
-        """Every place where it fits, one after the other."""
+        """Yield the spans of all matches, in order."""
         ...
 
 
 @lru_cache(maxsize=4096)
 def compiled(pattern: str) -> tuple[PatternText, Search]:
-    """A pattern as engines read it, and what searches for it.
+    """Compile a pattern for the engine that supports it.
 
     Raises:
         UnreadableTextError: it cannot be used; the reason, the line and the column say why.
@@ -147,7 +147,7 @@ def _refused(text: PatternText, error: Exception) -> UnreadableTextError:
 
 
 class _Linear:
-    """RE2.
+    """Search with RE2, in linear time.
 
     Args:
         pattern: compiled.
@@ -187,7 +187,7 @@ def _backtracking(text: PatternText) -> Search:
 
 
 class _Backtracking:
-    """The package `regex`, with a limit of time: a pattern that takes longer fits nothing."""
+    """Search with the package `regex` and a timeout: a pattern that exceeds it does not match."""
 
     def __init__(self, pattern: regex.Pattern[str], text: PatternText) -> None:
         self._pattern = pattern
@@ -221,7 +221,7 @@ class _Backtracking:
 
 
 class PatternSet:
-    """Says at one go which of many patterns may fit a message.
+    """Set of patterns that is matched at once, as a filter before single patterns.
 
     It says so of every pattern that fits, and of some that do not: each is searched for by itself then.
 
@@ -247,7 +247,7 @@ class PatternSet:
                 self._others += numbers
 
     def candidates(self, text: str) -> list[int]:
-        """The numbers of the patterns that may fit, in order."""
+        """Return the numbers of the patterns that may match, in order."""
         found = list(self._others)
         encoded = text.encode()
         for each, numbers in self._sets:
@@ -256,7 +256,7 @@ class PatternSet:
 
 
 def _set_of(patterns: list[str], memory: Sequence[int]) -> re2.Set | None:
-    """All patterns as one automaton; None if there is not enough memory for it."""
+    """Compile all patterns to one automaton; None if there is not enough memory for it."""
     import re2
 
     for most in memory:

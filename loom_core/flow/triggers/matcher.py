@@ -1,4 +1,4 @@
-"""All trigger patterns of all flows as one matcher."""
+"""Matcher of all trigger patterns of all flows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _QUICK_BACKTRACKING = 3
 
 
 class Triggered(Protocol):
-    """What patterns trigger."""
+    """A flow with trigger patterns."""
 
     @property
     def flow_id(self) -> str:
-        """Its id."""
+        """Id of the flow."""
         ...
 
     @property
@@ -37,18 +37,18 @@ class Triggered(Protocol):
 
     @property
     def priority(self) -> int:
-        """Of several that fit, the highest is meant."""
+        """Priority; of several matches, the highest wins."""
         ...
 
     @property
     def enabled(self) -> bool:
-        """Whether it is there at all."""
+        """Whether the flow is enabled."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerMatch:
-    """A pattern that fits a message.
+    """A match of a trigger pattern in a message.
 
     Attributes:
         flow_id: whose pattern it is.
@@ -71,17 +71,17 @@ class TriggerMatch:
 
     @property
     def negated(self) -> bool:
-        """Whether the message says that this is not wanted."""
+        """Whether the message negates the request."""
         return self.doubt == "negation"
 
     @property
     def certain(self) -> bool:
-        """Whether the message asks for it, as far as its words say."""
+        """Whether the message asks for it, as far as its words show."""
         return not self.doubt
 
     @property
     def length(self) -> int:
-        """How many characters of the message it fits."""
+        """Number of matched characters."""
         return self.end - self.start
 
 
@@ -93,7 +93,7 @@ class _Trigger:
 
 
 def check_pattern(pattern: str) -> tuple[str, ...]:
-    """The names of a pattern's groups.
+    """Check a pattern, and return the names of its groups.
 
     Raises:
         UnreadableTextError: it cannot be used; a `ConfigError` with reason, line and column.
@@ -102,7 +102,7 @@ def check_pattern(pattern: str) -> tuple[str, ...]:
 
 
 class TriggerMatcher:
-    r"""Finds the patterns that fit a message. Any number of threads may ask at once.
+    r"""Matcher of the patterns of all flows; thread-safe.
 
     Case and the width of letters make no difference, nor do traditional and simplified characters. `\w` holds
     letters of every script, `\d` the digits 0 to 9, in full width too. The first 4 KB of a message are looked
@@ -129,11 +129,11 @@ class TriggerMatcher:
         self._is_small = len(self._triggers) <= _QUICK_PATTERNS and backtracking <= _QUICK_BACKTRACKING
 
     def is_quick(self, message: str) -> bool:
-        """Whether a message takes less than others on the same thread would notice."""
+        """Return whether a message is fast enough to be matched on the event loop."""
         return self._is_small and len(message) <= _QUICK_LENGTH
 
     def match(self, message: str) -> list[TriggerMatch]:
-        """Every pattern that fits.
+        """Return all matches.
 
         First those in no doubt; of them the highest priority, of these the longest stretch, of these the
         first in the configuration. Several patterns of a flow may be among them. Of a message that fits
@@ -164,7 +164,7 @@ def _compiled(flow_id: str, pattern: str) -> tuple[PatternText, Search]:
 
 
 def _match(trigger: _Trigger, normal: NormalText, clock: Clock) -> TriggerMatch | None:
-    """The first place that is in no doubt; else the first."""
+    """Return the first match that is certain; else the first."""
     first: TriggerMatch | None = None
     for found in islice(trigger.search.find(normal.text, clock), _MOST_PLACES):
         why = doubt(normal.text, found.start, found.end, pattern=trigger.text.source)

@@ -1,4 +1,4 @@
-"""Whether a message that names a piece of business asks for it: 「我不请假了」 only names it.
+"""Negation detection: whether a message asks for a flow that it names; 「我不请假了」 only names it.
 
 Decided by the words around the place where a pattern fits, in its clause, and by what is taken back
 later. To take a request for less costs a question; to take a refusal for a request does what nobody
@@ -32,7 +32,7 @@ from loom_core.cjk import HAN
 __all__ = ["Doubt", "doubt", "negates"]
 
 Doubt: TypeAlias = Literal["", "negation", "question", "mention"]
-"""Why a message that fits may not ask for it; empty if it does."""
+"""Reason why a matching message may not ask for the flow; empty if it asks for it."""
 
 _NEAR = 60  # characters in front and behind that are read
 _LATER = 200
@@ -44,7 +44,7 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A part of a message with its surroundings.
+    """A part of a message with its context.
 
     Attributes:
         before: what stands in front of it, in its clause.
@@ -62,7 +62,7 @@ class Place:
 
     @classmethod
     def of(cls, text: str, start: int, end: int, *, pattern: str) -> Place:
-        """A place in a text; a part of no length is the whole text."""
+        """Return a part of a text with its context; an empty part stands for the whole text."""
         if start == end:
             start, end = 0, len(text)
         return cls(
@@ -74,17 +74,17 @@ class Place:
         )
 
     def holds(self, script: re.Pattern[str]) -> bool:
-        """Whether there is anything of a script in or around it."""
+        """Return whether the part or its context contains characters of a script."""
         return any(script.search(part) for part in (self.inside, self.before, self.later))
 
     def holds_its_own(self, words: re.Pattern[str], neutral: re.Pattern[str]) -> bool:
-        """Whether words stand within the part that the pattern does not ask for itself."""
+        """Return whether the part contains words that the pattern does not match itself."""
         plain = neutral.sub("·", self.inside).lower()
         return any(found[0] not in self.pattern for found in words.finditer(plain))
 
 
 def doubt(text: str, start: int, end: int, *, pattern: str) -> Doubt:
-    """Whether a part of a message is only named, not asked for.
+    """Detect whether a part of a message is only named, not asked for.
 
     Args:
         text: the message in the form in which patterns are searched for.
@@ -102,7 +102,7 @@ def doubt(text: str, start: int, end: int, *, pattern: str) -> Doubt:
 
 
 def negates(text: str) -> bool:
-    """Whether a text denies or refuses something: it may be no answer, but a refusal."""
+    """Return whether a text denies or refuses something: it may be a refusal instead of an answer."""
     return _Chinese.negates(text) or _English.negates(text)
 
 
@@ -213,18 +213,18 @@ _ZH_FORCED = re.compile("被.{0,4}(?:要求|叫|通知|逼|强制|安排|建议)
 
 
 class _Chinese:
-    """What Chinese words around a piece of business say of it."""
+    """Negation detection for Chinese."""
 
     script = _ZH_SCRIPT
 
     @staticmethod
     def negates(text: str) -> bool:
-        """Whether anything is negated in a text."""
+        """Return whether a text contains a negation."""
         return bool(_ZH_NEGATION.search(_ZH_NEUTRAL.sub("·", _tight(text))))
 
     @staticmethod
     def is_negated(place: Place) -> bool:
-        """Whether it is not wanted, or taken back."""
+        """Return whether the flow is negated or revoked."""
         if place.holds_its_own(_ZH_NEGATION, _ZH_NEUTRAL) or _ZH_TAKEN_BACK.search(place.later):
             return True
         if _ZH_MUST.match(place.after) or _ZH_MAY_I.search(f"{_tight(place.before)}·{place.after}"):
@@ -235,7 +235,7 @@ class _Chinese:
 
     @staticmethod
     def is_asked_about(place: Place) -> bool:
-        """Whether something about it is asked."""
+        """Return whether the message asks about the flow."""
         before = _tight(place.before)
         if _ZH_HAVE_TO.search(f"{before}{place.inside[:2]}·{place.after}"):
             return True
@@ -245,7 +245,7 @@ class _Chinese:
 
     @staticmethod
     def is_mentioned(place: Place) -> bool:
-        """Whether it is done already, or only might be, or is what another person wants."""
+        """Return whether the flow is done already, hypothetical, or wanted by another person."""
         before = _tight(place.before)
         if _ZH_SUPPOSED.search(before) or _ZH_FORCED.search(before) or _ZH_CAME_OF_IT.match(place.after):
             return True
@@ -394,25 +394,25 @@ _EN_SAYS = re.compile(
 
 
 class _English:
-    """What English words around a piece of business say of it."""
+    """Negation detection for English."""
 
     script = _EN_SCRIPT
 
     @staticmethod
     def negates(text: str) -> bool:
-        """Whether anything is negated in a text."""
+        """Return whether a text contains a negation."""
         return bool(_EN_NEGATION.search(_EN_NEUTRAL.sub("·", text)))
 
     @staticmethod
     def is_negated(place: Place) -> bool:
-        """Whether it is not wanted, or taken back."""
+        """Return whether the flow is negated or revoked."""
         if place.holds_its_own(_EN_NEGATION, _EN_NEUTRAL) or _EN_TAKEN_BACK.search(place.later):
             return True
         return bool(_EN_ENDED.search(place.after)) or _negated_before_english(place.before, place.inside)
 
     @staticmethod
     def is_asked_about(place: Place) -> bool:
-        """Whether something about it is asked."""
+        """Return whether the message asks about the flow."""
         before = _EN_NEUTRAL.sub("·", place.before)
         asking = _EN_ASKING.search(
             f"{before}{place.inside[:_EN_BEGINNING]}"
@@ -422,7 +422,7 @@ class _English:
 
     @staticmethod
     def is_mentioned(place: Place) -> bool:
-        """Whether it is done already, or only might be, or is what another person wants."""
+        """Return whether the flow is done already, hypothetical, or wanted by another person."""
         if _EN_SUPPOSED.search(place.before) or _EN_CAME_OF_IT.match(place.after):
             return True
         if _EN_SAYS.search(place.before):

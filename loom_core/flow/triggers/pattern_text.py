@@ -1,4 +1,4 @@
-r"""A trigger pattern as engines read it: brought into the form in which messages are compared.
+r"""Translation of trigger patterns: syntax for the engines, and the normalized form of messages.
 
 People write patterns as Python reads them, and in full-width or traditional characters. Here `（` is no
 bracket and `\w` holds Chinese characters; `\u4e00`, `\Z`, `{,3}` and comments are put as RE2 knows them.
@@ -48,7 +48,7 @@ def _spans_text(spans: tuple[tuple[int, int], ...]) -> str:
 
 
 def _others(spans: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """Every code point that is in none of the spans; surrogates are left out, as UTF-8 has none."""
+    """Return the complement of code point spans, without surrogates, which UTF-8 does not have."""
     found: list[tuple[int, int]] = []
     at = 0
     for low, high in (*spans, (0x110000, 0x110000)):
@@ -64,7 +64,7 @@ _NO_WORD_CHARS = "\\x00" + _spans_text(_others(_WORD))[1:]
 
 @dataclass(frozen=True, slots=True)
 class PatternText:
-    """A pattern as engines read it.
+    """A translated pattern.
 
     Attributes:
         source: as it was written.
@@ -84,13 +84,13 @@ class PatternText:
     origins: tuple[int, ...]
 
     def error(self, reason: str, position: int = 0) -> UnreadableTextError:
-        """An error at a position of `exact`."""
+        """Return an error at a position of `exact`."""
         at = self.origins[position] if position < len(self.origins) else len(self.source)
         return UnreadableTextError.at(self.source, at, reason)
 
 
 def translated(pattern: str) -> PatternText:
-    """A pattern as engines read it.
+    """Translate a pattern.
 
     Raises:
         UnreadableTextError: it is none, is too long, or uses what no engine here knows; with line and column.
@@ -149,7 +149,7 @@ class _Reader:
             self._literal()
 
     def _put(self, exact: str, length: int, *, loose: str | None = None) -> None:
-        """Write what so many characters of the source mean."""
+        """Write the translation of a number of source characters."""
         self._exact.append(exact)
         self._loose.append(exact if loose is None else loose)
         self._origins += [self._at] * len(exact)
@@ -216,7 +216,7 @@ class _Reader:
         return _form(chr(number))
 
     def _boundary(self, char: str) -> None:
-        """The edge of a word, which for the linear engine is one of ASCII letters."""
+        """Translate a word boundary; in RE2 it is one of ASCII letters."""
         around = self._text[self._at - 1 : self._at] + self._text[self._at + 2 : self._at + 3]
         if any(map(is_cjk, around)):
             self._backtracks("looks for the edge of a word beside a Chinese character")
@@ -296,7 +296,7 @@ class _Reader:
             self._put(f"(?{flags})" if flags else "", length)
 
     def _character_class(self) -> None:
-        """A class of characters, of which those stand in the result that messages have."""
+        """Translate a character class, with the characters that normalized messages can have."""
         text, start = self._text, self._at
         at = start + 1
         negated = text.startswith("^", at)
@@ -324,7 +324,7 @@ class _Reader:
         self._put(f"[{'^' if negated else ''}{''.join(parts)}]", at + 1 - start)
 
     def _member(self, at: int) -> tuple[str | tuple[str], int]:
-        """One character of a class, or a class within it (in a tuple), and what stands behind it."""
+        """Parse a member of a class: a character, or a class (in a tuple); return it and its end."""
         text = self._text
         if text[at] != "\\":
             return text[at], at + 1
@@ -360,12 +360,12 @@ def _plain(text: str) -> str:
 
 
 def _form(text: str) -> str:
-    """Literal text in the form in which messages are compared."""
+    """Normalize literal text as messages are."""
     return text if text.isascii() else simplified(_plain(text))
 
 
 def _escaped(char: str) -> str:
-    """One character as a literal, in a class or outside."""
+    """Escape a literal character, in a class or outside."""
     if char in _ESCAPED:
         return f"\\{char}"
     return f"\\x{ord(char):02x}" if ord(char) < 32 or ord(char) == 127 else char

@@ -1,4 +1,4 @@
-"""The actions of a turn: begin a run, give one an order, ask the user, answer in words."""
+"""Actions of a turn: start a run, send it a command, ask the user, answer in words."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def begin_flow(
     confirm: bool | None = None,
     reason: str = "",
 ) -> Outcome:
-    """Begin a flow. Inputs that do not fit are left out, so that they are asked for.
+    """Start a flow. Invalid inputs are left out, so that the run asks for them.
 
     Args:
         turn: the one that begins it.
@@ -85,13 +85,13 @@ async def begin_flow(
 
 
 def can_work(turn: TurnContext, decision: Decision) -> bool:
-    """Whether there is a tool to call, or a skill that applies in the end."""
+    """Return whether there is a tool to call, or a skill that applies."""
     skills = decision.action != "skill" or active_skills(turn.file, decision.skills)
     return turn.runtime.skill_agent is not None and bool(skills)
 
 
 async def begin_work(turn: TurnContext, decision: Decision, route: Route) -> Outcome:
-    """Let skills work on the message, or call a tool, where that can be done."""
+    """Start a run of skills, or of a single tool, if possible."""
     agent = turn.runtime.skill_agent
     assert agent is not None
     is_skill = decision.action == "skill"
@@ -112,7 +112,7 @@ async def begin_work(turn: TurnContext, decision: Decision, route: Route) -> Out
 
 
 async def start_run(turn: TurnContext, request: RunRequest) -> Run:
-    """Begin a run in the session, in addition to those that are not at their end.
+    """Start a run in the session, next to those that have not ended.
 
     Raises:
         InvalidInputError: another process begins run after run in it; or the key was used otherwise.
@@ -133,7 +133,7 @@ def _with_conversation(turn: TurnContext, request: RunRequest, unfinished: Seque
 
 
 async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, answers: str = "") -> Outcome:
-    """Tell a run something. What does not fit how it is now changes nothing: the user gets how it is.
+    """Send a command to a run. If it does not fit the run's state, only return that state.
 
     Args:
         turn: the one that tells it.
@@ -187,7 +187,7 @@ def offer_flows(
 
 
 async def respond(turn: TurnContext, found: PreQuery, route: Route) -> Outcome:
-    """Answer in words, from what is known."""
+    """Answer in words, from the knowledge found."""
     known = await ask_sources(turn, found)
     answerer = turn.runtime.answerer
     answering = answerer.answer(
@@ -204,13 +204,13 @@ async def respond(turn: TurnContext, found: PreQuery, route: Route) -> Outcome:
 
 
 async def ask_sources(turn: TurnContext, found: PreQuery) -> KnowledgeAnswer:
-    """Wait for the answer of the knowledge sources, as long as the file allows."""
+    """Wait for the answer of the knowledge sources, up to the file's timeout."""
     with turn.clock.measure("knowledge"):
         return await found.answer(turn.clock.left(turn.file.knowledge_seconds))
 
 
 def answer_small_talk(turn: TurnContext) -> str:
-    """The text that returns small talk."""
+    """Return the reply to small talk."""
     phrases = turn.phrases
     match manner_of(turn.message):
         case "thanks":
@@ -226,7 +226,7 @@ def answer_small_talk(turn: TurnContext) -> str:
 
 
 def state_of(turn: TurnContext, run: Run) -> Outcome:
-    """Say how a run stands; nothing more where the reply begins with how it has ended."""
+    """Report the state of a run; nothing more if the reply starts with its result."""
     route = Route(action="respond", how="pending")
     if any(each.id == run.id for each in turn.late):
         return Outcome(route=route)
@@ -234,7 +234,7 @@ def state_of(turn: TurnContext, run: Run) -> Outcome:
 
 
 async def run_asked_about(turn: TurnContext) -> Run | None:
-    """The run whose result, as the user was told, has what the message asks about; None if none has."""
+    """Return the run whose reported result the message asks about; None if there is none."""
     last = next(iter(turn.late[-1:]), None) or await turn.conversations.last(turn.conversation)
     if last is None or last.status != "completed" or not is_question(turn.message):
         return None
@@ -243,7 +243,7 @@ async def run_asked_about(turn: TurnContext) -> Run | None:
 
 
 def fitting_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs that the schema of a flow takes, each by itself."""
+    """Return only the inputs that are valid by the schema of a flow."""
     known = flow.input_schema.get("properties")
     fitting: dict[str, Any] = {}
     for name, value in parameters.items():
@@ -257,7 +257,7 @@ def fitting_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str,
 
 
 def refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
-    """The text about numbers that the schema of a flow does not take; empty if it takes all."""
+    """Describe the numbers that the schema of a flow rejects; empty if there are none."""
     schemas: Any = flow.input_schema.get("properties") or {}
     refused = [
         refused_value(str(value), name, schemas[name])

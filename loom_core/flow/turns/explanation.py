@@ -1,4 +1,4 @@
-"""Explain a message: say what would be done with it, and why, without doing it."""
+"""Explanation of a message: what would be done with it, and why, without doing it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Explanation:
 
 
 async def explain(turn: TurnContext, *, ask_model: bool) -> Explanation:
-    """Go the way of `turn.take`, and stop before anything is done."""
+    """Process a message as `turn.process_turn` does, and stop before any effect."""
     began = time.perf_counter()
     turn = await observe(turn)
     plan = await make_plan(turn)
@@ -121,7 +121,7 @@ async def _open(turn: TurnContext, plan: Plan, *, ask_model: bool) -> dict[str, 
 
 
 def _action(turn: TurnContext, plan: Plan, decision: Decision) -> str:
-    """The action that a decision of the model would lead to."""
+    """Return the action that the model's decision would lead to."""
     told = "else" if plan.run is None else told_by(turn, plan.run, decision)
     if told != "else":
         return told.kind if isinstance(told, Said) else told

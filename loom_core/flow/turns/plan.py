@@ -1,4 +1,4 @@
-"""The plan for a message, as far as it can be made without a model. Nothing is done here."""
+"""Plan for a message, as far as it needs no model. It has no effects."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Plan:
 
 
 async def make_plan(turn: TurnContext) -> Plan:
-    """Plan what is to be done: first what the conversation waits for, then what the words say.
+    """Plan the action: first for pending questions, then by the words of the message.
 
     Args:
         turn: that of the message, with what is under way and what the trigger patterns say.
@@ -112,7 +112,7 @@ async def make_plan(turn: TurnContext) -> Plan:
 
 
 async def _status(turn: TurnContext) -> Plan | None:
-    """How what was begun stands, or has ended, if the message asks for that and not for something else."""
+    """Plan a status report, if the message asks only for the state of what was started."""
     match = turn.match
     if match.flow is not None or not is_status_question(turn.message):
         return None
@@ -124,7 +124,7 @@ async def _status(turn: TurnContext) -> Plan | None:
 
 
 async def _retried(turn: TurnContext) -> Plan | None:
-    """The latest run tried again, if it has failed: as it was, or with an input that the message corrects."""
+    """Plan a retry of the latest run, if it has failed: with the same inputs, or with a correction."""
     last = await turn.conversations.last(turn.conversation)
     if last is None or last.status != "failed" or last.request.metadata.get("kind") != "flow":
         return None
@@ -154,13 +154,13 @@ def _chosen(turn: TurnContext) -> Plan | None:
 
 
 def _named(turn: TurnContext) -> Run | None:
-    """The run that a message ends by its name."""
+    """Return the run that a message cancels by its name."""
     flow = named_to_cancel(turn.message, turn.file.flows) if turn.unfinished else None
     return next((run for run in turn.unfinished if flow and run.request.profile == flow.flow_id), None)
 
 
 def _told(turn: TurnContext, run: Run) -> Plan | None:
-    """The plan for a run that waits; None if the message asks for another flow."""
+    """Plan a reply to a waiting run; None if the message asks for another flow."""
     pending = run.pending[0]
     flow = turn.file.flow(pending.tool) if pending.tool else None
     reading, said = read_said(turn.message, run, turn.match, flow=flow)
@@ -171,13 +171,13 @@ def _told(turn: TurnContext, run: Run) -> Plan | None:
 
 
 Reading: TypeAlias = Literal["said", "another", "manners", "unclear"]
-"""It says something to what is pending; it asks for another flow; it is only manners; words do not tell."""
+"""Meaning of a message for a waiting run: a reply; another flow; only small talk; or unclear."""
 
 _MOST_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for that may be anything
 
 
 def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None) -> tuple[Reading, Said]:
-    """Read what a message says to a run that waits, by its words.
+    """Interpret a message by its words as a reply to a waiting run.
 
     Args:
         message: what the user says.
@@ -218,7 +218,7 @@ def _asked(pending: Pending) -> Mapping[str, Any]:
 
 
 def _is_free(said: Said, pending: Pending) -> bool:
-    """Whether an answer is a text that could be about anything."""
+    """Return whether an answer is free text that could be about anything."""
     asked = _asked(pending)
     texts = (name for name, value in said.values.items() if isinstance(value, str) and name in asked)
     return any(is_free(asked[name]) for name in texts)
@@ -229,14 +229,14 @@ def _is_certain(match: RouteMatch, own: set[str]) -> bool:
 
 
 def _share(match: RouteMatch, message: str) -> float:
-    """How much of a message the pattern of the flow that is meant, or may be, fits."""
+    """Return the share of a message that the patterns of its flow match."""
     meant = {flow.flow_id for flow in (match.flows or match.hints)}
     longest = max((each.length for each in match.matches if each.flow_id in meant), default=0)
     return longest / max(len(message.strip()), 1)
 
 
 def named_to_cancel(message: str, flows: Sequence[FlowConfig]) -> FlowConfig | None:
-    """The one flow that a message wants ended by its name, or part of it; None if it does no such thing."""
+    """Return the only flow that a message cancels by its name, or part of it; None if there is none."""
     plain = _ENDINGS.sub("", normalise(message).strip())
     found = _CANCELS.fullmatch(plain) if len(plain) <= _LONGEST_NAMING else None
     if found is None:

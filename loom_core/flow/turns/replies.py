@@ -1,4 +1,4 @@
-"""The reply to a message: its run is waited for, what came of it is put into words and remembered."""
+"""Delivery of replies: wait for a run, build the reply, and save it to the conversation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def reply_of(
     waiting: Waiting | None,
     timings: Mapping[str, float],
 ) -> FlowReply:
-    """Make the reply that the conversation gets.
+    """Build the reply.
 
     Args:
         outcome: what the message came to.
@@ -83,7 +83,7 @@ def reply_of(
 
 
 def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
-    """The text about a run as it is now; without `Run.problem`, which is for operators."""
+    """Return the text about a run's state; without `Run.problem`, which is for operators."""
     title = _title(file, run)
     match run.status:
         case "completed":
@@ -103,12 +103,12 @@ def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def late_text(turn: TurnContext) -> str:
-    """The beginning of the reply: how earlier runs have ended."""
+    """Return the beginning of a reply: the results of earlier runs."""
     return "\n\n".join(run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
 
 
 def _failed(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
-    """The text about a run that has failed, and what can be done then."""
+    """Return the text about a failed run, with the next steps."""
     broken = phrases.failed.format(flow=title, problem=phrases.broken)
     if not _is_of_flow(run):
         if run.output == phrases.unapproved:
@@ -122,7 +122,7 @@ def _failed(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def _is_of_flow(run: Run) -> bool:
-    """Whether it is a flow that runs, and says itself how it has ended."""
+    """Return whether a run is of a flow, which words its own result."""
     return run.request.profile != SKILLS_PROFILE
 
 
@@ -135,7 +135,7 @@ def _without_remark(pending: Pending) -> Pending:
 
 
 def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
-    """A question with what is to be known for the answer: a form for a form, the values for a yes or no."""
+    """Return a question with its details: its fields if it has a form, the values for a yes or no."""
     if pending.kind == "question":
         return pending.reason
     flow = file.flow(pending.tool)
@@ -152,7 +152,7 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | None:
-    """The run that a conversation returns to: of those that wait for an answer, the latest.
+    """Return the latest of the runs that wait for an answer, to which the conversation returns.
 
     Args:
         runs: those of the session that are not at their end, the latest first.
@@ -168,13 +168,13 @@ def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | N
 
 
 def _title(file: FlowFile, run: Run) -> str:
-    """The title of a run for people: the flow, or what they wanted."""
+    """Return the title of a run for people: its flow, or the user's request."""
     flow = file.flow(run.request.profile)
     return flow.title if flow is not None else shown_value(run.request.goal, most=_SHORT)
 
 
 class Delivery:
-    """Delivers to conversations what came of their messages.
+    """Delivery of outcomes to conversations.
 
     Args:
         journal: has the runs.
@@ -188,7 +188,7 @@ class Delivery:
         self._wait_seconds = wait_seconds
 
     async def run_of(self, outcome: Outcome, seconds: float | None) -> Run | None:
-        """The run of an outcome when it has something to say, or as it stands after a while; None for none.
+        """Return an outcome's run when it ends or waits, or after a timeout; None for none.
 
         Args:
             outcome: what a message came to.
@@ -200,7 +200,7 @@ class Delivery:
         return await self._journal.changed(outcome.run_id, after=outcome.after, seconds=limit)
 
     async def reply(self, turn: TurnContext, outcome: Outcome, run: Run | None, *, began: float) -> FlowReply:
-        """The reply to a message.
+        """Return the reply to a message.
 
         Args:
             turn: that of the message.
@@ -224,7 +224,7 @@ class Delivery:
     async def of_run(
         self, outcome: Outcome, runtime: FlowRuntime, conversation: Conversation, *, seconds: float | None
     ) -> FlowReply:
-        """The reply to who asks for a run itself, in the language that it was begun in.
+        """Return the reply to a query for a run, in the run's language.
 
         Args:
             outcome: which run.
@@ -254,7 +254,7 @@ class Delivery:
     async def remember(
         self, turn: TurnContext, reply: FlowReply, *, key: str, reaches: bool, again: bool = False
     ) -> None:
-        """Write down what was said of a run; where it goes on, what comes of it is for a later turn.
+        """Save the reply about a run; if the run continues, a later turn reports its result.
 
         Args:
             turn: that of the message, which is written down already.
@@ -282,7 +282,7 @@ class Delivery:
         said: str = "",
         reaches: bool,
     ) -> None:
-        """Write down what was said.
+        """Save the reply.
 
         Args:
             conversation: the session.
@@ -302,7 +302,7 @@ class Delivery:
             self._conversations.reached(conversation)
 
     async def reached(self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str) -> None:
-        """Note that the user now knows how the runs of a reply, and its own run since, have ended.
+        """Record that the user has received the results in a reply.
 
         Args:
             session_id: the conversation.

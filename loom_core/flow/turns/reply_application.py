@@ -1,4 +1,4 @@
-"""Apply a reply: give a run that waits what a message says to it."""
+"""Application of a reply: pass a message to a waiting run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APPROVES = 0.8  # how sure a model has to be that words which are no plain yes 
 
 
 async def tell(turn: TurnContext, run: Run, said: Said, route: Route) -> Outcome:
-    """Tell a run what was said.
+    """Pass a reply to a run.
 
     Args:
         turn: that of the message.
@@ -55,13 +55,13 @@ async def tell(turn: TurnContext, run: Run, said: Said, route: Route) -> Outcome
 
 
 def polite_again(turn: TurnContext, run: Run) -> Outcome:
-    """Return manners, and ask again what the run waits for."""
+    """Return small talk, and repeat the question of the run."""
     text = "" if manner_of(turn.message) == "assent" or turn.match.flow else answer_small_talk(turn)
     return _again(run, Route(action="greet", how="manners"), text)
 
 
 async def unclear(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
-    """Have the model say what a message says to a run; without one, take it as it is, or ask again."""
+    """Let the model interpret a reply; without a model, take it as it is, or repeat the question."""
     with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
         menu = menu_for(turn, pending=run.pending[0], asking=plan.asking)
         decision, problem = await decide(turn, menu)
@@ -80,7 +80,7 @@ async def unclear(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
 
 
 def _why_unclear(turn: TurnContext, plan: Plan) -> tuple[str, bool]:
-    """The text before the question is asked again, and whether it is more than that nothing fits."""
+    """Return the text before a repeated question, and whether it says more than that nothing matches."""
     said, phrases = plan.said, turn.phrases
     if (flow := named_to_cancel(turn.message, turn.file.flows)) is not None:
         return phrases.not_open.format(flow=flow.title), True
@@ -92,7 +92,7 @@ def _why_unclear(turn: TurnContext, plan: Plan) -> tuple[str, bool]:
 
 
 def told_by(turn: TurnContext, run: Run, decision: Decision) -> Said | Literal["else", "respond", "clarify"]:
-    """The reply to a run that waits, as the model has decided; `else`: the message is not for it."""
+    """Return the reply to a waiting run by the model's decision; `else`: the message is not for it."""
     is_sure = decision.confidence >= turn.file.confidence
     is_own = decision.action == "flow" and decision.target == run.request.profile
     match decision.action:
@@ -127,5 +127,5 @@ async def _by_decision(turn: TurnContext, run: Run, decision: Decision, found: P
 
 
 def _again(run: Run, route: Route, text: str) -> Outcome:
-    """Say something, and ask again what the run waits for."""
+    """Return a text, and repeat the question of the run."""
     return Outcome(route=route, text=text, run_id=run.id, again=True)

@@ -1,4 +1,4 @@
-"""The conversation of a session: whose it is, what it remembers and has begun, and messages that come twice.
+"""Conversations of sessions: owner, memory and runs; and deduplication of repeated messages.
 
 Idempotency: a message, or a run, with the same key is taken once.
 """
@@ -53,7 +53,7 @@ _REACHES_SECONDS = 1.0  # that a reply has to leave the process that has made it
 
 @dataclass(frozen=True, slots=True)
 class KeyedMessage:
-    """A message with an idempotency key that was taken.
+    """A processed message with an idempotency key.
 
     Attributes:
         key: the key.
@@ -74,7 +74,7 @@ class KeyedMessage:
 
 @dataclass(slots=True)
 class Conversation:
-    """A session as it stands; what changes is kept by `Conversations.keep`.
+    """State of a session; `ConversationStore.save` saves it.
 
     Attributes:
         session_id: its id.
@@ -102,7 +102,7 @@ class Conversation:
     version: int = 0
 
     def with_key(self, key: str, message: str) -> KeyedMessage | None:
-        """The record of a message that came before.
+        """Return the entry of an earlier message with the key.
 
         Raises:
             InvalidInputError: the key came with another message.
@@ -120,7 +120,7 @@ class Conversation:
         self.answered = [*others, answered][-_MOST_KEYS:]
 
     def note_late(self, key: str, message: str, run_id: str, late: str) -> None:
-        """Remember that the reply to a message begins with results, and goes on about a run."""
+        """Remember that the reply to a message starts with results, and continues about a run."""
         if key:
             known = self.with_key(key, message) or KeyedMessage(key, message, run_id)
             self.note(replace(known, run_id=run_id, late=late))
@@ -139,41 +139,41 @@ class Conversation:
         self.note(KeyedMessage(key, message, reply.run_id, "", kept, reply.late))
 
     def speak(self, language: Language) -> None:
-        """Go on in a language."""
+        """Set the language."""
         self.language = language
 
     def ask(self, offer: Offer) -> None:
-        """A question without a run is asked; the next message may answer it."""
+        """Set a disambiguation question; the next message may answer it."""
         self.offer = offer
 
     def withdraw_offer(self) -> None:
-        """End an offer: it is open for one message only."""
+        """End a disambiguation question, which is open for one message only."""
         self.offer = None
 
     def put_off(self, *requests: Offer) -> None:
-        """Begin further requests of a message when what came before has ended."""
+        """Postpone further requests of a message until the previous one has ended."""
         self.queue.extend(requests)
 
     def next_request(self) -> Offer:
-        """Take the first of these requests, which is begun now."""
+        """Take the first postponed request, which starts now."""
         return self.queue.pop(0)
 
     def expect(self, run_id: str) -> None:
-        """The user is to be told how a run ends."""
+        """Expect the result of a run, which the user has to be told."""
         self.telling.pop(run_id, None)
         self.open = [*dict.fromkeys([*self.open, run_id])]
 
     def tell(self, run_ids: Iterable[str]) -> None:
-        """A reply tells how some runs have ended."""
+        """Mark the results of runs as told in a reply."""
         self.telling |= {run_id: time.time() for run_id in run_ids if run_id in self.open}
 
     def forget(self, run_ids: Collection[str]) -> None:
-        """The user knows how some runs have ended."""
+        """Drop the runs whose results the user knows."""
         self.open = [run_id for run_id in self.open if run_id not in run_ids]
         self.telling = {run_id: since for run_id, since in self.telling.items() if run_id not in run_ids}
 
     def take(self, context: Mapping[str, JsonValue]) -> None:
-        """Take the variables that a message brings.
+        """Merge the variables of a message.
 
         Raises:
             InvalidInputError: they are too large, no JSON, or of another tenant than the conversation.
@@ -197,7 +197,7 @@ class Conversation:
         self.context |= context
 
     def to_json(self) -> dict[str, Any]:
-        """For the journal."""
+        """Return the state for the journal."""
         return {
             "context": self.context,
             "language": self.language,
@@ -213,7 +213,7 @@ class Conversation:
 
     @classmethod
     def of(cls, session_id: str, caller: str, state: SessionState) -> Conversation:
-        """The one that the journal has."""
+        """Restore a conversation from the journal."""
         kept = state.content
         if not kept:
             return cls(session_id, caller, version=state.version)
@@ -233,14 +233,14 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """The runs that the latest reply of a conversation has told of, as `Conversation.telling` has them."""
+    """Runs whose results were in the latest reply of a conversation, as in `FlowConversation.telling`."""
 
     caller: str
     told: Mapping[str, float]
 
 
 class Conversations:
-    """The sessions of a journal; an asynchronous context manager.
+    """The conversations of a journal; an asynchronous context manager.
 
     What is said in a session is in the memory, what it has begun and asked in the journal: so it outlives the
     process, and any other that shares the file goes on with it. One message of a session is taken at a time
@@ -279,7 +279,7 @@ class Conversations:
     async def turn(
         self, session_id: str, *, caller: str, context: Mapping[str, JsonValue], key: str = ""
     ) -> AsyncGenerator[Conversation]:
-        """A session, locked in this process; a new one without an id.
+        """Context of a session, locked in this process; without an id, of a new one.
 
         Args:
             session_id: which.
@@ -302,12 +302,12 @@ class Conversations:
             yield conversation
 
     async def session_with_key(self, key: str, *, caller: str) -> str:
-        """The session of the run that was begun for a message with a key; empty for none."""
+        """Return the session of the run with an idempotency key; empty for none."""
         run = await self._journal.with_key(key, caller=caller) if key else None
         return "" if run is None else run.request.session_id
 
     async def recall(self, conversation: Conversation, message: str, key: str) -> FlowReply | Outcome | None:
-        """The reply to a message with a key that came before, or the run that got it; None if it is new.
+        """Return the reply to an earlier message with the key, or its run; None if the message is new.
 
         Raises:
             InvalidInputError: the key came with another message.
@@ -333,7 +333,7 @@ class Conversations:
         return Outcome(route=route, run_id=run.id, late=known.late)
 
     async def look(self, session_id: str, *, caller: str, context: Mapping[str, JsonValue]) -> Conversation:
-        """A session as it stands, to look at; without an id as a new one would be.
+        """Return a session read-only; without an id, an empty one.
 
         Raises:
             NotFoundError: there is no such session of this caller.
@@ -344,7 +344,7 @@ class Conversations:
         return conversation
 
     async def keep(self, conversation: Conversation) -> None:
-        """Write down how it stands; messages with a key that another process has taken meanwhile are kept.
+        """Save the state; merge messages with keys that other processes have saved.
 
         Raises:
             RecordError: others write it again and again.
@@ -370,21 +370,21 @@ class Conversations:
         )
 
     async def said(self, session_id: str, message: str = "", reply: str = "") -> None:
-        """Remember what was said."""
+        """Save a message and its reply to memory."""
         if message:
             await self._memory.add(session_id, UserMessage((TextPart(message[:_LONGEST]),)))
         if reply:
             await self._memory.add(session_id, AssistantMessage((TextPart(reply[:_LONGEST]),)))
 
     async def texts(self, session_id: str) -> list[Message]:
-        """The last of what was said, oldest first; without calls of tools."""
+        """Return the latest messages, oldest first, without tool calls."""
         if not session_id:
             return []
         messages = await self._memory.messages(session_id, limit=_REMEMBERED)
         return [each for each in messages if isinstance(each, UserMessage | AssistantMessage) and each.text]
 
     async def unfinished(self, conversation: Conversation) -> list[Run]:
-        """Runs of the session that are not at their end, the latest first."""
+        """Return the session's runs that have not ended, the latest first."""
         if not conversation.session_id:
             return []
         return await self._journal.runs(
@@ -395,7 +395,7 @@ class Conversations:
         )
 
     async def last(self, conversation: Conversation) -> Run | None:
-        """The latest run of the session."""
+        """Return the latest run of the session."""
         if not conversation.session_id:
             return None
         found = await self._journal.runs(
@@ -404,7 +404,7 @@ class Conversations:
         return found[0] if found else None
 
     async def untold(self, conversation: Conversation) -> list[Run]:
-        """Runs that have ended, and whose result the user was not told of; the oldest first."""
+        """Return ended runs whose results the user has not been told, the oldest first."""
         found: list[Run] = []
         for run_id in list(conversation.open):
             try:
@@ -417,7 +417,7 @@ class Conversations:
         return found
 
     def reached(self, conversation: Conversation) -> None:
-        """A reply that tells of runs, which is written down, is handed over now.
+        """Note that a saved reply about runs is delivered now.
 
         Where a process dies before the reply can have left it, the next one tells it again: nothing is lost
         on the way, and only then may a result come twice.
@@ -433,7 +433,7 @@ class Conversations:
         await self._settle(session_id)
 
     async def _settle(self, session_id: str) -> None:
-        """Write down that what replies have told is told."""
+        """Save which results were delivered."""
         if (reached := self._reached.pop(session_id, None)) is None:
             return
         try:
@@ -450,7 +450,7 @@ class Conversations:
             _log.warning("results of %s may be told again: %s", session_id, error)
 
     def _has_reached(self, conversation: Conversation, run_id: str) -> bool:
-        """Whether a result was told: by this process, or by another that is alive, as far as one can tell."""
+        """Return whether a result was delivered by this process or, as far as known, by another live one."""
         since = conversation.telling.get(run_id)
         if since is None:
             return False
@@ -464,7 +464,7 @@ class Conversations:
 
 
 def check_same(known: RunRequest, request: RunRequest) -> None:
-    """See that a run which is there for a key is the one that is asked for.
+    """Check that an existing run with the key has the same request.
 
     Raises:
         InvalidInputError: it is another one.
@@ -482,7 +482,7 @@ def check_same(known: RunRequest, request: RunRequest) -> None:
 
 
 def route_of(run: Run) -> Route:
-    """How a run was chosen, as far as it says so."""
+    """Return the route of a run, as far as it is recorded."""
     kept: object = run.request.metadata.get("route")
     if isinstance(kept, Mapping):
         return _route(cast("Mapping[str, Any]", kept))
@@ -490,7 +490,7 @@ def route_of(run: Run) -> Route:
 
 
 def _route(kept: Mapping[str, Any]) -> Route:
-    """A route of JSON, which has lists for tuples."""
+    """Parse a route from JSON, where tuples are lists."""
     read: dict[str, Any] = {
         name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
         for name, value in kept.items()

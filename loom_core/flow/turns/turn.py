@@ -1,4 +1,4 @@
-"""One turn of a conversation: a message is taken, what is planned for it is done, the conversation is kept.
+"""One turn of a conversation: plan for a message, carry out the plan, save the conversation.
 
 First what the conversation waits for: a choice that it has offered, an answer that a run needs. Then the
 words: to end something or to try it again, small talk, trigger patterns. Then the model, if there is one,
@@ -53,7 +53,7 @@ _LONGEST = 20_000  # characters of a message
 
 
 def check_message(message: str) -> None:
-    """See that a message can be taken.
+    """Validate a message.
 
     Raises:
         InvalidInputError: it is too long, or no text.
@@ -78,7 +78,7 @@ def open_turn(
     key: str = "",
     since: float | None = None,
 ) -> TurnContext:
-    """Make the context of a turn; the conversation goes on in the language of its message.
+    """Build the context of a turn; the conversation continues in the language of its message.
 
     Args:
         runtime: made of the flow file.
@@ -107,7 +107,7 @@ def open_turn(
 
 
 async def observe(turn: TurnContext) -> TurnContext:
-    """Add what the session has begun and not ended, and what the trigger patterns say to the message."""
+    """Add the session's active runs and the matches of trigger patterns."""
     turn = await _with_unfinished(turn)
     with turn.clock.measure("rules"):
         match = await turn.runtime.router.matched(turn.message)
@@ -115,7 +115,7 @@ async def observe(turn: TurnContext) -> TurnContext:
 
 
 async def take(turn: TurnContext) -> Outcome:
-    """Do what is to be done with a message, as far as that can be done at once, and keep the conversation.
+    """Process a message as far as possible at once, and save the conversation.
 
     Raises:
         RecordError: the journal cannot be written.
@@ -134,7 +134,7 @@ async def take(turn: TurnContext) -> Outcome:
 
 
 async def begin_next(turn: TurnContext) -> Outcome | None:
-    """Begin the next request of an earlier message, and keep the conversation; None while something is open.
+    """Start the next request of an earlier message, and save; None while a run is active.
 
     Args:
         turn: of that message: the first of the conversation's `queue`.
@@ -163,7 +163,7 @@ async def begin_next(turn: TurnContext) -> Outcome | None:
 async def begin_named_flow(
     turn: TurnContext, request: RunRequest, *, route: Route, known: Run | None
 ) -> Outcome:
-    """Begin a flow that is named.
+    """Start a flow by its id.
 
     Args:
         turn: the one that begins it.
@@ -193,7 +193,7 @@ async def _with_unfinished(turn: TurnContext) -> TurnContext:
 
 
 def _with_late(turn: TurnContext, outcome: Outcome) -> Outcome:
-    """An outcome that begins with what the user was not told yet: how earlier runs have ended."""
+    """Add the results of earlier runs to the beginning of an outcome."""
     turn = replace(turn, late=tuple(run for run in turn.late if run.id != outcome.run_id))
     if not turn.late:
         return outcome
@@ -204,7 +204,7 @@ def _with_late(turn: TurnContext, outcome: Outcome) -> Outcome:
 
 
 async def _carry_out(turn: TurnContext) -> Outcome:
-    """Plan what is to be done, and do it."""
+    """Plan the action, and carry it out."""
     turn = await observe(turn)
     plan = await make_plan(turn)
     turn.conversation.withdraw_offer()
@@ -259,7 +259,7 @@ async def _about_run(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
 
 
 async def _begin_offered(turn: TurnContext, offer: Offer, last: Run | None) -> Outcome | None:
-    """Begin a flow that a pattern has read in an earlier message.
+    """Start a flow that a pattern matched in an earlier message.
 
     Where what came before did not end well, or was called off, it is asked whether the rest is wanted.
     """
@@ -277,7 +277,7 @@ async def _begin_offered(turn: TurnContext, offer: Offer, last: Run | None) -> O
 
 
 async def _take_unread(turn: TurnContext, last: Run | None) -> Outcome:
-    """See to a further request of an earlier message that no pattern has read."""
+    """Process a further request of an earlier message that no pattern matches."""
     outcome = await _carry_out(replace(turn, run_key=f"after {last.id}" if last is not None else ""))
     if outcome.run_id or outcome.asked is not None:
         return outcome
@@ -287,7 +287,7 @@ async def _take_unread(turn: TurnContext, last: Run | None) -> Outcome:
 
 @contextmanager
 def _message_span(turn: TurnContext) -> Generator[Callable[[Outcome], None]]:
-    """The span of a message, as far as what it wants is done at once; it yields what notes the outcome.
+    """Start the span of a message; yield a function that records the outcome.
 
     The message is counted by what came of it, and each line of the log has its conversation.
     """

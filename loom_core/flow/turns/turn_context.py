@@ -1,4 +1,4 @@
-"""The context of one turn: what is given and fixed while one message is taken.
+"""Context of one turn: everything that is fixed while a message is processed.
 
 What a turn produces is its `Outcome`. Two things that it is given change by it, each by its own methods
 only: the conversation, which is kept in the journal, and the clock.
@@ -37,7 +37,7 @@ _MOST_SECONDS = 44.0  # all together: clients give up a call after sixty
 
 
 class TurnClock:
-    """The time of one turn: how long each part has taken, and how long models and sources are waited for.
+    """Clock of one turn: durations of its parts, and timeouts for models and sources.
 
     Args:
         since: when the message came, as `time.perf_counter`; by default now.
@@ -52,19 +52,19 @@ class TurnClock:
 
     @contextmanager
     def measure(self, part: str) -> Generator[None]:
-        """Around a part of the turn."""
+        """Measure a part of the turn."""
         began = time.perf_counter()
         yield
         self.timings[part] = time.perf_counter() - began
 
     def left(self, seconds: float) -> float:
-        """How much of some seconds the message has left."""
+        """Return the remaining part of a timeout."""
         return max(min(seconds, self._until - time.perf_counter()), 0.0)
 
     async def wait_for_model(
         self, part: Literal["decision", "answer"], asked: Awaitable[_T], *, seconds: float
     ) -> tuple[_T | None, str]:
-        """Wait for a model; None where it fails or takes too long, and why.
+        """Wait for a model; return None and the reason if it fails or exceeds the timeout.
 
         Args:
             part: what it is asked for.
@@ -87,7 +87,7 @@ class TurnClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """All that is given for one message of a conversation, and fixed while it is taken.
+    """Everything that is fixed while a message of a conversation is processed.
 
     Attributes:
         runtime: made of the flow file.
@@ -124,5 +124,5 @@ class TurnContext:
 
     @property
     def context(self) -> dict[str, Any]:
-        """The variables of the conversation, with the file's where it has none."""
+        """The variables of the conversation, with the file's as defaults."""
         return {**self.file.context, **self.conversation.context}

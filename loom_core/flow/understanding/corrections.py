@@ -1,4 +1,4 @@
-"""What a message corrects: 「改成两天」, "make it two"."""
+"""Corrections of inputs in a message: 「改成两天」, "make it two"."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Corrected:
 
 
 def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
-    """The inputs that a message may correct, with their new values: one; several, if it may mean any of them.
+    """Find the inputs that a message corrects, with new values; several, if it may mean any of them.
 
     Args:
         message: what the user says.
@@ -89,7 +89,7 @@ def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> 
 
 
 def restated(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
-    """The same for a value that stands by itself, or behind a yes or no: 「下周一」, "no, two days".
+    """Find a corrected value that is given alone, or after a yes or no: 「下周一」, "no, two days".
 
     Only what has a form can be told so: not any text, and no bare number unless it is said after a no.
     """
@@ -112,12 +112,12 @@ def restated(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
 
 
 def takes_back(message: str) -> bool:
-    """Whether what looks like a correction ends all of it: "actually, never mind"."""
+    """Return whether a seeming correction cancels everything: "actually, never mind"."""
     return any(is_cancel(each.value, asked=True) for each in _corrections(message))
 
 
 def refused_correction(message: str, inputs: Schema, *, known: Schema) -> Refused | None:
-    """The number that a message would correct another with, and that the schema does not take."""
+    """Find the number in a correction that the schema rejects."""
     for each in _corrections(message):
         for name, schema in inputs.items():
             if name in known and (refused := refused_value(each.value, name, schema)):
@@ -126,7 +126,7 @@ def refused_correction(message: str, inputs: Schema, *, known: Schema) -> Refuse
 
 
 def _corrections(message: str) -> Iterator[_Corrected]:
-    """What may be one, in the message's own characters."""
+    """Yield possible corrections, in the message's original characters."""
     message = message[:_SHORT]
     for pattern in _CORRECTIONS:
         match = pattern.search(simplified(message))
@@ -171,7 +171,7 @@ def _inputs_for(said: _Corrected, inputs: Schema, known: Schema, asked: Schema) 
 
 
 def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    """A new value: no words for a number that counts something else, no question for a text."""
+    """Parse a new value: no words for a number that counts something else, no question for a text."""
     if is_free(schema) and (is_cancel(text, asked=True) or is_question(text) or is_aside(text)):
         return MISSING
     if is_number(schema) and number_of(without_beginning(text)) is None:

@@ -56,20 +56,20 @@ _FIXED = re.compile(
     rf"(?<!{_NUMERAL})(?:一(?:共|起|般|些|样|直|定|旦|切|向|律|致|再|并|同|齐|概|贯|经|边|时|连|早|模|次性|块儿|"
     r"下(?!午)|会(?!议)儿?|点(?:儿|也|都))|万一|千万(?=别|不|要|记|得))|[统唯同单逐专]一|进一步|多半"
 )
-"""Words that are written with a numeral and count nothing. 一下午 counts, and 二十一起 does."""
+"""Words with a numeral that count nothing. 一下午 counts, and 二十一起 does."""
 _WEEKDAY = re.compile("(?:周|星期|礼拜)[一二三四五六]")
 _ORDINAL = re.compile(rf"第\s*{_NUMERAL}+")
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text is; whole numbers as int. None if it is none."""
+    """Parse a text that is a number; whole numbers as int. None if it is not a number."""
     written = _plain(text)
     found = _ANY.fullmatch(written)
     return _value(found) if found else None
 
 
 def number_in(text: str) -> float | None:
-    """The one number that a text holds, such as 3 in 三天; None if there is none, or more than one.
+    """Return the only number in a text, such as 3 in 三天; None if there is none, or more than one.
 
     What counts nothing is none: 一共, 周三. An ordinal is one where nothing else is: 第二个 says 2, and
     第一次请，请三天 says 3.
@@ -80,7 +80,7 @@ def number_in(text: str) -> float | None:
 
 
 def without_fixed_words(text: str) -> str:
-    """A text without the words that are written with a Chinese numeral and count nothing, such as 一共.
+    """Remove words that contain a Chinese numeral and count nothing, such as 一共.
 
     Args:
         text: in simplified characters.
@@ -179,7 +179,7 @@ _PLACES: Mapping[str, str] = {  # in the calendar, on the clock: no amounts
 
 
 def has_own_unit(text: str, names: Iterable[str]) -> bool:
-    """Whether the number in a text has a unit of what is asked for: 三天, of 天数.
+    """Return whether the number in a text has the unit of the input: 三天, for 天数.
 
     Args:
         text: what the user says.
@@ -190,7 +190,7 @@ def has_own_unit(text: str, names: Iterable[str]) -> bool:
 
 
 def counts_else(text: str, names: Iterable[str]) -> bool:
-    """Whether the number in a text counts something else, or is part of a date or time.
+    """Return whether the number in a text counts something else, or is part of a date or time.
 
     Args:
         text: what the user says.
@@ -206,7 +206,7 @@ def counts_else(text: str, names: Iterable[str]) -> bool:
 
 
 def has_unit(names: Iterable[str]) -> bool:
-    """Whether an input is called after a unit, such as 天数, "days"."""
+    """Return whether an input is named after a unit, such as 天数, "days"."""
     called = _joined(names)
     return any(_is_of(called, own) for own in _AMOUNTS.values())
 

@@ -1,4 +1,4 @@
-"""What a message says to somebody who has asked: an answer, a correction, yes or no, the end of it."""
+"""Parser of replies to a pending question: an answer, a correction, yes or no, or a cancellation."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _GAP = re.compile(r"(\s{2})\s+")  # long ones would be gone through again and ag
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a message says.
+    """A parsed reply.
 
     Attributes:
         kind: what it does.
@@ -74,7 +74,7 @@ _UNCLEAR = Said("unclear", is_sure=False)
 
 
 def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
-    """Read a message as what is said to something pending.
+    """Parse a message as a reply to a pending question.
 
     Args:
         message: what the user says.
@@ -118,7 +118,7 @@ def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
 
 
 def _given_beside(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
-    """What else a message gives: 「三天病假」 to how many days, a phone number to the time."""
+    """Find additional inputs in a reply: 「三天病假」 to how many days, a phone number to the time."""
     if any(is_free(schema) for schema in asked.values()) or negates(message) or is_question(message):
         return {}
     others = {
@@ -130,7 +130,7 @@ def _given_beside(message: str, inputs: Schema, asked: Schema, known: Schema) ->
 
 
 def _wants_again(message: str) -> bool | None:
-    """What 「没有成功，再发一次吧」 says where that is asked; None if it does not say it."""
+    """Parse the reply to whether to repeat a step, such as 「没有成功，再发一次吧」; None if unclear."""
     parts = [part for part in _SEGMENTS.split(message) if part]
     return True if parts and is_again(parts[-1]) and len(parts) <= _FEW else None
 
@@ -183,14 +183,14 @@ def _answered(message: str, asked: Schema) -> Said:
 
 
 def _is_whole(found: FoundInput, message: str, asked: Schema) -> bool:
-    """Whether what was found has a form that no other input that is asked for has."""
+    """Return whether a value has a form that no other requested input has."""
     text = message[found.start : found.end]
     others = [name for name in _formed(asked, asked) if name != found.name]
     return bool(text) and "pattern" in asked[found.name] and not _fits_others(text, others, asked)
 
 
 def _is_beside(text: str) -> bool:
-    """Whether a text is said about what is asked, or about something else, and is no answer."""
+    """Return whether a text is a remark or about something else, instead of an answer."""
     return is_question(text) or is_aside(text)
 
 
@@ -203,7 +203,7 @@ def _formed(names: Iterable[str], asked: Schema) -> list[str]:
 
 
 def _labelled(message: str, asked: Schema) -> dict[str, Any]:
-    """Values behind the names of what was asked: 「天数：3，事由是感冒」."""
+    """Find values after the names of requested inputs: 「天数：3，事由是感冒」."""
     found: dict[str, Any] = {}
     for part in re.split(r"[,，;；\n]", message):
         for name, schema in asked.items():

@@ -1,4 +1,4 @@
-"""Slot filling: values of inputs in what people say, as the schemas of a flow want them."""
+"""Slot filling: extract the values of inputs from messages, by the schemas of a flow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Schema: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What was said for an input, and that the schema does not take.
+    """A value in a message that the schema rejects.
 
     Attributes:
         name: of the input.
@@ -64,22 +64,22 @@ class Refused:
 
     @property
     def title(self) -> str:
-        """What people call the input."""
+        """Title of the input."""
         return str(self.schema.get("title") or self.name)
 
     @property
     def low(self) -> float | None:
-        """The least that will do, or what it has to be more than."""
+        """Minimum, or exclusive minimum."""
         return self._bound("minimum", "exclusiveMinimum")
 
     @property
     def high(self) -> float | None:
-        """The most that will do, or what it has to be less than."""
+        """Maximum, or exclusive maximum."""
         return self._bound("maximum", "exclusiveMaximum")
 
     @property
     def is_whole(self) -> bool:
-        """Whether a whole number is wanted."""
+        """Whether the input is an integer."""
         return self.schema.get("type") == "integer"
 
     def _bound(self, name: str, exclusive: str) -> float | None:
@@ -106,7 +106,7 @@ _ANYTHING = re.compile(
 
 
 def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> Any | Missing:  # noqa: ANN401 - JSON
-    """A text as a value that the schema takes; `MISSING` if it says none.
+    """Parse a text as a valid value; `MISSING` if there is none.
 
     Args:
         text: what the user says.
@@ -138,7 +138,7 @@ def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> An
 
 
 def refused_value(text: str, name: str, schema: Schema) -> Refused | None:
-    """The number that a text says and that the schema does not take; None if there is none."""
+    """Find the number in a text that the schema rejects; None if there is none."""
     said = simplified(text.strip()[label_of(text.strip(), name, schema) :])
     for words in _shortened(said) if is_number(schema) and not is_question(said) else ():
         value = _typed(words, name, {**schema, "type": "number"})
@@ -148,12 +148,12 @@ def refused_value(text: str, name: str, schema: Schema) -> Refused | None:
 
 
 def fits(value: object, name: str, schema: Schema) -> bool:
-    """Whether a schema takes a value."""
+    """Return whether a value is valid by a schema."""
     return _checked(name, value, schema) is not MISSING
 
 
 def label_of(text: str, name: str, schema: Schema) -> int:
-    """How long the name of an input with what joins it is that a text begins with; 0 if it does not."""
+    """Return the length of the input's name, with its joint, at the beginning of a text; 0 if none."""
     for called in names_of(name, schema):
         pattern = rf"\s*{re.escape(simplified(called))}\s*(?:[:：=]|是|为|is\b)\s*"
         if match := re.match(pattern, simplified(text), re.IGNORECASE):
@@ -162,7 +162,7 @@ def label_of(text: str, name: str, schema: Schema) -> int:
 
 
 def names_of(name: str, schema: Schema) -> list[str]:
-    """What an input may be called."""
+    """Return the names of an input."""
     return [
         name,
         *(each for key in ("title", "description") if isinstance(each := schema.get(key), str) and each),
@@ -170,7 +170,7 @@ def names_of(name: str, schema: Schema) -> list[str]:
 
 
 def is_free(schema: Schema) -> bool:
-    """Whether any text will do."""
+    """Return whether an input is free text."""
     kinds = schema.get("type", "string")
     plain = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
     has_form = _pattern(schema) or schema.get("format") == "date" or choices_of(schema) or "const" in schema
@@ -178,17 +178,17 @@ def is_free(schema: Schema) -> bool:
 
 
 def is_number(schema: Schema) -> bool:
-    """Whether a number is wanted."""
+    """Return whether an input is a number."""
     return schema.get("type") in {"integer", "number"} and not choices_of(schema)
 
 
 def takes_anything(name: str, schema: Schema) -> bool:
-    """Whether a question or a request may be the answer: 「您的留言」."""
+    """Return whether a question or a request may be the answer: 「您的留言」."""
     return is_free(schema) and any(_ANYTHING.search(simplified(each)) for each in names_of(name, schema))
 
 
 def holds_words(text: str, words: str) -> bool:
-    """Whether a text holds words, whole where they are written with spaces between them."""
+    """Return whether a text contains words; whole words, if they are separated by spaces."""
     found = text.find(words)
     while found >= 0 and words:
         end = found + len(words)
@@ -203,19 +203,19 @@ def holds_words(text: str, words: str) -> bool:
 
 
 def without_beginning(text: str) -> str:
-    """A text without 「我想请」, "because of" and their like."""
+    """Remove 「我想请」, "because of" and the like from the beginning."""
     found = _BEGINS.match(simplified(text))
     return text[found.end() :] if found else text
 
 
 def without_ending(text: str) -> str:
-    """A text without 「吧」, "please" and their like."""
+    """Remove 「吧」, "please" and the like from the end."""
     found = _ENDS.search(simplified(text))
     return text[: found.start()] if found else text
 
 
 def _shortened(said: str) -> list[str]:
-    """A text as it is, and without what may stand around a value."""
+    """Return a text as it is, and without the words around a value."""
     short = without_ending(said)
     return list(dict.fromkeys((said, short, without_beginning(short))))
 
@@ -232,7 +232,7 @@ def _pattern(schema: Schema) -> str:
 
 
 def _held(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    """The one value with a pattern that a text holds."""
+    """Return the only value in a text that matches the pattern."""
     found: list[Any] = []
     last = ""
     for part in texts_within(text, _pattern(schema)):
@@ -267,7 +267,7 @@ def _checked(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa
 
 
 def texts_within(text: str, pattern: str) -> Iterator[str]:
-    """Parts of a text that a JSON Schema's pattern may fit, each as it is written, then in plain characters.
+    """Yield parts of a text that a schema's pattern may match, as written and normalized.
 
     A part of a longer word or number is none. Whether the pattern fits is for the schema to check.
 
@@ -282,7 +282,7 @@ def texts_within(text: str, pattern: str) -> Iterator[str]:
 
 
 def spans_within(text: str, pattern: str) -> Iterator[tuple[int, int]]:
-    """Where in a text such parts stand; see `texts_within`."""
+    """Yield the spans of such parts; see `texts_within`."""
     normal = NormalText.of(text)
     for start, end in _places(normal, pattern):
         yield normal.span(start, end)
@@ -317,7 +317,7 @@ _SHORT = 2  # characters of a name in Latin letters that is too short to be look
 
 @dataclass(frozen=True, slots=True)
 class FoundInput:
-    """An input that a message gives.
+    """A slot match: a value for an input in a message.
 
     Attributes:
         name: of the input.
@@ -335,7 +335,7 @@ class FoundInput:
 
 
 def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
-    """The inputs that a message gives without doubt.
+    """Extract the values of inputs that are certain in a message.
 
     Left out is an input for which it holds several values, and a part of it that may be several inputs: they
     are asked for. A text without a form is found by its name only (`reason: …`), and the name of a person
@@ -361,7 +361,7 @@ def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
 
 
 def _contests(other: FoundInput, one: FoundInput) -> bool:
-    """Whether another input may be the same part of the message, with as good reason."""
+    """Return whether another input has an equal claim to the same part of the message."""
     overlap = other.name != one.name and other.start < one.end and one.start < other.end
     if not overlap or (one.labelled and not other.labelled):
         return False
@@ -408,7 +408,7 @@ def _chosen(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
 
 
 def _formed(message: str, name: str, schema: Schema, pattern: str) -> Iterator[FoundInput]:
-    """Values with a pattern; one that fits any words is none that they could be found by."""
+    """Find values that match a pattern; a pattern of any words is ignored."""
     if any(True for probe in _PROBES for _ in spans_within(probe, pattern)):
         return
     for start, end in spans_within(message, pattern):
@@ -424,7 +424,7 @@ def _read(message: str, name: str, schema: Schema, spans: Sequence[tuple[int, in
 
 
 def _labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[FoundInput]:
-    """Values behind what an input is called: "age 34", 「电话：13800138000」; a text wants a sign between."""
+    """Find values after an input's name: "age 34", 「电话：13800138000」; a text needs a sign between."""
     plain = simplified(message)
     for called in names:
         if called.isascii() and len(called) <= _SHORT:
@@ -451,14 +451,14 @@ def _labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iter
 
 
 def _called(name: str, schema: Schema) -> list[str]:
-    """What an input may be called, in either language."""
+    """Return the names of an input, in both languages."""
     names = [name.replace("_", " "), *names_of(name, schema)]
     parts = [part for each in names for part in (each, in_language(each, "zh"), in_language(each, "en"))]
     return list(dict.fromkeys(each for each in parts if each))
 
 
 def _cuts_number(text: str, start: int, end: int) -> bool:
-    """Whether a part is cut out of a longer time, date or number: the 9 of 9:30."""
+    """Return whether a span cuts a longer time, date or number: the 9 of 9:30."""
     before = re.search(r"[0-9][:：./-]$", text[:start]) and text[start : start + 1].isdigit()
     behind = re.match(r"[:：./-][0-9]", text[end:]) and text[end - 1 : end].isdigit()
     return bool(before or behind)
@@ -473,7 +473,7 @@ _SIMPLE = ("integer", "number", "boolean", "string")
 
 
 def typed(text: str, schema: JsonValue) -> JsonValue | Missing:
-    """A text as a value for a schema; `MISSING` if it says none.
+    """Parse a text by the type of a schema; `MISSING` if it does not fit.
 
     Numbers may be in Chinese or English words and have a unit behind them (三天, "3 days"), dates may be
     written 2026年11月3日, one of an `enum` may be in another case or width. Whether the value is allowed is
