@@ -378,7 +378,7 @@ class FlowFile(Section):
         return flow
 
     def counterpart_of(self, flow: FlowConfig) -> FlowConfig:
-        """Return this file's version of a flow, such as a localized one; the flow itself, if there is none."""
+        """Return this file's version of a flow, such as a localized one; the flow itself if it has none."""
         return self.flow(flow.flow_id) or flow
 
     def can_drive(self, profile: str) -> bool:

@@ -1,4 +1,4 @@
-"""Build the server, and tell its clients when the flow file has changed what there is."""
+"""The MCP server, and notifications to its clients when the flow file changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["build", "watch_flows"]
 
 
 def build(settings: Settings) -> LoomServer:
-    """Make the server; nothing is asked, and no run looked at, before the first call that needs it.
+    """Build the server; nothing is loaded before the first call that needs it.
 
     A flow file that is wrong, or not there, keeps no server from starting: every tool says what to mend, and
     the file is used as soon as that is done.
@@ -60,7 +60,7 @@ _LOOK_SECONDS = 2.0
 
 
 async def watch_flows(server: LoomServer, service: Service, said: str = "") -> None:
-    """Look at the file now and then, have a changed one used, and tell clients; until it is cancelled.
+    """Poll the file, reload it after a change, and notify clients, until cancelled.
 
     A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.
 

@@ -1,4 +1,4 @@
-"""The command line: what can be asked for.
+"""Command line of loom-flow-server.
 
 Exit codes: 0 done (of a run: completed; of `test`: all as expected), 1 an error (of a run: failed or aborted;
 of `validate`, `doctor` and `mcp test`: there is a problem; of `test`: a difference), 2 wrong usage, 3 the run

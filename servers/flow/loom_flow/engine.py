@@ -1,4 +1,4 @@
-"""What a process has open of a home: the flow file as it is now, the journal, assistants over both."""
+"""Open resources of a process: the current flow file, the journal, and assistants."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _Flows = frozenset[str] | None
 
 
 class Engine:
-    """Opens each part when it is first wanted. Use it as `async with`.
+    """Engine that opens each resource on first use. Use it as `async with`.
 
     Runs that another process has left are gone on with a second after the start.
 
@@ -97,17 +97,17 @@ class Engine:
 
     @property
     def current(self) -> LoadedFlows | None:
-        """The flow file as it was last read; None if it is not there."""
+        """The last valid flow file; None if it does not exist."""
         return self._loaded
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the file as it is now, with the model, and with MCP servers."""
+        """Problems of the current file, the model and MCP servers."""
         found = [self._watch.problem, self._refusal, self._model_problem]
         return [*filter(None, found), *(self._mcp.problems() if self._mcp is not None else ())]
 
     def load(self) -> LoadedFlows | None:
-        """The flow file; None if it is not there and need not be. Blocks.
+        """Return the flow file; None if it does not exist and is optional. Blocks.
 
         Raises:
             ConfigError: it is wrong, or was named and is not there.
@@ -117,7 +117,7 @@ class Engine:
         return self._loaded
 
     async def look(self) -> bool:
-        """See whether the file has changed, and have it used; returns whether there is something else now.
+        """Reload the file if it has changed; return whether anything has changed.
 
         One that cannot be used changes nothing; `problems` says why.
 
@@ -136,7 +136,7 @@ class Engine:
             return loaded is not self._refused and await self._used(loaded)
 
     async def _used(self, loaded: LoadedFlows) -> bool:
-        """Have all assistants go by another file; False if it cannot be used."""
+        """Reload all assistants with another file; return False if it cannot be used."""
         model = self.model, self._model_problem
         try:
             for assistant in list(self._assistants.values()):
@@ -151,7 +151,7 @@ class Engine:
         return True
 
     def journal(self) -> Journal:
-        """All runs of this home."""
+        """Return the journal of this home."""
         if self._journal is None:
             from loom_core.runs.journal import Journal
 
@@ -159,7 +159,7 @@ class Engine:
         return self._journal
 
     async def assistant(self, flows: _Flows = None) -> WorkflowOrchestrator:
-        """What takes messages and drives runs.
+        """Return the orchestrator of messages and runs.
 
         Args:
             flows: ids of those that it may begin; None for all.
@@ -178,7 +178,7 @@ class Engine:
         return await assistant.ready(loaded)
 
     async def latest(self) -> LoadedFlows:
-        """The flow file as it is now, or was when it was last in order.
+        """Return the current flow file, or the last valid one.
 
         Raises:
             ConfigError: it is not there, and says what to write; or it has never been in order.
@@ -196,7 +196,7 @@ class Engine:
         return self._loaded
 
     async def language_model(self) -> LLMProvider:
-        """The language model.
+        """Return the language model.
 
         Raises:
             ConfigError: none is named, or it cannot be asked.
@@ -213,7 +213,7 @@ class Engine:
         return llm
 
     async def made(self, loaded: LoadedFlows, flows: _Flows) -> WorkflowOrchestrator:
-        """An assistant that is not open yet.
+        """Build an assistant that is not open yet.
 
         Raises:
             ConfigError: the file cannot be used.
@@ -233,7 +233,7 @@ class Engine:
         )
 
     async def with_model(self, loaded: LoadedFlows) -> tuple[LoadedFlows, LLMProvider | None]:
-        """A file with its model; without one that cannot be asked: that is noted, and rules decide alone."""
+        """Return a file with its model; if the model is not available, without it, and note the problem."""
         from loom_flow.model_choice import chosen_model, made_model
 
         self.model = self._model_problem = ""
@@ -251,7 +251,7 @@ class Engine:
         return loaded, llm
 
     async def knowledge(self, file: FlowFile) -> FlowKnowledge | None:
-        """What the file's `knowledge` names.
+        """Return the source of the file's `knowledge`.
 
         Raises:
             ConfigError: it cannot be asked.
@@ -266,7 +266,7 @@ class Engine:
         return await self._sources.of(file.knowledge)
 
     async def tools_of_servers(self, file: FlowFile) -> Sequence[Callable[[], tuple[Tool, ...]]]:
-        """The tools of the MCP servers that steps and skills name; they are started."""
+        """Start the MCP servers whose tools steps and skills name, and return the tools."""
         names = list(dict.fromkeys(name.partition(":")[0] for name in server_tools(file)))
         if names:
             if self._mcp is None:
@@ -286,7 +286,7 @@ class Engine:
         return self._audit
 
     async def _adopt(self) -> None:
-        """Look after runs that others leave, as soon as there may be any."""
+        """Adopt orphaned runs, as soon as there may be any."""
         await anyio.sleep(_ADOPT_AFTER)
         while not self._settings.journal.exists() or self._loaded is None:  # noqa: ASYNC110 - others make it
             await anyio.sleep(_LOOK_SECONDS)
@@ -308,7 +308,7 @@ class Engine:
 
 
 class _Assistant:
-    """An assistant in a task of its own, which opens and closes it; made anew when it could not be made.
+    """An assistant in its own task, which opens and closes it; rebuilt if building it failed.
 
     Args:
         engine: makes it.
@@ -326,7 +326,7 @@ class _Assistant:
         self._turn = anyio.Lock()
 
     async def ready(self, loaded: LoadedFlows) -> WorkflowOrchestrator:
-        """It, open, and going by a file.
+        """Return the open assistant for a file.
 
         Raises:
             LoomError: it cannot be made.
@@ -344,7 +344,7 @@ class _Assistant:
             return self._open
 
     async def use(self, loaded: LoadedFlows) -> None:
-        """Go by another file, if it is open.
+        """Reload the assistant with another file, if it is open.
 
         Raises:
             ConfigError: it cannot be used; what was said before holds.
@@ -358,7 +358,7 @@ class _Assistant:
         self._loaded = loaded
 
     async def work(self) -> None:
-        """Make it when it is wanted, and keep it open."""
+        """Build the assistant on demand, and keep it open."""
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
@@ -380,7 +380,7 @@ class _Assistant:
 
 
 def limited(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
-    """A file with some of its flows alone, and those that these run."""
+    """Return a file with only some of its flows, and those that these run."""
     if flows is None:
         return loaded
     wanted, file = set[str](), loaded.file

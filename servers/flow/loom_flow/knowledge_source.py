@@ -1,4 +1,4 @@
-"""What a flow file's `knowledge` names, as a source that is asked beside every message."""
+"""Sources for a flow file's `knowledge`, which are queried with every message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; 
 
 
 class KnowledgeSources:
-    """Makes sources, each once, and closes what they were made of.
+    """Factory of knowledge sources; each is built once and closed at the end.
 
     Args:
         settings: of the process.
@@ -49,7 +49,7 @@ class KnowledgeSources:
         self._made: list[tuple[KnowledgeSource, ProviderKnowledge]] = []
 
     async def of(self, config: KnowledgeSource | None) -> ProviderKnowledge | None:
-        """The source; None where none is named.
+        """Return the source; None if the file names none.
 
         Raises:
             ConfigError: it cannot be asked: it is not there, or what searches it is not installed.
@@ -93,7 +93,7 @@ class KnowledgeSources:
         return ProviderKnowledge(provider)
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close everything that was opened."""
         for close in self._closing:
             await close()
 
@@ -127,7 +127,7 @@ class KnowledgeSources:
         return LocalKnowledgeBase(self._libraries[home], entry.source, base=entry.name)
 
     def _server(self, config: McpSource) -> ServerConfig:
-        """The server, from `mcp.json` or as it stands in the file."""
+        """Return the server, from `mcp.json` or from the file itself."""
         from loom_core.mcp_client.configuration.expansion import Expansion
         from loom_core.mcp_client.configuration.server_config import ServerConfig
         from loom_core.mcp_client.configuration.servers import read_servers

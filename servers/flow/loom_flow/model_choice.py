@@ -1,4 +1,4 @@
-"""Which language model decides where rules do not, if any."""
+"""Choice of the language model for messages that no rule decides."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["chosen_model", "made_model", "named_model"]
 
 
 def chosen_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
-    """The model of a file, else that of `--provider`; None for rules alone.
+    """Return the model of a file, else that of `--provider`; None for rules alone.
 
     Raises:
         ConfigError: what `--provider` names is no model.
@@ -25,7 +25,7 @@ def chosen_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
 
 
 def named_model(settings: Settings) -> ProviderConfig | None:
-    """The model of `--provider`, which need not have what it takes to be asked; None where it names none.
+    """Return the model of `--provider`, even if it is not usable here; None if there is none.
 
     Raises:
         ConfigError: there is no such provider.
@@ -45,7 +45,7 @@ def named_model(settings: Settings) -> ProviderConfig | None:
 
 
 def made_model(config: ProviderConfig) -> LLMProvider:
-    """The model, which can be asked as things are here. A keyring may be asked, which blocks.
+    """Build a model that is usable here. Blocks if a keyring is read.
 
     Raises:
         ConfigError: it cannot be.

@@ -1,4 +1,4 @@
-"""What the tools and the command line do with flows and runs, without any words about it."""
+"""Operations of the tools and the command line on flows and runs, without texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _PAGE = 500
 
 
 class Service:
-    """The flows and runs of one home. Use it as `async with`.
+    """Service for the flows and runs of one home. Use it as `async with`.
 
     Nothing is opened before the first call that needs it, but for runs that another process has left; see
     `Engine`. A caller sees their own runs; others are as if they were not there.
@@ -53,7 +53,7 @@ class Service:
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
-        """Open nothing yet.
+        """Create the service; nothing is opened yet.
 
         Args:
             settings: of the process.
@@ -79,20 +79,20 @@ class Service:
 
     @property
     def current(self) -> FlowFile | None:
-        """The flow file as it was last read; None if it is not there."""
+        """The last valid flow file; None if it does not exist."""
         return None if self._engine.current is None else self._engine.current.file
 
     @property
     def file(self) -> FlowFile:
-        """The same; an empty one if it is not there."""
+        """The same; an empty file if it does not exist."""
         return self.current or FlowFile()
 
     def question(self, run: Run, pending: Pending) -> str:
-        """What a person is asked about something that a run waits for."""
+        """Return the question of a pending request for people."""
         return question_of(run, pending, self.file)
 
     def load(self) -> None:
-        """Read the flow file, if it is there. Blocks.
+        """Load the flow file, if it exists. Blocks.
 
         Raises:
             ConfigError: it is wrong, or was named and is not there.
@@ -100,7 +100,7 @@ class Service:
         self._engine.load()
 
     async def look(self) -> bool:
-        """See whether the file has changed; see `Engine.look`."""
+        """Reload the file if it has changed; see `FlowEngine.poll`."""
         return await self._engine.look()
 
     async def chat(
@@ -112,7 +112,7 @@ class Service:
         idempotency_key: str = "",
         seconds: float = LONGEST_WAIT,
     ) -> FlowReply:
-        """Take a message; see `WorkflowOrchestrator.query`. When the user gets the reply, call `reached`.
+        """Answer a message; see `WorkflowOrchestrator.query`. Call `confirm_delivery` on delivery.
 
         Raises:
             LoomError: as there; or there is no flow file that can be used.
@@ -131,7 +131,7 @@ class Service:
             )
 
     async def go_on_with_rest(self, session_id: str, *, seconds: float) -> FlowReply | None:
-        """Begin what a message asked for besides; see `WorkflowOrchestrator.go_on`.
+        """Start the next request of an earlier message; see `WorkflowOrchestrator.continue_session`.
 
         Raises:
             LoomError: as for `chat`.
@@ -143,7 +143,7 @@ class Service:
             )
 
     async def reached(self, session_id: str, run: Run | None, told: Sequence[str] = ()) -> None:
-        """The user is told of runs now; see `WorkflowOrchestrator.reached`.
+        """Confirm that the user has received results; see `WorkflowOrchestrator.confirm_delivery`.
 
         Raises:
             LoomError: as for `chat`.
@@ -154,7 +154,7 @@ class Service:
     async def explained(
         self, message: str, *, session_id: str = "", context: Mapping[str, Any] | None = None
     ) -> ExplainResult:
-        """What a message would do; see `WorkflowOrchestrator.explain`.
+        """Explain a message; see `WorkflowOrchestrator.explain`.
 
         Raises:
             LoomError: as for `chat`.
@@ -174,7 +174,7 @@ class Service:
         context: Mapping[str, Any] | None = None,
         idempotency_key: str = "",
     ) -> Run:
-        """Begin a flow; returns at once.
+        """Start a flow, and return at once.
 
         Raises:
             NotFoundError: there is no such flow, or no such session.
@@ -197,7 +197,7 @@ class Service:
         return await self.run(reply.run_id)
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands.
+        """Return a run's state.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -205,7 +205,7 @@ class Service:
         return await self.journal().get(run_id, caller=self._owner())
 
     async def changed(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
-        """Wait until a run stands still; see `Journal.changed`.
+        """Wait until a run is idle; see `Journal.wait_until_idle`.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -214,7 +214,7 @@ class Service:
         return await self.journal().changed(run_id, after=after, seconds=seconds)
 
     async def order(self, run_id: str, order: Order) -> Run:
-        """Tell a run something; it is driven here, if nobody does.
+        """Send a command to a run; if no process executes the run, this one does.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -227,16 +227,16 @@ class Service:
             return await assistant.host.order(run_id, order)
 
     async def decide(self, run: Run, decision: Decided | Answered) -> Run:
-        """Tell a run what was decided of something that it waits for; as `order`."""
+        """Send a decision to a run, as `send_commands` does."""
         return await self.order(run.id, decision)
 
     def decides(self, run: Run) -> bool:
-        """Whether the caller is one whom a run may be decided by: whose it is."""
+        """Return whether the caller may decide for a run, as its owner."""
         caller = current_caller()
         return caller.may("write") and (self._sees_all or run.request.caller == caller.id)
 
     async def retry(self, run_id: str, step: str, *, inputs: Mapping[str, Any] | None = None, by: str) -> Run:
-        """Go on with a run that has failed, from a step, or from where it failed; as `order`.
+        """Retry a failed run from a step, or from where it failed; as `send_commands`.
 
         Args:
             run_id: which.
@@ -257,7 +257,7 @@ class Service:
         return await self.order(run_id, executor.retrying(run, step, inputs=inputs or {}, by=by))
 
     async def go_on(self, run_id: str, *, by: str) -> Run:
-        """Drive a run here: one that was paused or has ended badly, or one that nobody drives.
+        """Execute a run here: one that was paused or has failed, or one that no process executes.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -275,7 +275,7 @@ class Service:
     async def runs(
         self, *, status: Sequence[RunStatus] = (), query: str = "", limit: int = _LISTED
     ) -> list[Run]:
-        """The caller's runs: the latest first, or by words those that fit best.
+        """Return the caller's runs: the latest first, or by query the best matches.
 
         Args:
             status: how they are; empty for whatever.
@@ -290,11 +290,11 @@ class Service:
         return await self.journal().runs(caller=self._owner(), status=status, limit=limit)
 
     async def latest_runs(self, limit: int) -> Sequence[Run]:
-        """The caller's runs, the latest first."""
+        """Return the caller's runs, the latest first."""
         return await self.runs(limit=limit)
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[StreamEvent]:
-        """What happened in a run, oldest first.
+        """Return the events of a run, oldest first.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -303,7 +303,7 @@ class Service:
         return await self.journal().events(run_id, after=after, limit=limit)
 
     async def steps(self, run_id: str) -> list[StepInfo]:
-        """What each step of a run has done.
+        """Return the state of each step of a run.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -314,7 +314,7 @@ class Service:
         return steps_of(events)
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
-        """What was too large for an event, and its media type.
+        """Return data that was too large for an event, and its media type.
 
         Raises:
             NotFoundError: the caller has none of this id, or it has no such blob.
@@ -323,7 +323,7 @@ class Service:
         return await self.journal().blob(run_id, number)
 
     async def listed(self) -> FlowsResult:
-        """What the assistant can do for the caller, and what they have begun; or why it can do nothing."""
+        """List the caller's flows and unfinished runs; or say why there are no flows."""
         unfinished = await self.runs(status=_OPEN)
         file, problems = FlowFile(), list[str]()
         try:
@@ -341,7 +341,7 @@ class Service:
         )
 
     async def loaded(self) -> LoadedFlows:
-        """The flow file as it is now; nothing is opened for it.
+        """Return the current flow file, without opening anything.
 
         Raises:
             ConfigError: there is none that can be used.
@@ -349,7 +349,7 @@ class Service:
         return await self._engine.latest()
 
     async def model(self) -> LLMProvider:
-        """The language model.
+        """Return the language model.
 
         Raises:
             ConfigError: none is named, or it cannot be asked.
@@ -357,12 +357,12 @@ class Service:
         return await self._engine.language_model()
 
     def journal(self) -> Journal:
-        """All runs of this home; opened at the first use."""
+        """Return the journal of this home; opened on first use."""
         return self._engine.journal()
 
     @property
     def journal_path(self) -> Path:
-        """The file of all runs of this home."""
+        """Path of the journal of this home."""
         return self.settings.journal
 
     async def _assistant(self) -> WorkflowOrchestrator:
@@ -389,7 +389,7 @@ _REPLY_SECONDS = 0.5  # that a message waits for its run by itself
 
 
 def _theirs(context: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The variables of a call; those that the caller's token is bound to are theirs whatever it says."""
+    """Return the variables of a call; those bound to the caller's token take precedence."""
     return {**(context or {}), **current_caller().context}
 
 
@@ -443,5 +443,5 @@ def _explain_result(message: str, found: Explanation, file: FlowFile) -> Explain
 
 
 def tool_name(flow: FlowConfig) -> str:
-    """What the tool of a flow is called; empty if it has none."""
+    """Return the tool name of a flow; empty if it is no tool."""
     return (flow.tool_name or flow.flow_id) if flow.as_tool else ""

@@ -1,4 +1,4 @@
-"""What the person who starts the server decides."""
+"""Settings of the server."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Settings:
 
     @property
     def journal(self) -> Path:
-        """The file of all runs, shared by all processes of this home."""
+        """Path of the journal, shared by all processes of this home."""
         return self.home / "flow" / "runs.db"
 
     @property
     def audit(self) -> Path:
-        """The file in which every decision about a call of a tool is kept."""
+        """Path of the audit log, with every decision about a tool call."""
         return audit_path(self.home)

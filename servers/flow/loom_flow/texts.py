@@ -1,4 +1,4 @@
-"""The answers of the tools: as text for a model, in English or Chinese, and as data."""
+"""Results of the tools: as text for a model, in English or Chinese, and as data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Names: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The texts of one language; `{…}` is filled in by who uses it.
+    """Texts in one language; callers fill in `{…}`.
 
     Attributes:
         head: the first line about a run.
@@ -149,11 +149,11 @@ class Wording:
 
     @classmethod
     def of(cls, language: Language) -> Wording:
-        """The texts of a language."""
+        """Return the texts of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     def named(self, names: Names, name: str) -> str:
-        """What something is called; as in the data, where there is no other name."""
+        """Return the name of a value; the value itself, if it has no other name."""
         return dict(names).get(name, name)
 
 
@@ -237,12 +237,12 @@ _OUTPUTS = 400
 
 
 def message_of(run: Run) -> str:
-    """What the user said to begin a run."""
+    """Return the user's message that started a run."""
     return str(run.request.metadata.get("message") or run.request.goal)
 
 
 def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking: bool) -> ChatResult:
-    """What is said to a message, as data.
+    """Return a reply as data.
 
     Args:
         reply: as the assistant gave it.
@@ -288,7 +288,7 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
 
 
 def chat_text(result: ChatResult, language: Language) -> str:
-    """The answer of `flow_chat`: what the user reads, and what the model needs to know besides."""
+    """Return the text of `flow_chat`: the reply for the user, and details for the model."""
     wording, route = Wording.of(language), result.route
     parts = [result.text]
     if result.citations and not any(f"[{each.id}]" in result.text for each in result.citations):
@@ -310,7 +310,7 @@ def chat_text(result: ChatResult, language: Language) -> str:
 
 
 def route_info(route: Route) -> RouteInfo:
-    """How it was decided, as data."""
+    """Return a route as data."""
     return RouteInfo(
         action=route.action,
         how=route.how,
@@ -328,7 +328,7 @@ def route_info(route: Route) -> RouteInfo:
 
 
 def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo:
-    """A run as data, with what to do now.
+    """Return a run as data, with the next step.
 
     Args:
         run: as it stands.
@@ -353,7 +353,7 @@ def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo
 
 
 def run_text(run: Run, info: RunInfo) -> str:
-    """The answer about a run."""
+    """Return the text about a run."""
     wording = _wording_of(run)
     status = wording.named(wording.statuses, run.status)
     head = wording.head.format(
@@ -386,7 +386,7 @@ def _step_line(step: StepInfo, wording: Wording) -> str:
 
 
 def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
-    """What a run has done, by what happened in it: of each step how it stands."""
+    """Return the state of each step, from the events of a run."""
     steps: dict[str, StepInfo] = {}
     for event in events:
         step_id = str(event.payload.get("step_id", ""))
@@ -404,7 +404,7 @@ def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
 
 
 def pending_line(pending: Pending, wording: Wording) -> str:
-    """Something that a run waits for."""
+    """Return a pending request in a line."""
     template = {"approval": wording.approval, "unknown": wording.unknown, "question": wording.question}
     line = template[pending.kind].format(
         id=pending.id,
@@ -419,14 +419,14 @@ def pending_line(pending: Pending, wording: Wording) -> str:
 
 
 def question_of(run: Run, pending: Pending, file: FlowFile) -> str:
-    """What a person is asked, in a form of their client: with the values that a yes or no is about."""
+    """Return a question for a form of the client, with the values that a yes or no is about."""
     language = language_of_run(run.request, setting=file.basic_settings.language)
     text = question_text(pending, file=spoken(file, language), phrases=Phrases.of(language))
     return "\n".join(map(visible, text.splitlines()))
 
 
 def progress_line(run: Run) -> Callable[[StreamEvent], str]:
-    """What says each event of a run in a line; empty for one that tells people nothing."""
+    """Return a function that describes an event of a run in a line; empty for internal ones."""
     wording = _wording_of(run)
 
     def line(event: StreamEvent) -> str:
@@ -455,12 +455,12 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
 
 
 def go_on_line(run: Run, command: str) -> str:
-    """The command that goes on with a run, for people at a terminal."""
+    """Return the line with the command that continues a run, for a terminal."""
     return _wording_of(run).go_on.format(command=command)
 
 
 def run_line(run: Run) -> RunLine:
-    """A run in a list, as data."""
+    """Return a run as data for a list."""
     return RunLine(
         run_id=run.id,
         session_id=run.request.session_id,
@@ -474,7 +474,7 @@ def run_line(run: Run) -> RunLine:
 
 
 def runs_text(result: RunsResult) -> str:
-    """A list of runs."""
+    """Return the text of a list of runs."""
     budget = TextBudget(narrow="words, --status or --limit", separator="\n")
     for run in result.runs:
         budget.add(_run_line_text(run))
@@ -482,7 +482,7 @@ def runs_text(result: RunsResult) -> str:
 
 
 def flows_text(result: FlowsResult) -> str:
-    """The answer of `flow_list`."""
+    """Return the text of `flow_list`."""
     budget = TextBudget(narrow="loom://flows", separator="\n")
     for flow in result.flows:
         inputs = ", ".join(flow.inputs.get("properties", {})) or "none"
@@ -511,7 +511,7 @@ def _run_line_text(run: RunLine) -> str:
 
 
 def events_text(events: Sequence[EventInfo]) -> str:
-    """What happened in a run, a line each; empty for nothing."""
+    """Return the events of a run, a line each; empty for none."""
     budget = TextBudget(TOKEN_CAP // 2, narrow="after_seq", separator="\n")
     for event in events:
         budget.add(f"{event.seq} {event.type} {_short(_json(event.payload), _OUTPUTS)}")
@@ -519,7 +519,7 @@ def events_text(events: Sequence[EventInfo]) -> str:
 
 
 def explain_text(result: ExplainResult) -> str:
-    """The answer of `flow_explain`."""
+    """Return the text of `flow_explain`."""
     target = result.flow_id or result.tool or ", ".join(result.skills)
     action = result.action or "as the model decides"
     lines = [f"“{visible(result.message)}” → {action}{f': {target}' if target else ''} ({result.decided_by})"]

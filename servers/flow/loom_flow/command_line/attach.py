@@ -1,4 +1,4 @@
-"""Staying with a run at the terminal until it stands still: what happens is told, what it asks is asked."""
+"""Attach to a run at the terminal: print its progress, and ask its questions, until it ends or waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BY", "run_code", "shown", "stands", "stayed_with"]
 
 BY = "the user at the terminal"
-"""Who decides there, for the journal."""
+"""The decider's name in the journal."""
 
 _WAITS = 3
 _SLICE_SECONDS = 30.0
@@ -28,14 +28,14 @@ _ASKS = "approval_required"
 
 
 def run_code(status: RunStatus) -> int:
-    """The exit code that says how a run stands."""
+    """Return the exit code for a run's status."""
     if status == "completed":
         return 0
     return 1 if status in {"failed", "aborted"} else _WAITS
 
 
 async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) -> int:
-    """Wait for a run, and ask what it asks where there is somebody; gives the exit code.
+    """Wait for a run, and ask its questions if the terminal is interactive; return the exit code.
 
     Args:
         service: has it.
@@ -65,7 +65,7 @@ async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) 
 
 
 async def stands(service: Service, run_id: str, *, after: int = 0) -> Run:
-    """The run when it stands still."""
+    """Return the run when it is idle."""
     while True:
         run = await service.changed(run_id, after=after, seconds=_SLICE_SECONDS)
         if run.status in _STANDS:
@@ -74,7 +74,7 @@ async def stands(service: Service, run_id: str, *, after: int = 0) -> Run:
 
 
 async def shown(service: Service, run: Run, *, as_json: bool) -> None:
-    """Print how a run stands, and beside it the command that goes on with it."""
+    """Print the state of a run, and the command that continues it on stderr."""
     info = run_info(run, await service.steps(run.id), by_asking=False)
     if as_json:
         out_json(info)
@@ -85,7 +85,7 @@ async def shown(service: Service, run: Run, *, as_json: bool) -> None:
 
 
 def _going_on(run: Run) -> list[str]:
-    """The command that goes on with a run, and its arguments; nothing for one that is at its end."""
+    """Return the command that continues a run, with its arguments; empty for a run that has ended."""
     match run.status:
         case "completed":
             return []
@@ -100,7 +100,7 @@ def _going_on(run: Run) -> list[str]:
 
 
 async def _tell(service: Service, run: Run, after: int, attended: bool) -> None:
-    """Say what happens in a run, beside the answer; what somebody is asked they are told by the question."""
+    """Print a run's progress on stderr, without the questions that the user is asked anyway."""
     line = progress_line(run)
     async for event in service.journal().follow(run.id, after=after):
         if attended and event.type == _ASKS:

@@ -13,7 +13,7 @@ __all__ = ["run_command"]
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
-    """Run a parsed command; returns the exit code.
+    """Run a parsed command, and return the exit code.
 
     Args:
         args: the command and its options.

@@ -1,4 +1,4 @@
-"""The commands that want the file only: init, validate, schema, graph, import-arazzo, export-arazzo."""
+"""Commands that need only the file: init, validate, schema, graph, import-arazzo, export-arazzo."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _import(args: argparse.Namespace, _settings: Settings) -> int:
 
 
 def _beside(path: Path, text: str) -> dict[str, str]:
-    """The descriptions that a document names and that lie beside it, or below, as texts by name."""
+    """Read the descriptions that a document names, if they are in its folder or below; texts by name."""
     folder = path.parent.resolve()
     found: dict[str, str] = {}
     for name, address in source_addresses(text, name=str(path)).items():
@@ -160,7 +160,7 @@ def _export(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def text_of(path: Path) -> str:
-    """What stands in a file. Blocks.
+    """Read a text file. Blocks.
 
     Raises:
         InvalidInputError: it cannot be read.
@@ -187,4 +187,4 @@ CONFIG_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Settings], int]] = {
     "import-arazzo": _import,
     "export-arazzo": _export,
 }
-"""By name; each gives the exit code."""
+"""Functions by command; each returns the exit code."""

@@ -1,4 +1,4 @@
-"""`loom-flow-server doctor`: a quick look at the installation, the flow file and the runs, no more."""
+"""`loom-flow-server doctor`: checks of the installation, the flow file and the runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CORRECT = "Correct it there."
 
 
 def own_checks(settings: Settings) -> list[Check]:
-    """What is looked at for this server beside what is looked at for any."""
+    """Return the checks of this server, in addition to the general ones."""
     return [
         Check("flows", blocking(partial(_flows, settings)), seconds=_KEYRING_SECONDS),
         Check("language model", blocking(partial(_model, settings)), seconds=_KEYRING_SECONDS),
@@ -47,7 +47,7 @@ def own_checks(settings: Settings) -> list[Check]:
 
 
 def _loaded(settings: Settings) -> LoadedFlows | None:
-    """The flow file; None if it is not there or wrong, which a check of its own tells."""
+    """Return the flow file; None if it does not exist or is invalid, which another check reports."""
     try:
         return read_flow_file(settings.config)
     except ConfigError:
@@ -55,7 +55,7 @@ def _loaded(settings: Settings) -> LoadedFlows | None:
 
 
 def variables(settings: Settings) -> set[str]:
-    """The environment variables that may hold keys it uses."""
+    """Return the environment variables that may hold API keys."""
     usual = language_model_variables()
     loaded = _loaded(settings)
     return usual | {*(loaded.variables if loaded else ())}
@@ -109,7 +109,7 @@ def _model(settings: Settings) -> Section | None:
 
 
 async def _network(settings: Settings) -> Section | None:
-    """Whether each address that the file names may be asked, and whether anybody listens; nothing is sent."""
+    """Check whether each address of the file is allowed and accepts connections; nothing is sent."""
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.http.request import whole_address
 
@@ -131,7 +131,7 @@ async def _network(settings: Settings) -> Section | None:
 
 
 def _tools(settings: Settings) -> Section | None:
-    """The tools of MCP servers that the file names and that no operator has approved."""
+    """Check for tools of MCP servers that the file names and no operator has approved."""
     from loom_core.mcp_client.configuration.servers import read_servers
     from loom_core.mcp_client.configuration.trust import ToolPins
     from loom_core.mcp_client.tools.pins import Approvals
@@ -161,7 +161,7 @@ def _place(url: str) -> tuple[str, int]:
 
 
 async def _silent(places: Mapping[tuple[str, int], str]) -> list[Finding]:
-    """Of places, by who asks them first: where no connection is taken."""
+    """Return a finding for each place that accepts no connection."""
     found: list[Finding] = []
 
     async def look(place: tuple[str, int], who: str) -> None:

@@ -1,4 +1,4 @@
-"""The commands that want flows and runs: explain, run, chat, test, runs, status, resume."""
+"""Commands that need flows and runs: explain, run, chat, test, runs, status, resume."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OBEYED_SECONDS = 10.0
 
 
 def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
-    """Run a parsed command; returns the exit code."""
+    """Run a parsed command, and return the exit code."""
     commands = {
         "explain": _explain,
         "run": _run,
@@ -117,7 +117,7 @@ async def _test(service: Service, args: argparse.Namespace) -> int:
 
 @contextmanager
 def _quiet_flows() -> Generator[None]:
-    """Nothing is logged of flows but errors: that a script says nothing is no news."""
+    """Log only errors of flows: a script that returns nothing is expected."""
     log = logging.getLogger("loom_core.flow")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -208,7 +208,7 @@ _SLICE_SECONDS = 30.0
 
 
 async def chat(service: Service, args: argparse.Namespace) -> int:
-    """Take lines until there is no more; gives the exit code that says how the last of it stands."""
+    """Chat with lines from stdin until its end; return the exit code for the last reply."""
     keyboard, session, context = Keyboard(), args.session, named_values(args.context)
     file = (await service.loaded()).file
     if keyboard.attended:
@@ -233,7 +233,7 @@ def _opening(file: FlowFile) -> str:
 
 
 def _chat_code(status: RunStatus) -> int:
-    """As of a run, but that a conversation in which the user has called something off has gone well."""
+    """Return the exit code for a status; a conversation in which the user aborted something succeeds."""
     return 0 if status == "aborted" else run_code(status)
 
 
@@ -248,7 +248,7 @@ def _say(result: ChatResult, *, as_json: bool) -> None:
 
 
 def _citations(result: ChatResult) -> list[tuple[str, str]]:
-    """What an answer rests on, marked as the text marks it: by id, or by number."""
+    """Return the citations of an answer with the markers of its text: by id, or by number."""
     cited = [each for each in result.citations if f"[{each.id}]" in result.text]
     if cited:
         return [(each.id, each.title or each.source) for each in cited]
@@ -267,7 +267,7 @@ _TYPES: Mapping[type, frozenset[str]] = {
 
 
 def named_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What the arguments give: values are JSON, or texts as they are.
+    """Parse arguments; values are JSON, or plain texts.
 
     Args:
         given: the arguments.

@@ -1,4 +1,4 @@
-"""What a host offers to people as commands: talk with the assistant, and see what is not finished."""
+"""MCP prompts: chat with the assistant, and list unfinished runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHAT = (
 
 
 def register_prompts(server: LoomServer, service: Service) -> None:
-    """Register them, with the completions of their arguments.
+    """Register the prompts, with completions of their arguments.
 
     Args:
         server: what offers them.

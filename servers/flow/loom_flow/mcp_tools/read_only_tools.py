@@ -1,4 +1,4 @@
-"""The tools that only look: at flows, at what a message would do, at a run."""
+"""Read-only tools: list flows, explain a message, show a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVENTS = 200
 
 
 def register_looking_tools(server: LoomServer, service: Service) -> None:
-    """Register them.
+    """Register the tools.
 
     Args:
         server: what offers them.

@@ -1,4 +1,4 @@
-"""The tools that talk, run flows and go on with them; and flows that are tools of their own (`as_tool`)."""
+"""Tools that chat, and start and resume flows; and flows that are tools themselves (`as_tool`)."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ _RESUME = (
 
 
 def register_talking_tools(server: LoomServer, service: Service) -> None:
-    """Register them.
+    """Register the tools.
 
     Args:
         server: what offers them.
@@ -254,7 +254,7 @@ def _register_resume(server: LoomServer, service: Service) -> None:
 
 
 def waited_for(run: Run, id_: str, *, questions: bool) -> Pending:
-    """What is meant of that which a run waits for.
+    """Return the pending question that a call refers to.
 
     Args:
         run: as it stands.
@@ -287,7 +287,7 @@ def decision_of(
     reason: str,
     by: str,
 ) -> Decided | Answered:
-    """What somebody says to what a run waits for.
+    """Return the response to a pending question.
 
     Raises:
         InvalidInputError: there is no answer.
@@ -317,7 +317,7 @@ async def run_through(
     seconds: float,
     idempotency_key: str = "",
 ) -> ToolReply[RunInfo]:
-    """Begin a flow, or find the run that this call has begun before, and wait for it.
+    """Start a flow, or find the run that an earlier call with the key started, and wait for it.
 
     Raises:
         LoomError: as for `Service.start`.
@@ -338,7 +338,7 @@ async def run_through(
 
 
 async def run_reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
-    """The answer about a run."""
+    """Return the tool reply about a run."""
     by_asking = service.attending.asks_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
     await service.reached(run.request.session_id, run)
@@ -351,7 +351,7 @@ _LEAST_ASKING = 10.0  # seconds that are left for a person to answer
 async def chosen_by_form(
     ctx: ToolContext, pending: Sequence[Pending], *, name: str, until: float
 ) -> str | None:
-    """What the user says to such a question, as a message; None if they were not asked, or said nothing.
+    """Ask the user to choose by elicitation; return the choice as a message, or None.
 
     Args:
         ctx: the call.
@@ -380,7 +380,7 @@ _ASKS = "What is missing is asked for. It is a flow with a run of its own: follo
 
 
 def register_flow_tools(server: LoomServer, service: Service) -> None:
-    """Offer them, as they are in the file at the time of asking.
+    """Register the flows of the current file as tools; the list follows the file.
 
     Args:
         server: what offers them.
