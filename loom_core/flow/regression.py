@@ -4,10 +4,10 @@
     {"message": "感冒了", "session": "a", "expect": {"action": "answer", "inputs": {"reason": "感冒了"}}}
     {"message": "我想休息几天", "decision": {"action": "flow", "target": "leave"}, "expect": {"how": "model"}}
 
-Nothing is asked of the network: requests are answered with an empty object. Lines of one session follow each
-other. What stands as `decision` is what the model says to the message; without it there is none. Where only
-rules are checked, lines with a decision are held against `expect_rules`, and left out without it, with those
-of their session that follow.
+Nothing is sent: requests get an empty object as response. Lines of one session follow each other. `decision`
+is the model's decision about the message; without it there is none. If only rules are tested, lines with
+a decision are compared with `expect_rules`; without it, they are skipped with the following lines of
+their session.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class Difference:
     """A difference from the expected result.
 
     Attributes:
-        line: of the file, from 1.
-        message: what the user says.
+        line: line number, from 1.
+        message: the user's message.
         what: `action`, `how`, `flow`, `inputs.<name>`, `candidates`, `status`, or `error`.
-        expected: what was expected.
-        found: what there is.
+        expected: the expected value.
+        found: the actual value.
     """
 
     line: int
@@ -112,9 +112,9 @@ class RegressionReport:
     """Result of a regression test.
 
     Attributes:
-        checked: how many lines were.
-        left_out: lines that were not, as they need a model.
-        differences: what is not as expected.
+        checked: number of lines that were checked.
+        left_out: number of lines that were skipped because they need a model.
+        differences: differences from the expected results.
     """
 
     checked: int
@@ -131,7 +131,7 @@ def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Uttera
     """Parse the lines of a file; empty lines and those that start with `//` are skipped.
 
     Raises:
-        ConfigError: a line is none; the message says which, and why.
+        ConfigError: a line is invalid; the message says which, and why.
     """
     found: list[Utterance] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -179,14 +179,14 @@ async def check_utterances(
 
     Args:
         loaded: the flows.
-        utterances: what is checked.
-        mode: whether lines may have a model's decision, or rules alone decide.
-        llm: a model that decides instead of the script.
-        tools: what steps and skills may call besides the file's own.
+        utterances: the lines.
+        mode: whether lines may have a model's decision, or only rules decide.
+        llm: a model to use instead of the scripted one.
+        tools: tools for steps and skills in addition to the file's own.
     """
     script = _Script()
     model = (llm or script.provider) if mode == "scripted" else None
-    # The file's own model must not be asked, nor made: its key may not be here.
+    # The file's own model must not be called, nor built: its key may not exist here.
     without = replace(loaded, file=loaded.file.model_copy(update={"model": None}))
     differences: list[Difference] = []
     left_out: list[int] = []

@@ -57,7 +57,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-_DEPTH = 64  # levels whose places are known: steps stand in steps
+_DEPTH = 64  # depth to which positions are known: steps contain steps
 _MAX_BYTES = 16 << 20
 _ADVICE = "Correct it there; docs/reference/flow-config.md has every key."
 _REFERENCE = re.compile(r"\benv:([A-Za-z_]\w*)")
@@ -69,9 +69,9 @@ class LoadedFlows:
     """A flow file, parsed and validated.
 
     Attributes:
-        file: what it says.
-        version: changes when that does; comments and blanks do not count.
-        path: where it is.
+        file: the parsed file.
+        version: a digest of the content; comments and whitespace do not count.
+        path: path of the file.
         variables: environment variables that it refers to.
     """
 
@@ -86,11 +86,11 @@ def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
 
     Args:
         path: the file.
-        tools: names of tools that there are besides `system_tools`.
+        tools: names of available tools in addition to `system_tools`.
 
     Raises:
-        ConfigError: it is not there, cannot be read, or is no such configuration; the message says where and
-            why.
+        ConfigError: it does not exist, is not readable, or is no valid configuration; the message says where
+            and why.
     """
     return _loaded(_read(path), path, tools)
 
@@ -99,8 +99,8 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
     """Parse the text of a flow file.
 
     Args:
-        text: what stands in the file.
-        name: what the file is called in messages.
+        text: the content of the file.
+        name: name of the file in messages.
         tools: as for `read_flow_file`.
 
     Raises:
@@ -117,7 +117,7 @@ def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlo
         tools: as for `read_flow_file`.
 
     Raises:
-        ConfigError: it cannot be used; the message says where and why.
+        ConfigError: it is invalid; the message says where and why.
     """
     text = file.model_dump_json(by_alias=True, exclude_unset=True, indent=2)
     return parse_flow_file(text, name=type(file).__name__, tools=tools)
@@ -207,8 +207,8 @@ def machine_problems(
     """Return blocked addresses, and environment variables that the file refers to and that are not set.
 
     Args:
-        written: what the file says.
-        environment: the variables.
+        written: the parsed text.
+        environment: the environment variables.
     """
     yield from _shut_addresses(written)
     told = set[str]()
@@ -260,14 +260,14 @@ _VALUES: Mapping[str, object] = {"flow_url": _SOMEWHERE, "input_schema": _ANY}
 class SoundParts:
     """A flow file without its invalid parts; only the smallest possible parts are left out.
 
-    In the place of a flow, a skill, a tool or a step that cannot be without what is wrong in it stands
-    another of the same name.
+    A flow, skill, tool or step that is invalid without the wrong part is replaced by a placeholder of the
+    same name.
 
     Args:
-        written: what the file says.
+        written: the parsed text.
 
     Attributes:
-        file: what is left; None where too much is wrong.
+        file: the remaining file; None if too much is wrong.
     """
 
     def __init__(self, written: Mapping[str, Any]) -> None:
@@ -275,7 +275,7 @@ class SoundParts:
         self._stand_ins = set[ConfigPath]()
         self._gaps = set[ConfigPath]()
         self.file: FlowFile | None = None
-        for _ in range(_ROUNDS):  # what lacks what was left out is left out in the next
+        for _ in range(_ROUNDS):  # parts that need the parts left out are left out in the next round
             try:
                 self.file = FlowFile.model_validate(self._value)
             except ValidationError as error:
@@ -299,7 +299,7 @@ class SoundParts:
             index = cast("int", path[-1])
             parts[index] = _stand_in(kind, parts[index], len(self._stand_ins))
             return True
-        if path and isinstance(path[-1], int):  # else the places of its neighbours change
+        if path and isinstance(path[-1], int):  # otherwise the positions of its neighbours would change
             path = path[:-1]
         if not path or path[-1] in _STAND_INS.keys() - {"steps"} or isinstance(path[-1], int):
             return False
@@ -349,13 +349,13 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 class FlowFileWatch:
     """Watcher of a flow file. If the file becomes invalid, the last valid version stays in use.
 
-    A file that has not changed is not opened again. What has been handed out never changes: who holds it
-    goes on with it.
+    A file that has not changed is not read again. Returned flows never change, so a caller can keep using
+    them.
 
     Args:
         path: the file.
-        tools: names of tools that there are besides `system_tools`.
-        interval: seconds in which the file is looked at at most once.
+        tools: names of available tools in addition to `system_tools`.
+        interval: minimum number of seconds between two checks.
     """
 
     def __init__(self, path: Path, *, tools: Collection[str] = (), interval: float = 1.0) -> None:
@@ -377,7 +377,7 @@ class FlowFileWatch:
         """Return the current flows, or the last valid ones.
 
         Raises:
-            ConfigError: it is wrong, and has never been in order.
+            ConfigError: it is invalid, and no earlier version was valid.
         """
         async with self._lock:
             if self._loaded is not None and time.monotonic() - self._looked < self._interval:

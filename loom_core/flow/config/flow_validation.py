@@ -53,7 +53,7 @@ __all__ = [
 
 
 _T = TypeVar("_T")
-_SCRIPTED = "mock"  # for tests; it is given its answers under `options`
+_SCRIPTED = "mock"  # for tests; its answers are given in `options`
 
 
 def file_problems(file: FlowFile, *, tools: Collection[str] = ()) -> Iterator[ConfigProblem]:
@@ -61,8 +61,8 @@ def file_problems(file: FlowFile, *, tools: Collection[str] = ()) -> Iterator[Co
 
     Args:
         file: the file.
-        tools: names of tools that there are besides `system_tools`. One with a colon is a tool of an MCP
-            server, and is not looked for.
+        tools: names of available tools in addition to `system_tools`. A name with a colon is a tool of an MCP
+            server and is not checked.
     """
     for problem in _all_problems(file, tools):
         match problem.path:
@@ -108,7 +108,7 @@ def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
     """Yield language models whose provider does not exist."""
     if file.model is None:
         return
-    from loom_core.llm.factory import provider_choices  # vendors and plugins, where one is named only
+    from loom_core.llm.factory import provider_choices  # vendors and plugins, only for a named one
 
     known = provider_choices()
     places: list[tuple[ConfigPath, ProviderConfig]] = [(("model",), file.model)]
@@ -506,9 +506,8 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
 def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
     """Return for each step, by id, the ids of the steps that may precede it.
 
-    A step may follow the one before it, and whatever leads to it by `goto` or `retry`. Steps of a branch
-    follow what stands before the parallel step, and come before what stands behind it; not so those of
-    different branches.
+    A step may follow the one before it, and any step that leads to it by `goto` or `retry`. Steps of a branch
+    follow the steps before the parallel step, and precede those after it; steps of different branches do not.
 
     Args:
         steps: of a flow.
@@ -530,9 +529,9 @@ def _lead(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collec
     """Add the steps that can follow each step.
 
     Args:
-        steps: a list of them.
-        leads: is added to.
-        on: where the last of them leads.
+        steps: a list of steps.
+        leads: the result, which is extended.
+        on: the step after the last one.
     """
     for index, step in enumerate(steps):
         following = {steps[index + 1].step_id} if index + 1 < len(steps) else {*on}

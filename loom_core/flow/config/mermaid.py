@@ -25,7 +25,7 @@ _PLAIN = ("[", "]")
 def mermaid(flow: FlowConfig) -> str:
     """Render a flow as a flowchart: its steps, their successors, and parallel branches.
 
-    Drawn lines are followed after success, dotted ones after a failure.
+    Solid lines follow a success, dotted ones a failure.
     """
     drawing = _Drawing()
     drawing.line(f"%% {_plain(flow.title)}")

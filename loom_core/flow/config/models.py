@@ -369,7 +369,7 @@ class FlowFile(Section):
         """Return a flow by its id.
 
         Raises:
-            NotFoundError: there is none, or it is switched off.
+            NotFoundError: it does not exist or is disabled.
         """
         flow = self.flow(flow_id)
         if flow is None:
@@ -388,7 +388,7 @@ class FlowFile(Section):
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
         """Return the request of a flow that has no steps.
 
-        One without an endpoint posts its id, the message, the inputs and the context to `flow_url`.
+        A flow without an endpoint posts its id, the message, the inputs and the context to `flow_url`.
         """
         if flow.endpoint is not None:
             return flow.endpoint
@@ -418,9 +418,9 @@ def changes_something(
     """Return whether a flow may have side effects: by a request that is not GET or HEAD, or by a tool.
 
     Args:
-        file: where the flow is.
-        flow: which.
-        reads_only: says of a tool that is not of the file whether it changes nothing; by default each may.
+        file: the file of the flow.
+        flow: the flow.
+        reads_only: returns whether a tool outside of the file is read-only; by default none is.
     """
     return _changes(file, flow, reads_only or (lambda _: False), frozenset())
 
@@ -460,7 +460,7 @@ def _reads(file: FlowFile, tool: str, reads_only: Callable[[str], bool]) -> bool
 def flow_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of a flow file, with a title and a description for each key.
 
-    An editor uses it where the file says so: `"$schema": "./flow.schema.json"`.
+    Editors use it if the file refers to it: `"$schema": "./flow.schema.json"`.
     """
     schema = FlowFile.model_json_schema()
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "flow.json"}

@@ -51,7 +51,7 @@ _NOT_OURS = {"host", "content-length", "transfer-encoding", "connection", "te", 
 class Section(BaseModel):
     """Base model of all parts of the file: strict, frozen, without unknown keys."""
 
-    # Inputs stay out of messages, as one may be a key in the wrong place.
+    # Inputs are not in error messages, as one may be a key in the wrong place.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
@@ -114,7 +114,7 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
     """Validate headers.
 
     Raises:
-        ValueError: a name or a value can be none, or a secret stands there itself.
+        ValueError: a name or a value is invalid, or a secret is given literally.
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_OURS:
@@ -130,7 +130,7 @@ def check_query(query: dict[str, JsonValue] | None) -> dict[str, JsonValue] | No
     """Validate query parameters.
 
     Raises:
-        ValueError: a secret stands there itself.
+        ValueError: a secret is given literally.
     """
     for name, value in (query or {}).items():
         if isinstance(value, str) and (reference_in(value) or (value and _SECRET_QUERY.search(name))):
@@ -187,8 +187,8 @@ WrittenCriterion = Annotated[Criterion, BeforeValidator(_criterion, json_schema_
 class EndpointConfig(Section):
     """An HTTP request; a text such as `"POST /leave"` is its method and address.
 
-    If neither `query` nor `body` is written, the inputs are sent, except those that the address or a header
-    names: with GET, HEAD and DELETE as query parameters, else as a JSON object. `"query": {}` sends none.
+    Without `query` and `body`, the inputs are sent, except those that the address or a header uses: with GET,
+    HEAD and DELETE as query parameters, else as a JSON object. `"query": {}` sends none.
     """
 
     url: Address = Field(

@@ -124,7 +124,7 @@ _Confirm = Annotated[ConfirmConfig, BeforeValidator(_question, json_schema_input
 class StepConfig(Section):
     """A step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
 
-    Only `tool` and `confirm` go together.
+    Only `tool` and `confirm` may be combined.
     """
 
     step_id: Id = Field(alias="stepId", description="Its id, unique in the flow.")
@@ -202,7 +202,7 @@ class StepConfig(Section):
         """Return the request, merged with the step's `parameters`, `requestBody` and similar fields.
 
         Raises:
-            ValueError: the step makes none.
+            ValueError: the step has no request.
         """
         if self.operation is None:
             raise ValueError(f"{self.step_id} makes no request")

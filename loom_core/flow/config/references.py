@@ -44,9 +44,9 @@ class Text:
     """A text with references.
 
     Attributes:
-        path: where it stands.
+        path: its path.
         text: the text.
-        manner: how it is meant.
+        kind: the kind of the text.
     """
 
     path: ConfigPath
@@ -57,7 +57,7 @@ class Text:
         """Return the expressions in the text.
 
         Raises:
-            UnreadableTextError: it cannot be read.
+            UnreadableTextError: it cannot be parsed.
         """
         if self.manner == "condition":
             return Condition.of(self.text).expressions
@@ -93,11 +93,11 @@ def reference_problems(
     """Yield texts that cannot be parsed, and references to names that do not exist, or not yet.
 
     Args:
-        texts: what refers.
-        inputs: names of inputs; None if any name will do.
+        texts: the texts with references.
+        inputs: names of inputs; None if any name is allowed.
         outputs: names of outputs by the id of their step.
         own: names of outputs of the flow itself.
-        before: ids of the steps that may have been done when the texts are filled in; None for all.
+        before: ids of the steps that may have completed when the texts are filled; None for all.
     """
     for text in texts:
         try:
@@ -150,9 +150,9 @@ def missing(name: str, known: Collection[str], *, none: str) -> str:
     """Return advice for an unknown name.
 
     Args:
-        name: the name.
-        known: what there is.
-        none: the advice where there is nothing at all.
+        name: the unknown name.
+        known: the existing names.
+        none: the advice if there are no names at all.
     """
     near = get_close_matches(name, known, n=1)
     if near:
@@ -203,7 +203,7 @@ def _referred(schema: Mapping[str, Any], reference: object) -> object:
     """Resolve a reference such as `#/$defs/…`."""
     value: object = schema
     if not isinstance(reference, str) or not reference.startswith("#/"):
-        return {"additionalProperties": True}  # nothing is known of it
+        return {"additionalProperties": True}  # nothing is known about it
     for step in reference[2:].split("/"):
         value = _mapping(value).get(step.replace("~1", "/").replace("~0", "~"))
     return value

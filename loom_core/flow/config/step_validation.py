@@ -38,10 +38,10 @@ class PlacedStep:
     """A step and its path.
 
     Attributes:
-        path: where.
+        path: its path.
         step: the step.
-        beside: ids of the steps of its list, itself included.
-        in_branch: whether it is in a branch of a parallel step.
+        siblings: ids of the steps of its list, itself included.
+        in_branch: whether it is in a parallel branch.
     """
 
     path: ConfigPath

@@ -39,8 +39,8 @@ class DeclinedError(Exception):
     """The user does not want the flow to continue.
 
     Attributes:
-        by: who.
-        reason: why.
+        by: the user.
+        reason: the reason.
     """
 
     def __init__(self, by: str, reason: str) -> None:
@@ -53,11 +53,11 @@ class FlowQuestions:
     """Questions of one run. Questions and answers are in the journal, so they survive a crash.
 
     Args:
-        record: of the run.
-        people: are asked.
+        record: recorder of the run.
+        people: human-in-the-loop broker.
         file: the flows.
-        wording: how.
-        idle: around waiting.
+        wording: messages to the user.
+        idle: context of waiting for the user.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class FlowQuestions:
     ) -> Decided:
         """Request a decision that fits the schema, or return the one from the journal.
 
-        `problem` is what was wrong with what they said before.
+        `problem` says why the last response was rejected.
         """
         state = self._record.state
         if id_ in state.decisions:
@@ -155,7 +155,7 @@ class FlowQuestions:
         """Ask for missing inputs until the flow has all of them.
 
         Raises:
-            DeclinedError: it is not to be had.
+            DeclinedError: the user does not give it.
         """
         state, schema, problem = self._record.state, flow.input_schema, ""
         id_ = frame.key + INPUTS
@@ -189,7 +189,7 @@ class FlowQuestions:
         """Ask for confirmation before a flow starts; the response may change its inputs.
 
         Raises:
-            DeclinedError: it may not.
+            DeclinedError: the user declines.
         """
         problem = ""
         while True:
@@ -223,22 +223,22 @@ class FlowQuestions:
     ) -> str:
         """Apply inputs that were given or corrected.
 
-        Where steps have used what they were, and all since then have only read, the flow goes back to the
-        first of these; where something was done with it, it stays as it is.
+        If steps have used the old values, and all later steps were read-only, the flow is rewound to the
+        first of these; if there were side effects, nothing changes.
 
         Args:
-            frame: in it.
-            flow: whose inputs.
-            given: by name.
-            answered: the question that they answer; if they do not fit, it is asked again.
+            frame: the frame of the flow.
+            flow: the flow of the inputs.
+            given: the inputs by name.
+            answered: the question that they answer; if they are invalid, it is asked again.
             decided: the decision that they came with, likewise.
-            approve: whether they approve what was decided, if they fit.
+            approve: whether they approve the decision if they are valid.
 
         Returns:
-            Why they are not taken; empty if they are.
+            Why they are rejected; empty if they are accepted.
 
         Raises:
-            WentBackError: the flow goes on from an earlier step.
+            WentBackError: the flow is rewound to an earlier step.
         """
         try:
             refuse_unknown(flow, list(given))
@@ -265,7 +265,7 @@ class FlowQuestions:
         """Return the step to which changed inputs rewind the flow; empty if it can continue where it is.
 
         Raises:
-            CorrectionError: something was done with what they were.
+            CorrectionError: a side effect depends on the old values.
         """
         changed = [
             name for name, value in taken.items() if name in frame.inputs and frame.inputs[name] != value

@@ -25,10 +25,10 @@ _VERDICTS: dict[str, Verdict] = {"approve": "allow", "edit": "allow", "deny": "d
 class FlowAudit:
     """Observer of runs (`RunLog.observe`) that writes audit entries, also before requests are sent.
 
-    Calls of tools are written by the pipeline.
+    The tool pipeline audits tool calls.
 
     Args:
-        audit: the file; None for none.
+        audit: the audit log; None for none.
     """
 
     def __init__(self, audit: AuditLog | None) -> None:
@@ -98,16 +98,16 @@ class FlowAudit:
         """Record a request that may have side effects, before it is sent and with its outcome.
 
         Args:
-            kind: which of the two.
-            run: in which run.
+            kind: start or end of the request.
+            run: the run.
             what: method and address, without the query.
-            key: of the step, with its visit.
-            arguments: what is sent; references to secrets are still references.
+            key: of the step's visit.
+            arguments: the payload; references to secrets are not resolved.
             outcome: `success`, `failure` or `unknown`.
-            seconds: that it took.
+            seconds: duration.
 
         Raises:
-            LoomError: it cannot be written; nothing must be sent then. At the end it is written later.
+            LoomError: it cannot be written, so the request must not be sent. At its end, it is written later.
         """
         if self._audit is None:
             return

@@ -30,10 +30,10 @@ class WayBack:
     """The step to which a flow is rewound.
 
     Attributes:
-        step: the id of the step, in the list of the flow itself; empty where no step has used what changes.
-        place: of that step among all of the run, see `StepState.place`.
-        done: what people call the first step since then that has changed something outside; empty for none.
-        surely: whether that is known.
+        step: id of the step, in the flow's own list; empty if no step has used what changes.
+        place: number of that step in the run, see `StepState.place`.
+        done: title of the first later step with a side effect; empty for none.
+        surely: whether that step has certainly been done.
     """
 
     step: str = ""
@@ -48,8 +48,8 @@ def way_back(state: FlowState, file: FlowFile, scope: Frame, names: Collection[s
     Args:
         state: of the run.
         file: the flows.
-        scope: the frame of the flow whose inputs they are.
-        names: of the inputs.
+        scope: frame of the flow that has the inputs.
+        names: names of the inputs.
     """
     flow = file.find_flow(scope.flow_id)
     steps = {step.step_id: step for step in every_step(flow_steps(file, flow))}

@@ -58,7 +58,7 @@ def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:
 
     Args:
         file: the flows.
-        unasked: only those about which users are not asked (`confirm: false`).
+        unasked: only those that need no approval (`confirm: false`).
     """
     named = [
         (step.tool, step.confirm) for flow in file.flows if flow.enabled for step in every_step(flow.steps)
@@ -89,13 +89,13 @@ def digests_of(steps: Sequence[StepConfig]) -> Digests:
 def unchanged_problem(before: Digests, now: Digests, done: Sequence[str]) -> str:
     """Return which changed step prevents a run from continuing; empty if none does.
 
-    Steps up to the furthest one that has begun have to be the same, in the same order; behind it, anything
-    may have changed.
+    All steps up to the furthest one that has started must be the same, in the same order; later steps may
+    have changed.
 
     Args:
-        before: of the flow as it was.
-        now: of the flow as it is.
-        done: ids of the steps that have begun.
+        before: digests when the run began.
+        now: digests of the current file.
+        done: ids of the steps that have started.
     """
     places = [place for place, (step_id, _) in enumerate(before) if step_id in done]
     for place in range(max(places, default=-1) + 1):

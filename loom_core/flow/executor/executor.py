@@ -56,28 +56,28 @@ class _FlowsOfAddress(FlowFile):
 class FlowExecutor:
     """Executor of the flows of a file; each run is in the journal and survives a crash.
 
-    It drives runs by itself (`execute`, `order`, `go_on`), or has a `RunHost` do it:
-    `RunHost(journal, executor.runner)`; both may be, also in several processes.
+    It executes runs itself (`execute`, `send_command`, `resume`), or a `RunHost` does: `RunHost(journal,
+    executor.runner)`; both can be combined, also in several processes.
 
         executor = FlowExecutor("https://flow-api.example", caller, {"tenantId": "acme"})
         run = await executor.execute("leave_request", "我要请三天假", {"days": 3})
         print(run.status, run.output)
 
     Args:
-        flows: the flows; or the address of an API that has them: each flow that is executed is posted there
-            with its id, the message, the parameters and the context.
+        flows: the flows; or the address of an API that has them: each flow is posted there with its id, the
+            message, the parameters and the context.
         caller: sends requests.
         context: variables of all conversations, such as `tenantId`.
-        journal: keeps the runs; by default one in memory, until `aclose`.
-        tools: what steps may call.
+        journal: journal of runs; by default one in memory, until `aclose`.
+        tools: tools that steps may call.
         live: tools of servers; see `Toolbox`.
-        permissions: whether a tool may be called, must not be, or people are asked.
-        approve: is called with everything that has to be asked; without it, people answer by orders.
-        answer_seconds: how long people are waited for; who has not answered by then has refused. None for as
-            long as it takes.
-        audit: has every decision about tools on file.
-        scheduler: gives places to calls of tools; by default one of its own.
-        limits: what keeps a flow from going on for ever.
+        permissions: whether a tool call is allowed, denied, or needs approval.
+        approve: callback for every approval; without it, people respond by commands.
+        answer_seconds: timeout for responses of people, after which they count as declined. None for no
+            timeout.
+        audit: audit log of decisions about tools.
+        scheduler: assigns slots to tool calls; by default one of its own.
+        limits: limits that prevent endless flows.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class FlowExecutor:
         """Use another file for new runs; active runs keep the file that they use.
 
         Raises:
-            ConfigError: two of the tools have the same name.
+            ConfigError: two tools have the same name.
         """
         self.parts = self._made(loaded, caller, tools, live)
 
@@ -137,7 +137,7 @@ class FlowExecutor:
         """Return itself for runs of its flows; called by a `RunHost`.
 
         Raises:
-            NotFoundError: there is no flow of that id.
+            NotFoundError: no flow has this id.
         """
         self.parts.file.find_flow(profile)
         return self
@@ -160,22 +160,21 @@ class FlowExecutor:
         """Build and validate the request of a run.
 
         Args:
-            flow_id: which flow.
-            message: what the user said.
-            parameters: inputs; what is required and not there is asked for.
+            flow_id: id of the flow.
+            message: the user's message.
+            parameters: inputs; required ones that are missing are asked for.
             session_id: the conversation; empty for a new one.
-            context: variables of it.
-            caller: who asks.
-            confirm: whether the user is asked before it begins; None: if the flow says `always`.
-            confirm_reason: what they are asked.
+            context: variables of the conversation.
+            caller: the caller.
+            confirm: whether to ask the user before it starts; None: if the flow says `always`.
+            confirm_reason: the question for that.
             route: how the flow was chosen, for the journal.
-            seconds: how long it may take, without the time in which people are waited for; by default what
-                the flow says.
+            seconds: timeout, without the time spent waiting for people; by default that of the flow.
             idempotency_key: see `RunRequest`.
 
         Raises:
             NotFoundError: there is no such flow.
-            InvalidInputError: the parameters do not fit its schema.
+            InvalidInputError: the parameters are invalid by its schema.
         """
         flow = self.parts.file.find_flow(flow_id)
         given = dict(parameters or {})
@@ -221,12 +220,12 @@ class FlowExecutor:
         """Run a flow until it ends or waits for the user; see `build_request`.
 
         Returns:
-            How it stands then: what went wrong is in `Run.problem`, what is asked in `Run.pending`.
+            The run: errors are in `Run.problem`, questions in `Run.pending`.
 
         Raises:
             NotFoundError: there is no such flow.
-            InvalidInputError: the parameters do not fit its schema, or the session has a run that is not at
-                its end.
+            InvalidInputError: the parameters are invalid by its schema, or the session has a run that has not
+                ended.
             RecordError: the journal cannot be written.
         """
         request = self.request(
@@ -248,8 +247,8 @@ class FlowExecutor:
         """Send a command to a run, and let it continue as far as it can; see `Journal.send_commands`.
 
         Raises:
-            InvalidInputError: it does not fit how the run stands.
-            NotFoundError: there is no such run of this caller.
+            InvalidInputError: the command does not fit the run's state.
+            NotFoundError: the caller has no such run.
         """
         await self.journal.order(run_id, order, caller=caller)
         return await self.go_on(run_id)
@@ -266,8 +265,8 @@ class FlowExecutor:
         """Continue a failed run from a step, or with other inputs; see `Retry`.
 
         Raises:
-            InvalidInputError: it has not failed, or the inputs do not fit its schema.
-            NotFoundError: there is no such run of this caller, or its flow has no such step.
+            InvalidInputError: the run has not failed, or the inputs are invalid by its schema.
+            NotFoundError: the caller has no such run, or its flow has no such step.
         """
         run = await self.journal.get(run_id, caller=caller)
         if step:
@@ -278,8 +277,8 @@ class FlowExecutor:
         """Build the command that continues a run with other inputs, and validate these.
 
         Raises:
-            InvalidInputError: they do not fit the schema of its flow.
-            NotFoundError: its flow is gone.
+            InvalidInputError: they are invalid by the flow's schema.
+            NotFoundError: the flow does not exist any more.
         """
         if not inputs:
             return Retry(step=step, by=by)
@@ -291,7 +290,7 @@ class FlowExecutor:
         """Execute a run until it ends or waits for the user; if another process executes it, wait.
 
         Raises:
-            NotFoundError: there is no such run.
+            NotFoundError: no run has this id.
         """
         while True:
             log = await self.journal.claim(run_id)

@@ -1,7 +1,7 @@
 """Failures of flows and requests: their kind for operators, and messages for users.
 
-Addresses, ids of steps and what servers answered are for operators (`Run.problem`); users, and the models
-that read what they were told, get a sentence of `Wording`, or what the flow file itself says.
+Addresses, step ids and responses of servers are for operators (`Run.problem`); users, and models that read
+the user's messages, get a sentence of `FlowMessages`, or a text of the flow file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class StepFailedError(LoomError):
 
     Attributes:
         step: its path, such as `pay` or `outer/0/inner`.
-        said: what users are told.
+        said: the message for users.
     """
 
     def __init__(self, message: str, *, step: str, said: str, advice: str = "") -> None:
@@ -73,9 +73,9 @@ def request_failed(outcome: NetFailure | int, wording: Wording, *, unsure: bool)
     """Return the user's message for a failed request.
 
     Args:
-        outcome: why there is no answer, or the HTTP status of the one there is.
-        wording: how.
-        unsure: whether something may have been changed all the same.
+        outcome: the error, or the HTTP status of the response.
+        wording: messages in the user's language.
+        unsure: whether something may have been changed nevertheless.
     """
     said = _no(outcome, wording) if isinstance(outcome, int) else _no_answer(outcome, wording)
     return f"{said}{wording.space}{wording.unsure}" if unsure else said
@@ -98,7 +98,7 @@ def _no(status: int, wording: Wording) -> str:
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
         return wording.busy
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}:
-        return wording.broken  # it is we who are not let in
+        return wording.broken  # our credentials are rejected
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return wording.faulty
     return (

@@ -37,7 +37,7 @@ class Idling:
     """Counter of the concurrent parts of one run that are active.
 
     Args:
-        park: is called when everything waits.
+        park: called when all parts wait.
     """
 
     def __init__(self, park: Callable[[], None]) -> None:

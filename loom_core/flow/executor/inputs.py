@@ -54,13 +54,13 @@ def checked_inputs(
     """Validate inputs against the schema of a flow, and repair small mistakes.
 
     Args:
-        flow: which.
+        flow: the flow.
         given: the inputs.
-        whole: whether all have to be there; otherwise each is checked by itself.
-        schema: another one than the flow's own.
+        whole: whether required ones must be present; otherwise each is checked by itself.
+        schema: a schema to use instead of the flow's.
 
     Raises:
-        InvalidInputError: they do not fit.
+        InvalidInputError: they are invalid.
     """
     try:
         json.dumps(dict(given), allow_nan=False, ensure_ascii=False).encode()
@@ -122,7 +122,7 @@ def refuse_unknown(flow: FlowConfig, names: Sequence[str]) -> None:
     """Raise an error for inputs that no schema names.
 
     Raises:
-        InvalidInputError: there is one.
+        InvalidInputError: an input is unknown.
     """
     known = _properties(flow.input_schema)
     strange = [name for name in names if name not in known]

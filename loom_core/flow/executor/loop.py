@@ -67,16 +67,16 @@ __all__ = ["FlowLoop", "PresentSteps", "StepMachine", "told_of_changes"]
 class FlowLoop(Driving[FlowRecord]):
     """Executor of one run of a flow.
 
-    It is a state machine: where each list of steps stands follows from the journalled events. Each step is in
-    the journal before it does anything, and with what came of it after; so what has a result is not done
-    again, and of what had begun when the process died, what must not be done twice is asked about.
+    It is a state machine whose state follows from the journalled events. Each step is in the journal before
+    it does anything, and with its result afterwards; so a step with a result is never repeated. If a step
+    was running at a crash and must not be done twice, the user is asked.
 
-    While everything waits for people, the run is parked: nobody holds it, and what they say has it go on, in
-    whichever process.
+    While all parts wait for people, the run is parked: no process holds it, and a response resumes it in any
+    process.
 
     Args:
-        parts: what drives it.
-        log: the run, claimed.
+        parts: dependencies.
+        log: the claimed run.
     """
 
     span_form = INVOKE_WORKFLOW
@@ -85,7 +85,7 @@ class FlowLoop(Driving[FlowRecord]):
         setting = parts.file.basic_settings.language
         language = language_of_run(log.run.request, setting=setting)
         asking = parts.asking
-        if asking.approve is None:  # who answers by orders is a customer
+        if asking.approve is None:  # users who respond by commands are customers
             phrases, unapproved = Phrases.of(language), Wording.of(language).unapproved
             asking = replace(asking, unapproved=unapproved, confirmation=phrases.confirmation)
         super().__init__(log, FlowRecord(log), asking=asking)
@@ -129,13 +129,13 @@ class FlowLoop(Driving[FlowRecord]):
 
     async def _settle(self, machine: StepMachine) -> None:
         with anyio.move_on_after(self._parts.limits.settle_seconds):
-            await machine.work.abandon()  # what goes on elsewhere for a call need not be waited for
+            await machine.work.abandon()  # work elsewhere for a tool call need not be waited for
             await machine.work.settled()
         super()._stop()
 
     async def _gate(self) -> None:
         if self._abort is not None:
-            await anyio.sleep_forever()  # until what is under way has settled
+            await anyio.sleep_forever()  # until running steps have settled
         if self._record.paused and self._idling is not None:
             with self._idling.waiting():
                 await super()._gate()
@@ -143,7 +143,7 @@ class FlowLoop(Driving[FlowRecord]):
             await super()._gate()
 
     def _goes_on(self, reviving: Order | None) -> bool:
-        # What is said to a flow that has just ended is for the next one.
+        # A message to a flow that has just ended is for the next one.
         return isinstance(reviving, Resume | Retry)
 
     def _over_time(self) -> LoomError:
@@ -176,8 +176,8 @@ class FlowLoop(Driving[FlowRecord]):
         """Return the path of the list of steps and the step to retry from; empty for the failed one.
 
         Raises:
-            NotFoundError: there is no such step.
-            CorrectionError: inputs are to be others, and something was done with what they are.
+            NotFoundError: no such step exists.
+            CorrectionError: inputs are changed, and a side effect depends on the old ones.
         """
         state = self._record.state
         path, slash, step_id = order.step.rpartition("/")
@@ -229,7 +229,7 @@ class FlowLoop(Driving[FlowRecord]):
         while True:
             await machine.run(root)
             await record.commit()
-            self._obey_all()  # nothing that was said before the end is left unread
+            self._obey_all()  # no message before the end remains unread
             if not record.paused and self._abort is None:
                 break
             await self._gate()
@@ -262,7 +262,7 @@ class FlowLoop(Driving[FlowRecord]):
         """Record the end of the run.
 
         Raises:
-            StepFailedError: badly.
+            StepFailedError: it failed.
         """
         record, root = self._record, self._record.state.root
         if root.ended == "success":
@@ -304,7 +304,7 @@ class FlowLoop(Driving[FlowRecord]):
         if self._machine is not None:
             await self._machine.work.abandon()
         wording, state = self._wording, self._record.state
-        if state.frames and state.root.ended == "success":  # it was at its end before it could be called off
+        if state.frames and state.root.ended == "success":  # it had ended before it could be aborted
             told = wording.too_late.format(flow=self._title)
         else:
             said = wording.cancelled.format(flow=self._title)
@@ -325,13 +325,13 @@ _BROKEN_OFF = "The run was called off before there was an answer."
 def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, said: str) -> str:
     """Describe for the user the side effects of a run that ends early, and those that are uncertain.
 
-    A step that was under way and changes something is unknown from now on.
+    A running step with side effects becomes `unknown`.
 
     Args:
-        record: of the run.
+        record: recorder of the run.
         file: the flows.
-        wording: how it is said.
-        said: what is said of the end itself.
+        wording: messages in the user's language.
+        said: the text about the end itself.
     """
     state = record.state
     found = [
@@ -380,7 +380,7 @@ class PresentSteps:
         """Return the steps of a list.
 
         Raises:
-            NotFoundError: there are none any more.
+            NotFoundError: the list does not exist any more.
         """
         steps = list(flow_steps(self._file, self._file.find_flow(frame.flow_id)))
         if frame.path == frame.scope:
@@ -409,8 +409,8 @@ class PresentSteps:
         """Raise an error if a completed step is not the same in the current file.
 
         Raises:
-            FlowChangedError: they are not.
-            NotFoundError: the flow is gone.
+            FlowChangedError: a completed step is not the same.
+            NotFoundError: the flow does not exist any more.
         """
         for frame in self._state.frames.values():
             if frame.path == frame.scope and not frame.ended:
@@ -431,16 +431,16 @@ _LONGEST_WAIT = 3600.0
 class StepMachine:
     """State machine that executes lists of steps of one run.
 
-    Where each stands follows from the journal; so what has a result is not done again, also after a crash.
+    Its state follows from the journal; so a step with a result is never repeated, also after a crash.
 
     Args:
         scene: the run.
-        people: answer what tools ask.
-        gate: returns when something new may begin.
+        people: human-in-the-loop broker for tools' questions.
+        gate: returns when a new step may start.
 
     Attributes:
         scene: the run.
-        work: does the steps.
+        work: runner of steps.
     """
 
     def __init__(self, scene: Scene, people: People, *, gate: Callable[[], Awaitable[None]]) -> None:
@@ -454,7 +454,7 @@ class StepMachine:
         """Execute a list of steps until `Frame.ended` is set.
 
         Raises:
-            RecordError: what has to be written down cannot be.
+            RecordError: the journal cannot be written.
         """
         steps = self._steps(frame)
         while not frame.ended:
@@ -476,7 +476,7 @@ class StepMachine:
         """Return the steps of a frame, in order."""
         outer = frame
         numbers: list[int] = []
-        while outer.path != outer.scope:  # a branch: its steps stand in those of the frame around it
+        while outer.path != outer.scope:  # a branch: its steps are defined in the parent frame
             numbers.append(int(outer.path.rsplit("/", 2)[1]))
             assert outer.parent is not None
             outer = self._record.state.frames[outer.parent]

@@ -42,9 +42,9 @@ class FlowLimits:
     """Limits that prevent endless flows.
 
     Attributes:
-        visits: how often a step may be come to, in a run or since a person last had a hand in it.
-        depth: flows within each other.
-        settle_seconds: that what changes something outside has to end, where its run is called off.
+        visits: maximum number of visits to a step, in a run or since a person last acted.
+        depth: maximum depth of nested flows.
+        settle_seconds: time for steps with side effects to end when their run is cancelled.
     """
 
     visits: int = 50
@@ -58,14 +58,14 @@ class FlowParts:
 
     Attributes:
         file: the flows.
-        spoken: the same as each language says them.
-        version: of the configuration.
-        caller: sends requests.
+        spoken: the flows localized in each language.
+        version: version of the configuration.
+        caller: sender of requests.
         toolbox: the tools.
-        pipeline: makes what plans and runs the calls of a run.
-        asking: whom runs ask: who answers by orders, at the least.
-        limits: see there.
-        audit: has what people decide on file, and requests that have an effect.
+        pipeline: returns the tool pipeline of a run.
+        asking: human input policy; at least, people can respond by commands.
+        limits: limits of runs.
+        audit: audit of decisions, and of requests with side effects.
     """
 
     file: FlowFile

@@ -31,7 +31,7 @@ class FlowRecord(RecordedRun[FlowState]):
     """Recorder of the events of one flow's run; each method adds an event and applies it to `state`.
 
     Attributes:
-        state: what the flow goes on from.
+        state: state of the flow.
     """
 
     def __init__(self, log: RunLog) -> None:
@@ -91,11 +91,11 @@ class FlowRecord(RecordedRun[FlowState]):
         """Record inputs that were given or corrected during the run.
 
         Args:
-            frame: in it; they belong to its flow.
+            frame: frame of their flow.
             inputs: by name.
-            answered: the question that this was the answer to: it may be asked again.
+            answered: the question that they answer; it may be asked again.
             decided: the decision that it came with, likewise.
-            back_to: the step from which the flow goes on with them; empty for where it is.
+            back_to: the step to which the flow is rewound; empty if it is not.
         """
         kept = {"path": frame.scope, "inputs": dict(inputs), "answered": answered, "decided": decided}
         payload = {"step_id": frame.path.removesuffix("/"), "names": list(inputs)}
@@ -118,13 +118,13 @@ class FlowRecord(RecordedRun[FlowState]):
         """Record that a step starts; commit it before the step does anything.
 
         Args:
-            frame: where it is.
-            step_id: its id.
-            what: what it does: `POST https://…`, a tool's name, a question.
+            frame: frame of the step.
+            step_id: id of the step.
+            what: its action: `POST https://…`, a tool's name, a question.
             changes: see `StepState`.
             risky: see there.
             approved: whether a person has approved it: the tool, if for the rest of the run.
-            tool: the name of the tool that it calls.
+            tool: name of the tool that it calls.
         """
         whole = asdict(approved) if isinstance(approved, ToolIdentity) else approved
         kept = {"path": frame.path, "step": step_id, "changes": changes, "risky": risky, "approved": whole}
@@ -159,7 +159,7 @@ class FlowRecord(RecordedRun[FlowState]):
     ) -> None:
         """Record the result of a step; see `FlowState.end_step`.
 
-        Why it failed may be in the words of others, who quote what they were sent: secrets are taken out.
+        The problem may quote a server that echoes a request, so secrets are redacted.
         """
         problem = problem and without_assigned(problem)
         said = said and without_secrets(said)

@@ -26,11 +26,11 @@ class Next:
     """What follows a step.
 
     Attributes:
-        to: the step `step`; the end, in good order; the end, as a failure; the same step once more.
-        step: where `step` leads; for `retry`: a step that is done before, if any.
-        at: when `retry` is due, in seconds since 1970.
-        action: which action said so; empty where none did.
-        response: what the user reads at the `end`, where the action says so.
+        to: the step `step`; the successful end; the failed end; or the same step again.
+        step: the step to jump to; for `retry`: a step to execute first, if any.
+        at: time of a `retry`, in seconds since 1970.
+        action: name of the action that decided; empty if none did.
+        response: text for the user at the `end`, if the action has one.
     """
 
     to: Literal["step", "end", "fail", "retry"]
@@ -45,22 +45,22 @@ class StepState:
     """State of a step's latest visit.
 
     Attributes:
-        step_id: its id.
-        visit: how often it was come to in this run; the visits after the first have keys of their own.
-        attempt: how often it was tried in this visit.
-        place: its place among all steps of the run, by when they began.
-        status: how it stands.
-        outputs: what it has given.
+        step_id: id of the step.
+        visit: number of visits in this run; each visit has its own key.
+        attempt: number of attempts in this visit.
+        place: its number among all steps of the run, by start.
+        status: its status.
+        outputs: its outputs.
         problem: why it failed.
-        said: what users are told of that.
-        retries: how often each action has had it done again.
-        due: when it is to be tried again, in seconds since 1970; None where it is not.
-        via: what is done before it is tried again; empty for nothing, or when that is done.
-        begun: whether it was told to run and has no result.
-        changes: whether it may change something outside.
-        risky: whether it must not be done twice: if it has begun, nobody knows after a crash whether it was.
+        said: why it failed, for users.
+        retries: number of retries by action.
+        due: time of the next attempt, in seconds since 1970; None for none.
+        via: step to execute before the next attempt; empty for none, or when it is done.
+        begun: whether it has started without a result.
+        changes: whether it may have side effects.
+        risky: whether it must not be done twice: its outcome is unknown after a crash.
         approved: whether a person has approved it.
-        tool: the name of the tool that it calls, if it does.
+        tool: name of the tool that it calls, if it does.
     """
 
     step_id: str
@@ -86,20 +86,20 @@ class Frame:
     """A list of steps in progress: of the flow, of a branch, or of a nested flow.
 
     Attributes:
-        path: of its steps: empty, or that of the step which it is for with a slash behind it, `pay/0/`.
-        parent: path of the frame which that step is in; None for the flow itself.
+        path: its path: empty, or the path of its step and a slash, `pay/0/`.
+        parent: path of the frame of that step; None for the flow itself.
         step: the id of that step.
-        key: the same with the visits, `pay#2/0/`: with it and the run, each visit has a name of its own.
-        flow_id: which flow its steps are of.
-        scope: path of the frame of that flow, which has its inputs.
-        inputs: what it was given, in the frame of a flow.
-        given: how many steps of the run had begun when those came that it was not given first.
-        digests: its steps as they were; see `Digests`.
-        at: the step at which it stands; empty at its end.
-        ended: how it has ended; empty before.
-        response: what the user reads, where an action said so.
-        steps: those that were visited, by id.
-        visits: how often each was, since a person last had a hand in it.
+        key: its path with the visits, `pay#2/0/`: unique in the run.
+        flow_id: id of the steps' flow.
+        scope: path of the flow's frame, which has the inputs.
+        inputs: inputs, in the frame of a flow.
+        given: number of the run's steps that had started when the latest inputs were given.
+        digests: its steps when it started; see `Digests`.
+        at: the current step; empty at its end.
+        ended: its result; empty before its end.
+        response: text for the user, if an action has one.
+        steps: the visited steps by id.
+        visits: number of visits of each since a person last acted.
     """
 
     path: str
@@ -144,20 +144,20 @@ class FlowState:
     """State of a flow. Only journalled events change it, in their order.
 
     Attributes:
-        frames: by path; that of the flow itself has the empty one.
-        message: what the user said.
-        config: the version of the configuration.
-        pending: what people were asked and have not answered, by id.
-        decisions: what they decided, by id.
-        answers: what they answered, by id.
-        calls: ids of what they are asked by the flow itself; others come from a tool, and are gone with it.
-        approved: tools that they approved for the rest of the run, as they were then.
-        begun: how many steps have begun.
-        visited: how often each step was come to, by its key without the visit.
-        in_doubt: keys of visits whose step may have been done, though it has not succeeded: what is done
-            anew of them is done under the same key, so that it can be known.
-        replies: what the user said on the way.
-        granted_from: how many seconds were spent when the budget was granted.
+        frames: by path; that of the flow itself is empty.
+        message: the user's message.
+        config: version of the configuration.
+        pending: open questions to people, by id.
+        decisions: decisions of people, by id.
+        answers: answers of people, by id.
+        calls: ids of the flow's own questions; others belong to a tool, and end with its call.
+        approved: tools approved for the rest of the run, as they were then.
+        begun: number of steps that have started.
+        visited: number of visits of each step, by its key without the visit.
+        in_doubt: keys of visits whose step may have been done although it has not succeeded: a repetition
+            uses the same key, so that the server can recognize it.
+        replies: messages of the user during the run.
+        granted_from: seconds spent when the budget was last granted.
     """
 
     frames: dict[str, Frame] = field(default_factory=dict[str, Frame])
@@ -229,11 +229,11 @@ class FlowState:
         """Apply inputs that were given or corrected; their questions may be asked again.
 
         Args:
-            path: of the frame of their flow.
+            path: path of the flow's frame.
             inputs: by name.
             answered: the question that they came with.
             decided: the decision that they came with.
-            back_to: the step from which the flow goes on with them; empty for where it is.
+            back_to: the step to which the flow is rewound; empty if it is not.
         """
         frame = self.frames[path]
         changed = [name for name, value in inputs.items() if frame.inputs.get(name) != value]
@@ -259,12 +259,12 @@ class FlowState:
         """Apply that a step starts or waits for approval.
 
         Args:
-            path: of its frame.
-            step_id: its id.
+            path: path of its frame.
+            step_id: id of the step.
             changes: see `StepState`.
             risky: see there.
             approved: whether a person has approved it: the tool, if for the rest of the run.
-            tool: the name of the tool that it calls.
+            tool: name of the tool that it calls.
         """
         frame = self.frames[path]
         self.decisions.pop(self.key_of(frame, step_id), None)
@@ -301,14 +301,14 @@ class FlowState:
         """Apply the result of a step and what follows it.
 
         Args:
-            path: of its frame.
-            step_id: its id.
-            status: how it ended.
-            outputs: what it gives.
+            path: path of its frame.
+            step_id: id of the step.
+            status: its status.
+            outputs: its outputs.
             problem: why it failed.
-            following: what follows.
-            said: what users are told of a failure.
-            maybe_done: whether it may have been done though it has not succeeded.
+            following: the next step.
+            said: why it failed, for users.
+            maybe_done: whether it may have been done although it has not succeeded.
         """
         frame = self.frames[path]
         step, key = frame.steps[step_id], self.key_of(frame, step_id)
@@ -322,7 +322,7 @@ class FlowState:
         step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
         step.begun = False
         waiting = frame.steps.get(frame.at)
-        if step_id != frame.at and waiting is not None:  # it was to be done before that one is tried again
+        if step_id != frame.at and waiting is not None:  # the step to execute before the retry
             waiting.via = ""
             if status != "success":
                 waiting.due = None
@@ -358,7 +358,7 @@ class FlowState:
         """Apply that the run resumes after its end, where it failed, with fresh limits.
 
         Args:
-            seconds: what was spent until then.
+            seconds: seconds spent until then.
         """
         self.granted_from = seconds
         self.decisions = {id_: each for id_, each in self.decisions.items() if each.action != "deny"}
@@ -378,11 +378,11 @@ class FlowState:
         """Apply that the run is retried from a step; its results and those after it are dropped.
 
         Args:
-            path: of its frame; that of a branch or of another flow has to be there.
-            step_id: which; empty for where it failed.
-            digests: the steps of each frame, as they are now.
-            config: the version of the configuration.
-            inputs: of the flow, by name, that are others now.
+            path: path of its frame, which must exist for a branch or a nested flow.
+            step_id: the step; empty for the one that failed.
+            digests: current steps of each frame.
+            config: version of the configuration.
+            inputs: changed inputs of the flow, by name.
         """
         self.config = config
         for each, now in digests.items():
@@ -413,9 +413,9 @@ class FlowState:
         for each in inside:
             self._open_again(each.path)
         if failed and inside:
-            step.begun = True  # its own steps go on, and it with them
+            step.begun = True  # its inner steps continue, and it with them
         elif failed and step.status == "unknown":
-            step.due = 0.0  # it may have been done, which is to be asked about
+            step.due = 0.0  # it may have been done; the user is asked
         elif failed:
             self._forget(frame, step.step_id, keep=False)
 
@@ -437,9 +437,9 @@ class FlowState:
         """Drop the results of a step and of those that started after it.
 
         Args:
-            frame: where.
-            step_id: which.
-            keep: whether the step itself goes on, as one in it is done again.
+            frame: frame of the step.
+            step_id: id of the step.
+            keep: whether the step itself continues, because a step in it is repeated.
         """
         first = frame.steps.get(step_id)
         for step in list(frame.steps.values()):

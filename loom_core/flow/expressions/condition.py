@@ -6,11 +6,10 @@ Operators, from the loosest: `||`, `&&`, then `==`, `!=`, `<`, `<=`, `>`, `>=`, 
 brackets group. Literals: numbers, `true`, `false`, `null`, and texts in single quotes (`''` is a quote) or
 double quotes.
 
-Texts are compared whatever their case, as Arazzo wants it. A number and a text that is one (of a header, say)
-are compared as numbers; values of other unlike kinds are unequal, and it is an error to ask which of them is
-before the other: what rests on an answer that lacks its number must not go on as if it had one. By itself a
-value holds unless it is false, null, 0, empty or not there; what is not there equals null, so
-`$x != null && $x < 3` may be asked of anything.
+Texts are compared without case, as in Arazzo. A number and a numeric text (of a header, for example) are
+compared as numbers; values of other different types are unequal, and an order comparison of them is an error,
+so that a flow never continues on a response without its number. A value alone holds unless it is false, null,
+0, empty or missing; a missing value equals null, so `$x != null && $x < 3` is valid for any value.
 """
 
 from __future__ import annotations
@@ -113,8 +112,8 @@ class Condition:
     """A parsed condition.
 
     Attributes:
-        source: as it was written.
-        expressions: what it names, in order.
+        source: the original text.
+        expressions: its expressions, in order.
     """
 
     source: str
@@ -126,7 +125,7 @@ class Condition:
         """Parse a condition.
 
         Raises:
-            UnreadableTextError: it is none; a `ConfigError` with line and column.
+            UnreadableTextError: it is invalid; a `ConfigError` with line and column.
         """
         return _read(text)
 
@@ -134,7 +133,7 @@ class Condition:
         """Return whether the condition holds.
 
         Raises:
-            IncomparableError: it asks whether something is before what is not there or of another kind.
+            IncomparableError: it compares the order of missing values or different types.
         """
         return bool(self._root.value(values))
 
@@ -343,12 +342,12 @@ class CriterionLike(Protocol):
 def criterion_holds(criterion: CriterionLike, values: Values) -> bool:
     """Return whether a criterion holds.
 
-    `regex` searches a text, or the JSON of what is none; `jsonpath` holds if it finds anything. Neither holds
-    of what is not there.
+    `regex` searches a text, or the JSON of any other value; `jsonpath` holds if it has a match. Neither holds
+    for a missing value.
 
     Raises:
-        UnreadableTextError: it cannot be read.
-        InvalidInputError: a query cannot be asked of an answer that is nested too deeply.
+        UnreadableTextError: it cannot be parsed.
+        InvalidInputError: the response is nested too deeply for a query.
     """
     if criterion.type == "simple":
         return Condition.of(criterion.condition).holds(values)
@@ -367,7 +366,7 @@ def check_criterion(criterion: CriterionLike) -> None:
     """Check that a criterion can be parsed.
 
     Raises:
-        UnreadableTextError: it cannot; a `ConfigError` with line and column in its condition or context.
+        UnreadableTextError: it cannot be parsed; a `ConfigError` with line and column.
     """
     if criterion.type == "simple":
         Condition.of(criterion.condition)

@@ -1,8 +1,8 @@
 """Expressions: names of values, such as `$steps.submit.outputs.id` and `$response.body#/data/0`.
 
-Behind the root stand keys, in any script: `.key`, `["any key"]` and `[0]`, and a JSON Pointer (RFC 6901) at
-the end behind `#`. Arazzo 1.1 has the roots `$inputs`, `$outputs`, `$steps`, `$response` and `$statusCode`;
-`$context` and `$message` are ours.
+The root is followed by keys in any script: `.key`, `["any key"]` and `[0]`, and at the end a JSON Pointer
+(RFC 6901) after `#`. Arazzo 1.1 has the roots `$inputs`, `$outputs`, `$steps`, `$response` and
+`$statusCode`; `$context` and `$message` are extensions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 _LONGEST = 1000
 _DEEPEST = 50
-_LARGEST = 9  # digits of a place in a list
+_LARGEST = 9  # digits of a list index
 
 ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message)(?![\w-])")
 """Pattern of an expression's beginning."""
@@ -52,10 +52,10 @@ class Expression:
     """A parsed expression: the name of a value.
 
     Attributes:
-        source: as it was written.
+        source: the original text.
         root: `inputs`, `outputs`, `steps`, `body`, `header`, `statusCode`, `context` or `message`.
-        path: the keys and places behind it, all as texts; for `steps` the step's id and the name of its
-            output come first, for `header` there is its name.
+        path: the keys and indexes after it, as texts; for `steps`, it starts with the step's id and the
+            output's name, for `header` with its name.
     """
 
     source: str
@@ -104,7 +104,7 @@ def evaluate(expression: str, values: Values) -> JsonValue:
     """Resolve an expression; return None if there is no such value.
 
     Raises:
-        UnreadableTextError: it is none.
+        UnreadableTextError: it is invalid.
     """
     value = _whole(expression).value(values)
     return None if value is MISSING else value
@@ -114,7 +114,7 @@ def check_expression(text: str) -> None:
     """Check that a text is an expression.
 
     Raises:
-        UnreadableTextError: it is none; a `ConfigError` with the column.
+        UnreadableTextError: it is invalid; a `ConfigError` with the column.
     """
     _whole(text)
 
@@ -131,7 +131,7 @@ def read_expression(text: str, start: int) -> tuple[Expression, int]:
     """Parse the expression at a position of a text, and return it with its end.
 
     Raises:
-        UnreadableTextError: there is none.
+        UnreadableTextError: no expression begins there.
     """
     root = ROOT.match(text, start)
     if root is None or len(text) > _LONGEST * 10:
@@ -238,7 +238,7 @@ def output_expression(written: str) -> Expression:
     """Return the expression of an output, without its `?`.
 
     Raises:
-        UnreadableTextError: it is none.
+        UnreadableTextError: it is invalid.
     """
     return Expression.of(written.removesuffix(_MAY_LACK))
 
@@ -247,14 +247,14 @@ def read_output(name: str, written: str, values: Values, *, succeeded: bool) -> 
     """Return the value of an output; None if it is optional and missing.
 
     Args:
-        name: of the output.
-        written: its expression; with `?` at the end it may lead nowhere.
-        values: what it speaks of.
-        succeeded: whether the step did: what has failed need not give anything.
+        name: name of the output.
+        written: its expression; with `?` at the end it is optional.
+        values: values of the run.
+        succeeded: whether the step has succeeded; a failed step need not have outputs.
 
     Raises:
-        NoOutputError: it leads nowhere, and the step has succeeded.
-        UnreadableTextError: it is no expression.
+        NoOutputError: it is missing, and the step has succeeded.
+        UnreadableTextError: the expression is invalid.
     """
     value = output_expression(written).value(values)
     if value is not MISSING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["check_query", "query"]
 
 _LONGEST = 1000
-_MOST_DESCENTS = 2  # each looks at everything below what the last one found
+_MOST_DESCENTS = 2  # each one examines all descendants of the last matches
 _MOST_FOUND = 10_000
 
 
@@ -26,14 +26,14 @@ def query(path: str, value: JsonValue, *, limit: int = _MOST_FOUND) -> list[Json
     """Return the matches of a query in a value, in order.
 
     Raises:
-        UnreadableTextError: it is no query.
-        InvalidInputError: the value is nested too deeply for it.
+        UnreadableTextError: the query is invalid.
+        InvalidInputError: the value is nested too deeply.
     """
     from jsonpath import JSONPathError
 
     read = check_query(path)
     if not isinstance(value, Mapping | Sequence) or isinstance(value, str):
-        # The library would read a text as JSON; and in what has no parts there is only the whole.
+        # The library would parse a text as JSON; and a scalar has no parts.
         return [value] if not read.segments else []
     try:
         return cast("list[JsonValue]", [match.obj for match in islice(read.finditer(value), limit)])
@@ -49,7 +49,7 @@ def check_query(path: str) -> jsonpath.JSONPath:
     """Parse a query.
 
     Raises:
-        UnreadableTextError: it is none; a `ConfigError` with the column.
+        UnreadableTextError: it is invalid; a `ConfigError` with the column.
     """
     from jsonpath import JSONPath, JSONPathError
 

@@ -1,7 +1,7 @@
 r"""Templates: texts and JSON with placeholders such as `{$inputs.days}`.
 
-A value that is one placeholder, or one expression by itself (as in Arazzo), keeps the type of what it names.
-`\{$` is a brace and a dollar. In addresses and headers, what a placeholder brings stays what it is put in as.
+A value that is a single placeholder, or a single expression (as in Arazzo), keeps the type of its value.
+`\{$` is a literal brace and dollar. Values in addresses and headers are escaped.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _BARE = re.compile(r"\$(?:(?:inputs|outputs|steps|response|context)(?:[.\[#]\S*)
 def fill(template: JsonValue, values: Values) -> JsonValue:
     """Fill the placeholders of a template.
 
-    In a text, what is not there leaves nothing, and what is no text is written as JSON. A member of an object
-    whose value is a placeholder for what is not there is left out; elsewhere it is null.
+    In a text, a missing value is empty, and values other than texts are written as JSON. A member of an
+    object is left out if its value is a single placeholder of a missing value; elsewhere it is null.
 
     Raises:
-        UnreadableTextError: a placeholder is none.
+        UnreadableTextError: a placeholder is invalid.
     """
     value = _filled(template, values, 0)
     return None if value is MISSING else value
@@ -82,7 +82,7 @@ def check_template(template: JsonValue) -> None:
     """Check every placeholder of a template.
 
     Raises:
-        UnreadableTextError: one is none; a `ConfigError` with line and column in its text.
+        UnreadableTextError: a placeholder is invalid; a `ConfigError` with line and column.
     """
     for _ in expressions_in(template):
         pass
@@ -92,7 +92,7 @@ def expressions_in(template: JsonValue) -> Iterator[Expression]:
     """Yield the expressions in a template, in order.
 
     Raises:
-        UnreadableTextError: a placeholder is none.
+        UnreadableTextError: a placeholder is invalid.
     """
     waiting: list[JsonValue] = [template]
     while waiting:
@@ -110,7 +110,7 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
     """Split a text into plain text and placeholders.
 
     Raises:
-        UnreadableTextError: a placeholder is none, or does not end.
+        UnreadableTextError: a placeholder is invalid or unterminated.
     """
     if len(text) > _LONGEST:
         raise UnreadableTextError.at(text, _LONGEST, f"it has more than {_LONGEST:,} characters")
@@ -147,8 +147,8 @@ def check_url(template: str) -> None:
     """Check an address template: https:// or http://, or a path to append to another address.
 
     Raises:
-        UnreadableTextError: a placeholder is none or stands in front of the path, where it would choose the
-            host; or this is no address.
+        UnreadableTextError: a placeholder is invalid or before the path, where it would choose the host; or
+            this is no address.
     """
     _pieces(template)
 
@@ -157,9 +157,8 @@ def fill_url(template: str, values: Values) -> str:
     """Fill an address template; values are percent-encoded.
 
     Raises:
-        UnreadableTextError: the template is none.
-        InvalidInputError: what a placeholder names is not there, is empty, no text, number or truth value, or
-            would lead to another folder.
+        UnreadableTextError: the template is invalid.
+        InvalidInputError: a value is missing, empty, no text, number or boolean, or a path traversal.
     """
     pieces = _pieces(template)
     url = "".join(piece if isinstance(piece, str) else _quoted(piece, values) for piece in pieces)
@@ -175,8 +174,8 @@ def fill_header(template: str, values: Values) -> str | None:
     """Fill a header template; return None if it is a single placeholder of a missing value.
 
     Raises:
-        UnreadableTextError: the template is none.
-        InvalidInputError: the value would hold a line break or another control character.
+        UnreadableTextError: the template is invalid.
+        InvalidInputError: the value contains a line break or another control character.
     """
     pieces = pieces_of(template)
     found = [piece if isinstance(piece, str) else piece.value(values) for piece in pieces]

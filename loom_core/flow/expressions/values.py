@@ -48,11 +48,11 @@ class Values:
 
     Attributes:
         inputs: `$inputs.days`.
-        steps: the outputs of each step that has been done: `$steps.submit.outputs.id`.
+        steps: the outputs of each completed step: `$steps.submit.outputs.id`.
         outputs: the flow's own, at its end: `$outputs.id`.
-        response: the answer to the step's request, if there is one: `$response.body#/id`, `$statusCode`.
+        response: the response to the step's request, if any: `$response.body#/id`, `$statusCode`.
         context: variables of the conversation: `$context.tenantId`.
-        message: what the user has written: `$message`.
+        message: the user's message: `$message`.
     """
 
     inputs: Mapping[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])

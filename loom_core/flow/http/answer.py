@@ -29,13 +29,13 @@ class EndpointResult:
     """Response of an endpoint, without secrets.
 
     Attributes:
-        status: HTTP status, whatever it is.
+        status: HTTP status.
         headers: by name in lower case.
-        body: JSON as data, else the text; None where there is none or it is binary.
-        attempts: how often it was asked.
-        seconds: how long all of it took.
-        url: where it came from, without the query.
-        key: the `Idempotency-Key` it was asked with, or empty.
+        body: JSON as data, else text; None if it is empty or binary.
+        attempts: number of attempts.
+        seconds: total duration.
+        url: its address, without the query.
+        key: the `Idempotency-Key` that was sent, or empty.
         maybe_done: whether this attempt or one before may have been carried out, though this is no success.
     """
 
@@ -57,7 +57,7 @@ class EndpointResult:
 def body_of(response: HttpResponse) -> JsonValue:
     """Parse the body of a response.
 
-    What begins as JSON is read as JSON although it may be called a text, as many servers do.
+    A body that begins like JSON is parsed as JSON even if its type is text, as many servers send it.
     """
     content = response.body.removeprefix(_MARK).strip()
     kind = response.media_type
@@ -137,11 +137,11 @@ class Judgement:
     """Interpreted response of an endpoint.
 
     Attributes:
-        is_success: whether the endpoint did it.
-        result: the part of the answer that counts; None where it failed.
-        problem: why it failed, in a sentence; empty where it did not.
-        told: what the endpoint's `failure` says of that, for users; empty where it says nothing.
-        plain: why it failed, for models: without the address, and without the words of a server that broke.
+        is_success: whether the criteria hold.
+        result: the `result` of the response; None if it failed.
+        problem: why it failed, in a sentence; empty if it did not.
+        told: the endpoint's `failure` text, for users; empty if there is none.
+        plain: why it failed, for models: without the address, and without texts of a failing server.
     """
 
     is_success: bool
@@ -155,8 +155,8 @@ def judged(endpoint: EndpointConfig, answer: EndpointResult, values: Values) -> 
     """Interpret a response by its endpoint's `success_criteria`, `result` and `failure`.
 
     Raises:
-        ConfigError: what it says cannot be read.
-        IncomparableError: an answer of success lacks what its criteria compare.
+        ConfigError: one of its expressions is invalid.
+        IncomparableError: a successful response lacks a value that its criteria compare.
     """
     values = replace(values, response=answer)
     criteria = endpoint.success_criteria

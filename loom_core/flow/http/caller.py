@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 
-_KEEP_SECONDS = 4.0  # less than the 5 after which servers in Python and Node.js close
+_KEEP_SECONDS = 4.0  # less than the 5 after which servers in Python and Node.js close a connection
 _KEY = "Idempotency-Key"
 _HARMLESS = frozenset({"GET", "HEAD"})
 _RETRY = RetryPolicy(base=0.4, cap=8.0)
@@ -79,16 +79,16 @@ _RETRY = RetryPolicy(base=0.4, cap=8.0)
 class EndpointCaller:
     """Sender of a flow file's requests, through one guarded client with a connection pool.
 
-    It is safe to call from several tasks of one event loop. It is closed by leaving it as an asynchronous
-    context manager; requests that are under way then are let end.
+    It is safe to call from several tasks of one event loop. It closes at the end of its context, after the
+    active requests have ended.
 
     Args:
-        file: what it says of the network, and `flow_url`.
-        secrets: finds and hides secrets; by default those of the environment and the keyring.
-        retry: how long is waited between attempts; how many there are is for each endpoint to say.
-        resolve: finds the addresses of names.
-        tls: what certificates are checked against; by default those that the system trusts.
-        now: seconds of a clock that never goes back, for hosts that are left alone.
+        file: the network policy and `flow_url`.
+        secrets: resolves and redacts secrets; by default from the environment and the keyring.
+        retry: retry policy of pauses; each endpoint has its number of retries.
+        resolve: resolver of host names.
+        tls: TLS settings for certificates; by default the system's trusted ones.
+        now: monotonic clock in seconds, for circuit breakers.
 
     Raises:
         ConfigError: an entry of `net.allow` is neither a host nor a network.
@@ -127,7 +127,7 @@ class EndpointCaller:
 
         Raises:
             ConfigError: there is no address.
-            NetError: it may not.
+            NetError: the host is not allowed.
         """
         address = whole_address(endpoint.url, self._base)
         parts = address.split("/", 3)
@@ -144,23 +144,23 @@ class EndpointCaller:
     ) -> EndpointResult:
         """Send a request, with retries as the endpoint and its method allow.
 
-        What changes something carries an `Idempotency-Key` made of the run and the step, so that it is the
-        same after a crash; without a run, one of its own for this call.
+        A request with side effects carries an `Idempotency-Key` made from the run and the step, so that it is
+        the same after a crash; without a run, the key is unique for this call.
 
         Args:
-            endpoint: what is sent, where to.
-            values: what its placeholders stand for.
-            run_id: the run that it belongs to.
-            step_id: what in that run asks: another for each visit of a step.
-            seconds: for everything together, where that is less than the endpoint's own `timeout_seconds`.
+            endpoint: the endpoint.
+            values: values for its placeholders.
+            run_id: id of the run.
+            step_id: key of the step's visit in the run.
+            seconds: total timeout, if less than the endpoint's `timeout_seconds`.
 
         Returns:
-            The answer, whatever its status.
+            The response, with any status.
 
         Raises:
-            NetError: there is none. Its `failure` says whether the request may have been carried out.
-            InvalidInputError: a value cannot stand where it belongs; nothing was sent.
-            ConfigError: a secret is not there, or must not go over a connection that others can read; nothing
+            NetError: there is no response. Its `failure` says whether the request may have been carried out.
+            InvalidInputError: a value is invalid in its place; nothing was sent.
+            ConfigError: a secret does not exist, or must not be sent over an unencrypted connection; nothing
                 was sent.
         """
         began = anyio.current_time()
@@ -197,12 +197,12 @@ class EndpointCaller:
         """Return the request that `call` would send, with `[secret]` for secrets, which are not resolved.
 
         Args:
-            endpoint: what would be sent, where to.
-            values: what its placeholders stand for.
-            step_id: as for `call`, of a run that is not there yet; empty to show no `Idempotency-Key`.
+            endpoint: the endpoint.
+            values: values for its placeholders.
+            step_id: as for `call`, of a future run; empty to show no `Idempotency-Key`.
 
         Raises:
-            InvalidInputError: a value cannot stand where it belongs.
+            InvalidInputError: a value is invalid in its place.
             ConfigError: there is no address.
         """
         request = filled_request(endpoint, values, base=self._base, revealed=hidden)
@@ -234,7 +234,7 @@ class EndpointCaller:
         try:
             with anyio.move_on_after(attempts.left) as waiting:
                 async with self._hosts.turn(request.place) as note:
-                    waiting.deadline = inf  # from here on the client keeps to what is left
+                    waiting.deadline = inf  # from here on, the client limits the time
                     response = await self._client.request(
                         request.method,
                         request.url,
@@ -247,7 +247,7 @@ class EndpointCaller:
                 attempts.note(response.status)
                 return response
         except NetError as error:
-            failed = error  # redacted outside, or the original would hang on to the new one
+            failed = error  # redacted outside of the handler, because a chained error would keep the original
         else:
             failed = NetError(
                 f"{request.place} was not asked: too many requests were before this one.",
@@ -271,7 +271,7 @@ class EndpointCaller:
         """Refuse to send a secret over an unencrypted connection.
 
         Raises:
-            ConfigError: it would go over the open internet as it is.
+            ConfigError: it would be sent unencrypted over the internet.
         """
         parts = urlsplit(request.url)
         host = host_of(parts.hostname or "") or ""
@@ -326,8 +326,8 @@ class HostFailureError(NetError):
 class HostBreaker(Breaker):
     """Circuit breaker of one host; see `Breaker`.
 
-    What counts as a failure: nobody is reached, the connection breaks, no answer in time, and 502, 503, 504.
-    Any other status is an answer: a 500 is often one request's own, and must not keep others from the host.
+    Failures are connection errors, timeouts, and 502, 503 and 504. Any other status is a response: a 500
+    often concerns a single request, and must not open the circuit for others.
     """
 
     def passes(self, error: LoomError) -> bool | None:
@@ -351,11 +351,11 @@ class Hosts:
     """Rate limits and circuit breakers by host.
 
     Args:
-        concurrency: requests under way together, to whomever.
-        per_minute: requests to one host in a minute; None for no limit.
-        failures: how many in a row until a host is left alone.
-        pause: seconds that it is left alone at first.
-        now: seconds of a clock that never goes back.
+        concurrency: maximum number of concurrent requests, to all hosts.
+        per_minute: maximum number of requests to one host in a minute; None for no limit.
+        failures: number of consecutive failures that opens the circuit.
+        pause: initial seconds until the circuit is half-open.
+        now: monotonic clock in seconds.
     """
 
     def __init__(
@@ -378,13 +378,13 @@ class Hosts:
     async def turn(self, place: str) -> AsyncGenerator[Callable[[int], None]]:
         """Context of one request: wait for the limits, and record the outcome for the breaker.
 
-        What it gives is told the status of the answer.
+        It yields a function that takes the status of the response.
 
         Args:
             place: host and port.
 
         Raises:
-            NetError: of failure `unavailable`, if the host is left alone.
+            NetError: of failure `unavailable`, if the circuit is open.
         """
         host = self._host(place)
         status = 0
@@ -393,7 +393,7 @@ class Hosts:
             nonlocal status
             status = answered
 
-        # The host's own limit first: who waits for it keeps nobody from other hosts.
+        # The host's own limit first: waiting for it must not block requests to other hosts.
         async with host.limits.place(), self._slots:
             try:
                 with host.breaker.around(place, refuse=_refused):
@@ -401,7 +401,7 @@ class Hosts:
                     if status in _GATEWAY_FAILURES:
                         raise HostFailureError(f"{place} answered with status {status}.")
             except HostFailureError:
-                return  # the answer is there all the same
+                return  # the response is valid all the same
 
     def _host(self, place: str) -> _Host:
         if place not in self._hosts:
@@ -418,14 +418,14 @@ def _refused(message: str, left: float) -> NetError:
     return NetError(message, advice=when, failure="unavailable")
 
 
-_ERRORS = 400  # from this status on
+_ERRORS = 400  # statuses from here on are errors
 
 
 class RequestSpan:
     """Span of a request.
 
     Attributes:
-        status: what came of it, for its count; `cancelled` as long as nothing has.
+        status: outcome for the metrics; `cancelled` until there is one.
     """
 
     def __init__(self, started: Span) -> None:
@@ -436,8 +436,8 @@ class RequestSpan:
         """Record the final outcome.
 
         Args:
-            outcome: the status of the last answer, or why there is none.
-            attempts: how often it was sent.
+            outcome: status of the last response, or the error.
+            attempts: number of attempts.
         """
         if attempts > 1:
             self._span.set_attribute("http.request.resend_count", attempts - 1)
@@ -456,8 +456,8 @@ def request_span(request: FilledRequest, *, run_id: str) -> Generator[RequestSpa
     """Start the span of a request with all of its attempts; only host and port of its address are recorded.
 
     Args:
-        request: what is sent.
-        run_id: the run that it belongs to; empty for none.
+        request: the request.
+        run_id: id of the run; empty for none.
     """
     host, _, port = request.place.rpartition(":")
     attributes: dict[str, AttributeValue | None] = {
@@ -484,7 +484,7 @@ class Secrets:
     """Secrets of `env:NAME` and `keyring:NAME`: each is resolved once, and redacted from all output.
 
     Args:
-        resolve: finds the secret of a reference; may block.
+        resolve: resolves a reference to its secret; may block.
     """
 
     def __init__(self, resolve: Callable[[str], SecretStr] = keys.resolve) -> None:
@@ -499,12 +499,12 @@ class Secrets:
         """Resolve all references in texts of headers and query parameters.
 
         Raises:
-            ConfigError: there is nothing where one points to.
+            ConfigError: a secret does not exist.
         """
         for reference in filter(None, map(reference_in, texts)):
             if reference in self._known:
                 continue
-            async with self._finding:  # a keyring may take a second, or ask the user: once is enough
+            async with self._finding:  # a keyring may take a second, or ask the user, so it is read only once
                 if reference not in self._known:
                     self._known[reference] = await to_thread.run_sync(self._resolve, reference)
 

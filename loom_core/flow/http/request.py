@@ -55,10 +55,10 @@ class FilledRequest:
 
     Attributes:
         method: HTTP method.
-        url: the address with its query, which may hold secrets.
-        headers: by name as they are written; they may hold secrets.
-        content: what is sent.
-        has_secrets: whether there is a secret in it.
+        url: the address with its query, which may contain secrets.
+        headers: headers by name; they may contain secrets.
+        content: the body.
+        has_secrets: whether it contains a secret.
     """
 
     method: Method
@@ -78,7 +78,7 @@ def whole_address(url: str, base: str) -> str:
     """Resolve an address against `flow_url`, unless it is absolute.
 
     Raises:
-        ConfigError: there is nothing to put it behind.
+        ConfigError: it is relative, and there is no `flow_url`.
     """
     if url.lower().startswith(("http://", "https://")):
         return url
@@ -99,14 +99,14 @@ def filled_request(endpoint: EndpointConfig, values: Values, *, base: str, revea
     """Build the request of an endpoint from values.
 
     Args:
-        endpoint: as the file says.
-        values: what placeholders stand for.
+        endpoint: the endpoint.
+        values: values for placeholders.
         base: `flow_url`.
-        revealed: see `Reveal`; called only with what the file itself says.
+        revealed: see `Reveal`; called only with texts of the file itself.
 
     Raises:
-        InvalidInputError: a value cannot stand where it belongs.
-        ConfigError: a secret is not there, there is no address, or a placeholder is none.
+        InvalidInputError: a value is invalid in its place.
+        ConfigError: a secret does not exist, there is no address, or a placeholder is invalid.
     """
     url = _checked_path(fill_url(whole_address(endpoint.url, base), values))
     headers = {"Accept": _ACCEPTED} | _headers(endpoint.headers, values, revealed)
@@ -131,7 +131,7 @@ def _checked_path(url: str) -> str:
     """Check that an address's path has no traversal, also for servers that decode it first.
 
     Raises:
-        InvalidInputError: a value in it holds a way to another folder, or a control character.
+        InvalidInputError: a value contains a path traversal or a control character.
     """
     path = unquote(urlsplit(url).path)
     if _CLIMBS.intersection(_SEPARATORS.split(path)) or _CONTROL.search(path):
@@ -163,7 +163,7 @@ def _texts(value: JsonValue) -> Iterator[str]:
 def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonValue:
     """Fill a body template, and insert secrets where it refers to them.
 
-    Flow files may not, except for parameters of the knowledge API.
+    Only parameters of the knowledge API may refer to secrets in a body.
     """
     if not any(map(reference_in, _texts(template))):
         return fill(template, values)
@@ -174,7 +174,7 @@ def _filled_body(template: JsonValue, values: Values, revealed: Reveal) -> JsonV
         for name, each in template.items():
             if any(map(reference_in, _texts(each))):
                 members[name] = _filled_body(each, values, revealed)
-            elif isinstance(filled := fill({name: each}, values), Mapping):  # without it, if it is not there
+            elif isinstance(filled := fill({name: each}, values), Mapping):  # left out if it is missing
                 members |= filled
         return members
     if isinstance(template, Sequence):
@@ -196,7 +196,7 @@ def _unnamed_inputs(endpoint: EndpointConfig, values: Values) -> dict[str, JsonV
 def _headers(written: Mapping[str, str], values: Values, revealed: Reveal) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, text in written.items():
-        # Only what the file itself says is a reference: an input that reads `env:NAME` is a text.
+        # Only texts of the file itself are references: an input `env:NAME` is plain text.
         value = revealed(text) if reference_in(text) else fill_header(text, values)
         if value is None:
             continue
@@ -278,8 +278,8 @@ def may_be_done(outcome: NetError | int) -> bool:
 def may_be_sent_again(outcome: NetError | int, *, repeatable: bool) -> bool:
     """Return whether a request may be retried after an error or a status.
 
-    A request that never went out may be, whatever it is. One that may have arrived, only if it is
-    repeatable.
+    A request that was never sent may always be retried. One that may have arrived is retried only if it is
+    idempotent.
     """
     if isinstance(outcome, NetError):
         if outcome.failure == "connection":
@@ -291,7 +291,7 @@ def may_be_sent_again(outcome: NetError | int, *, repeatable: bool) -> bool:
 def request_key(run_id: str, step_id: str) -> str:
     """Return the `Idempotency-Key` of a request: `{run}:{step}`, the same for all attempts.
 
-    Ids in other scripts are percent-encoded, as a header is ASCII; what is too long ends in a digest.
+    Ids in other scripts are percent-encoded, as a header is ASCII; a long key ends in a digest.
     """
     key = f"{quote(run_id, safe='')}:{quote(step_id, safe='/#', errors='replace')}"
     if len(key) <= _LONGEST_KEY:
@@ -305,10 +305,10 @@ class Attempts:
     """Attempts to send a request.
 
     Attributes:
-        endpoint: whose.
-        until: when there is no more time, as `anyio.current_time`.
-        made: attempts that have begun.
-        maybe_done: whether one of them may have been carried out although none has succeeded.
+        endpoint: the endpoint.
+        until: deadline, as `anyio.current_time`.
+        made: attempts that have started.
+        maybe_done: whether one may have been carried out although none has succeeded.
     """
 
     endpoint: EndpointConfig

@@ -70,13 +70,13 @@ _MAYBE_DONE = "Whether it took effect is not known: look before you try it again
 class HttpTool(Tool):
     """A request of a flow file as a tool.
 
-    Its arguments are the inputs of the request. Reading is allowed, as it asks only what the file names; what
-    changes something is asked about, unless rules allow it.
+    Its arguments are the inputs of the request. Reading is allowed, as it only uses addresses of the file; a
+    request with side effects needs approval, unless rules allow it.
 
     Args:
-        config: what the file says of it.
-        caller: sends its requests.
-        variables: the context variables of a call.
+        config: the system tool.
+        caller: sender of requests.
+        variables: returns the context variables of a call.
     """
 
     def __init__(self, config: SystemToolConfig, caller: EndpointCaller, *, variables: Variables) -> None:
@@ -129,7 +129,7 @@ class HttpTool(Tool):
         """Validate and repair arguments, and add the schema's defaults.
 
         Raises:
-            InvalidInputError: the schema refuses them.
+            InvalidInputError: they are invalid by the schema.
         """
         checked = self._arguments.checked(arguments)
         properties = cast("Mapping[str, object]", self._schema.get("properties", {}))
@@ -163,7 +163,7 @@ class HttpTool(Tool):
         about: dict[str, Any] = {"status": answer.status, "attempts": answer.attempts, "url": answer.url}
         try:
             judgement = judged(endpoint, answer, values)
-        except LoomError as error:  # it was carried out, and what came of it cannot be read
+        except LoomError as error:  # it was carried out, and its response cannot be read
             return self._failed(_UNREADABLE, error, {**about, DOUBT: "lost"})
         if not judgement.is_success:
             lost = is_lost(answer.status)
@@ -202,8 +202,9 @@ class SystemExecutor:
     """Executor of system tools.
 
     Args:
-        caller: sends them.
-        context: variables of the conversation (`tenantId`, `chatbotId`), or what gives those of a call.
+        caller: sender of requests.
+        context: variables of the conversation (`tenantId`, `chatbotId`), or a function that returns those of
+            a call.
     """
 
     def __init__(
@@ -216,7 +217,7 @@ class SystemExecutor:
         """Build the tool of a system tool.
 
         Raises:
-            ConfigError: its schema cannot be used.
+            ConfigError: its schema is not usable.
         """
         if problem := schema_problem(config.parameters):
             raise ConfigError(
@@ -228,14 +229,14 @@ class SystemExecutor:
     async def execute(self, config: SystemToolConfig, parameters: Mapping[str, Any]) -> ToolOutput:
         """Call a system tool once; permissions are up to the caller.
 
-        What went wrong is in the output, in words for a model.
+        Errors are in the output, in words for a model.
 
         Args:
             config: the tool.
             parameters: its arguments.
 
         Raises:
-            ConfigError: its schema cannot be used.
+            ConfigError: its schema is not usable.
         """
         return await self.tool(config).call(parameters)
 
@@ -247,10 +248,10 @@ class ConfigToolLoader:
     """Loader of `system_tools` as tools, without flows and knowledge.
 
     Args:
-        file: what is loaded.
-        caller: sends their requests; by default one of its own, as long as the program runs.
-        variables: the context variables of a call, such as by its run; by default the `context` of the file.
-            They take the place of those of the same name in the file.
+        file: the flow file.
+        caller: sender of requests; by default one of its own, until the program ends.
+        variables: returns the context variables of a call, such as those of its run; by default the `context`
+            of the file, which they override.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class ConfigToolLoader:
         """Return the enabled tools, in the file's order.
 
         Raises:
-            ConfigError: the schema of one cannot be used.
+            ConfigError: a schema is not usable.
         """
         return [self._executor.tool(config) for config in self._file.system_tools if config.enabled]
 

@@ -60,10 +60,10 @@ class KnowledgeAnswer:
     """Knowledge about a message.
 
     Attributes:
-        outcome: what came of it.
+        outcome: the outcome.
         items: the passages, best first.
-        problem: what went wrong, in a sentence; empty where nothing did.
-        seconds: how long it took to find them; 0 where they were known.
+        problem: the error, in a sentence; empty if there was none.
+        seconds: duration of the query; 0 for a cached answer.
     """
 
     outcome: ContextOutcome
@@ -90,7 +90,7 @@ class _Flight:
 class PreQuery:
     """A started query; its caller waits for the answer or cancels it.
 
-    Used as a context manager, it is cancelled at the end of the block if no caller has waited for it.
+    As a context manager, it cancels the query at the end if no caller has waited for it.
     """
 
     def __init__(
@@ -116,11 +116,11 @@ class PreQuery:
     async def answer(self, seconds: float | None = None) -> KnowledgeAnswer:
         """Return the answer; it never raises and never exceeds its timeout.
 
-        While the source gets ready for its first question, it is waited for as long as a question may take.
-        A question that is late goes on for a while, so that the next one who asks it has the answer.
+        During the warm-up of the source, the timeout is that of a query. A query that exceeds the caller's
+        timeout continues for a while, so that the next caller finds its answer.
 
         Args:
-            seconds: how long is waited from now on; by default as the file says.
+            seconds: timeout from now on; by default that of the file.
         """
         if self._flight is not None:
             limit = max(self._seconds if seconds is None else seconds, self._first_seconds())
@@ -140,17 +140,17 @@ class PreQuery:
 class KnowledgeExecutor:
     """Executor of queries to a knowledge source, with a cache; an asynchronous context manager.
 
-    The same question of the same tenant is asked once, however many ask it at the same time, and not again
-    while its answer is kept. Errors are not kept. Nothing of this can fail a message, or hold it up longer
-    than who waits allows.
+    Concurrent queries with the same question and tenant are deduplicated, and answers are cached. Errors are
+    not cached. A failing or slow source never fails a message, and never delays it longer than the caller's
+    timeout.
 
     Args:
-        source: what is asked; None for nothing.
-        seconds: how long an answer is waited for by default (`knowledge_seconds`).
-        cache_seconds: how long an answer is kept (`knowledge_cache_seconds`).
-        cache: keeps the answers; by default one of its own.
-        fetch_seconds: how long a question may take at all.
-        now: seconds of a clock that never goes back, for what is kept.
+        source: the source; None for none.
+        seconds: default timeout of callers (`knowledge_seconds`).
+        cache_seconds: time to live of answers (`knowledge_cache_seconds`).
+        cache: cache of answers; by default one of its own.
+        fetch_seconds: timeout of a query.
+        now: monotonic clock in seconds, for the cache.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class KnowledgeExecutor:
         try:
             with anyio.move_on_after(_WARM_SECONDS):
                 await source.warm_up()
-        except LoomError as error:  # the first question says why
+        except LoomError as error:  # the first query reports the reason
             _log.info("a source of knowledge is not ready: %s", error)
         except Exception:  # noqa: BLE001 - sources are others' code, and this is the task's end
             _log.exception("a source of knowledge broke")
@@ -204,11 +204,11 @@ class KnowledgeExecutor:
         """Start a query about a message, without waiting.
 
         Args:
-            message: what the user says.
-            context: whose conversation it is: `tenantId`, `chatbotId` and so on.
+            message: the user's message.
+            context: variables of the conversation: `tenantId`, `chatbotId` and so on.
 
         Raises:
-            RuntimeError: it is used outside of its block.
+            RuntimeError: it is used outside of its context.
         """
         return PreQuery(
             self._begun(message, context),
@@ -302,7 +302,7 @@ class QuestionSpan:
     """Span of a query.
 
     Attributes:
-        outcome: what came of it; `dropped` as long as nothing has.
+        outcome: the outcome; `dropped` until there is one.
     """
 
     def __init__(self, started: Span) -> None:
@@ -348,10 +348,10 @@ class AnswerCache:
     """LRU cache of passages by question, with a time to live.
 
     Args:
-        seconds: how long an answer is kept; 0: not at all.
-        most: how many are kept.
-        characters: how much text they may have together.
-        now: seconds of a clock that never goes back.
+        seconds: time to live; 0 for no cache.
+        most: maximum number of answers.
+        characters: maximum size of all answers, in characters.
+        now: monotonic clock in seconds.
     """
 
     def __init__(

@@ -26,10 +26,10 @@ class FlowKnowledge(Protocol):
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
         """Return the cache key of a question: the same for two questions only if one answer serves both.
 
-        It is asked before the question, and waits for nothing.
+        It is called before the query, and must not block.
 
         Raises:
-            LoomError: it cannot be asked so.
+            LoomError: such a question is not possible.
         """
         ...
 

@@ -58,13 +58,13 @@ class _Opens(Protocol):
 class ProviderKnowledge:
     """Knowledge from a `KnowledgeBaseProvider`.
 
-    If it can be filtered by tenant or chatbot, it is: a message that does not say whose it is finds nothing
-    there, as it would else find what belongs to others.
+    If it supports filters by tenant or chatbot, they are always set: a message without a tenant finds
+    nothing, as it could otherwise find documents of other tenants.
 
     Args:
-        provider: what is asked.
+        provider: the provider.
         limit: maximum number of passages.
-        version: of what is in it; another one forgets answers that are kept. It must not wait.
+        version: version of its content; a new one invalidates cached answers. It must not block.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class ProviderKnowledge:
         """Query the provider; see `FlowKnowledge.find`.
 
         Raises:
-            SourceError: it belongs to tenants, and the message does not say which.
-            LoomError: it cannot be asked.
+            SourceError: it needs a tenant, and the message has none.
+            LoomError: the query failed.
         """
         await self._provider.start(_START_SECONDS)
-        filters = self._filters(context)  # some know only now what they can be filtered by
+        filters = self._filters(context)  # some only know their filters now
         return await self._provider.query(message[:_LONGEST], self._limit, filters or None)
 
     async def warm_up(self) -> None:
         """Connect to the source, or open the knowledge base and load its embedding model.
 
         Raises:
-            LoomError: it cannot be asked.
+            LoomError: it cannot be opened.
         """
         await self._provider.start(_START_SECONDS)
         if isinstance(self._provider, _Opens):
@@ -126,10 +126,10 @@ class ApiKnowledge:
     """Knowledge from a flow file's API: GET with query parameters, or POST with JSON.
 
     Args:
-        config: what the file says of it.
-        caller: sends the requests.
-        seconds: timeout of one question, however long callers wait for it.
-        name: what passages without an address call their source.
+        config: the configuration.
+        caller: sender of requests.
+        seconds: timeout of one query, independent of the callers' timeouts.
+        name: source name of passages without an address.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class ApiKnowledge:
         """Query the API; see `FlowKnowledge.find`.
 
         Raises:
-            NetError: there is no answer.
-            SourceError: it is a refusal, or has no passages that could be read.
+            NetError: there is no response.
+            SourceError: the response is an error, or has no readable passages.
         """
         answer = await self._caller.call(self._endpoint, self._values(message, context))
         if not answer.is_success:
@@ -216,10 +216,10 @@ class KnowledgeBaseExecutor:
 
     Args:
         kb_url: the API: `retrieve_knowledge_url` of a flow file, or an address; None for no knowledge.
-        caller: sends the requests.
+        caller: sender of requests.
         context: variables of the conversation (`tenantId`, `chatbotId`), which are sent along.
-        seconds: how long an answer is waited for.
-        cache_seconds: how long an answer is kept.
+        seconds: timeout of an answer.
+        cache_seconds: time to live of an answer in the cache.
     """
 
     def __init__(
@@ -251,11 +251,11 @@ def named_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | N
     """Build the knowledge source of a file; None if it names none.
 
     Args:
-        file: what it says.
-        caller: sends the requests to an API of the house.
+        file: the flow file.
+        caller: sender of requests to an HTTP API.
 
     Raises:
-        ConfigError: it names what only the program can open, such as a knowledge base of this machine.
+        ConfigError: it names a source that only the program can open, such as a local knowledge base.
     """
     if file.retrieve_knowledge_url is not None:
         return ApiKnowledge(file.retrieve_knowledge_url, caller)

@@ -30,13 +30,13 @@ class Menu:
     """The possible actions for one message.
 
     Attributes:
-        flows: flows that may be begun.
-        flow_text: how they are told to a model.
-        skills: skills that may apply, the first first.
+        flows: flows that may be started.
+        flow_text: their description for a model.
+        skills: skills that may apply, by priority.
         tools: tools that may be called without a skill.
-        hints: flows that the message names without asking for them, as far as words say.
-        pending: what a run waits for, if one does.
-        asking: the flow that it is of; None for a tool's question.
+        hints: flows that the message names without asking for them, as far as its words show.
+        pending: pending question of a run, if any.
+        asking: flow of that run; None for a tool's question.
     """
 
     flows: Sequence[FlowConfig] = ()
@@ -74,7 +74,7 @@ class Menu:
         """Validate the parameters of a choice against its target's schema.
 
         Raises:
-            InvalidInputError: there is no such choice, or they do not fit.
+            InvalidInputError: the choice does not exist, or the parameters are invalid.
         """
         if action not in self.actions:
             raise InvalidInputError(f"There is no action {action!r}.", advice=_listed(self.actions))

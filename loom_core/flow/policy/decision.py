@@ -77,18 +77,18 @@ class Decision:
     """Decision of a model.
 
     Attributes:
-        action: what is to be done.
+        action: the action.
         target: id of a flow or of the first skill, or name of a tool; empty for the other actions.
         skills: all skills that apply.
-        parameters: as the target's schema wants them; without what was made up.
+        parameters: valid by the target's schema; invented values are removed.
         confidence: from 0 to 1.
-        reason: why.
-        question: what to ask, for `clarify`.
-        more: a further request of the same message, as it stands there; empty for none.
-        inferred: names of parameters that are a reading of what was said; see `Ground`.
-        dropped: names of parameters that the user has not said, and that were left out.
-        problem: why it is no decision of the model; empty if it is one.
-        seconds: how long it took.
+        reason: the reason.
+        question: the question, for `clarify`.
+        more: a further request in the same message, quoted; empty for none.
+        inferred: names of parameters that were derived from the message; see `Grounding`.
+        dropped: names of parameters that the user did not say, which were removed.
+        problem: why there is no valid decision; empty if there is one.
+        seconds: duration.
     """
 
     action: DecisionAction
@@ -110,7 +110,7 @@ class Decider:
 
     Args:
         llm: the model.
-        instructions: what the flow file tells it first.
+        instructions: instructions of the flow file for the model.
     """
 
     def __init__(self, llm: LLMProvider, *, instructions: str = "") -> None:
@@ -128,13 +128,13 @@ class Decider:
         """Decide on the action for a message.
 
         Args:
-            message: the user's.
-            menu: what may be.
-            conversation: what was said before, oldest first.
-            context: variables of the conversation, which inputs may be taken from.
+            message: the user's message.
+            menu: the possible actions.
+            conversation: earlier messages, oldest first.
+            context: variables of the conversation, which inputs may come from.
 
         Raises:
-            LLMError: the model cannot be asked. One whose answers cannot be used is taken for unsure.
+            LLMError: the model failed. If its answers are unusable, the decision is unsure.
         """
         began = time.perf_counter()
         messages: list[Message] = [SystemMessage(decision_prompt(menu, self._instructions)), *conversation]
@@ -154,8 +154,8 @@ def decision_prompt(menu: Menu, instructions: str = "") -> str:
     """Return the system prompt of a decision.
 
     Args:
-        menu: what the model may choose from.
-        instructions: what the flow file tells it first.
+        menu: the possible actions.
+        instructions: instructions of the flow file for the model.
     """
     day = datetime.now(UTC).astimezone()
     task = _TASK.format(
@@ -273,16 +273,16 @@ _WORDS = re.compile(r"[a-z]+")
 _NO_COUNT = frozenset({"a", "an"})
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?", re.ASCII)
 _ONLY_SIGNS = re.compile(r"[\W_]+")
-_ENOUGH = 0.5  # of the words of a text
+_ENOUGH = 0.5  # share of the words of a text
 
 
 def ground_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str]) -> Ground:
     """Return the grounding of a value.
 
     Args:
-        value: what the model gives.
-        schema: of the input.
-        said: everything that the value may have been taken from: messages, values of the context.
+        value: value from the model.
+        schema: schema of the input.
+        said: possible origins of the value: messages, and values of the context.
     """
     texts = [normalise(each) for each in said]
     if isinstance(value, Mapping):

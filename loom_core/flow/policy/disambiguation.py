@@ -34,10 +34,10 @@ class Offer:
     """A disambiguation question: candidate flows for a message.
 
     Attributes:
-        message: that one.
-        flows: their ids, the likeliest first.
-        parameters: inputs that the message holds, by flow.
-        reason: why they are offered, such as the model's words.
+        message: the message.
+        flows: ids of the candidates, the most likely first.
+        parameters: inputs in the message, by flow.
+        reason: why the question is asked, such as the model's words.
     """
 
     message: str
@@ -58,9 +58,9 @@ class Offer:
         """Build the question.
 
         Args:
-            flows: those that are offered.
-            phrases: how.
-            unwanted: whether the message says that it is not wanted.
+            flows: the candidates.
+            phrases: phrases in the user's language.
+            unwanted: whether the message negates the request.
         """
         names = _names(flows)
         if len(flows) == 1:

@@ -1,7 +1,7 @@
 """Rule-based routing of a message to a flow, or to several in turn.
 
-「取消A1001再约一个牙科」 and "cancel A1001 and book a dentist" are two requests. Where words do not say, a
-model gets a description of the flows.
+「取消A1001再约一个牙科」 and "cancel A1001 and book a dentist" are two requests. If the words do not decide,
+a model gets a description of the flows.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _LONGEST = 500  # characters of a description that a model reads
 _MOST_EXAMPLES = 3
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f]+")
 
-_LONGEST_READ = 500  # characters of a message that is searched for several requests
+_LONGEST_READ = 500  # characters of a message that are split into requests
 _MOST_REQUESTS = 4  # requests of one message
 _JOINTS = re.compile(
     r"\s*[,，;；。.!！]\s*(?:(?:and|then|also)\b\s*)*|\s+(?:and then|and also|and|then|also|plus)\s+|"
     r"\s*(?:，|,)?\s*(?:然后|接着|顺便|并且|而且|另外|同时|还要|以及|再(?!见|说|次|三)|并(?!不|非|没))\s*",
     re.I,
 )
-_FURTHER = re.compile(  # joints that hardly join anything but requests
+_FURTHER = re.compile(  # conjunctions that join hardly anything but requests
     r"\s*[,;.!]?\s+(?:and also|and then|plus|also)\s+|\s*[，；。,]?\s*(?:另外|顺便|然后再?|此外|还要)\s*",
     re.I,
 )
-_FEW_WORDS = 3  # words that are no request of their own
+_FEW_WORDS = 3  # words that are no request by themselves
 _POLITE = re.compile(
     r"\b(?:please|thanks?|thank you|hello|hi|would|could|can|like|want|need|kindly|i'd)\b|"
     r"麻烦|谢谢|请|您好|你好|我们?|你们?|您|想要?|需要|可以|能不能|能否|能|帮忙?|一下|个|吗|吧|了|的",
@@ -57,14 +57,14 @@ class RouteMatch:
     """The routing of a message by its words.
 
     Attributes:
-        kind: `flow`: one is meant; `ambiguous`: several are, alike; `none`: none, as far as words say.
-        flow: the one that is meant.
-        flows: those of which one is meant, the likeliest first; of `flow` that one.
-        parameters: inputs of `flow` that the message holds, in the types of its schema.
-        policy: of `ambiguous`, what decides: `llm` or `ask`.
-        hints: flows that the message names without asking for them, as far as its words say (they are
-            negated, or asked about): the model, or the user, may say that they are meant.
-        matches: every pattern that fits, with its place.
+        kind: `flow`: one matches; `ambiguous`: several match equally; `none`: none matches.
+        flow: the matching flow.
+        flows: the candidates, the most likely first; for `flow` that one.
+        parameters: inputs of `flow` in the message, in the types of its schema.
+        policy: for `ambiguous`, who decides: `llm` or `ask`.
+        hints: flows that the message names without asking for them, as far as its words show (negated, or
+            asked about): the model or the user may still choose them.
+        matches: all pattern matches, with their spans.
     """
 
     kind: RouteKind
@@ -80,12 +80,12 @@ class FlowRouter:
     """Router by trigger patterns.
 
     Args:
-        flows: the flows; those that are switched off do not count.
-        ambiguous: what becomes of a message that fits several flows alike, unless the likeliest of them says
-            otherwise.
+        flows: the flows; disabled ones are ignored.
+        ambiguous: policy for a message that fits several flows equally, unless the most likely one has its
+            own.
 
     Raises:
-        ConfigError: a pattern cannot be used.
+        ConfigError: a pattern is invalid.
     """
 
     def __init__(self, flows: Iterable[FlowConfig], *, ambiguous: Ambiguous = "first") -> None:
@@ -96,9 +96,9 @@ class FlowRouter:
     def match(self, message: str) -> RouteMatch:
         """Route a message by its words.
 
-        Of several flows the one with the highest priority is meant. Of equals, one whose stretch of the
-        message holds those of all others; else what the likeliest one's `ambiguous` says, or the router's:
-        `first` takes the one with the longest stretch, and of these the first in the file.
+        Of several flows, the one with the highest priority wins. Of equals, one wins whose match contains
+        those of all others; else the policy `ambiguous` of the most likely one decides, or the router's:
+        `first` takes the one with the longest match, and of these the first in the file.
         """
         matches = tuple(self._matcher.match(message))
         best: dict[str, TriggerMatch] = {}
@@ -131,7 +131,7 @@ class FlowRouter:
     def parameters_of(self, flow: FlowConfig, matches: Sequence[TriggerMatch]) -> dict[str, JsonValue]:
         """Return the inputs that a flow's patterns have captured: certain matches first, then the longest.
 
-        What does not fit the type of its input is left out, so that it is asked for.
+        Values of a wrong type are left out, so that the run asks for them.
         """
         named = flow.input_schema.get("properties")
         schemas = named if isinstance(named, dict) else {}
@@ -212,13 +212,13 @@ def _line(text: str) -> str:
 def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tuple[Offer, RouteMatch]]:
     """Split a message with several requests, in order; empty if there is only one.
 
-    Each part has to ask for a flow by itself, without doubt, and for another flow or other inputs than those
-    before; and the first has to stand in the whole message, too: what is taken back in the end is no request.
+    Each part must clearly ask for a flow by itself, and for another flow or other inputs than those before;
+    and the whole message must match the first one too: what is revoked at the end is no request.
 
     Args:
-        message: what the user says.
-        router: knows which flow a part asks for.
-        whole: what it says of all of the message.
+        message: the user's message.
+        router: router of the parts.
+        whole: match of the whole message.
     """
     if len(message) > _LONGEST_READ or not whole.flows:
         return []
@@ -231,9 +231,9 @@ def requests_of(message: str, router: FlowRouter, whole: RouteMatch) -> list[tup
         if is_cancel(_JOINTS.sub("", part)):
             return []
         if match.flow is None and end != len(message):
-            continue  # it belongs to what follows: "on Monday, please book …"
+            continue  # it belongs to the next part: "on Monday, please book …"
         if match.flow is None:
-            if found:  # and so does what follows the last
+            if found:  # and so does the part after the last one
                 offer, before = found[-1]
                 rest = f"{offer.message}{part}"
                 found[-1] = (Offer(rest, offer.flows, offer.parameters), before)
@@ -255,9 +255,9 @@ def unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
     """Return the further request in a message that no pattern matches; empty if there is none.
 
     Args:
-        message: what the user says.
-        router: knows which flow a part asks for.
-        match: what it says of all of the message: a flow.
+        message: the user's message.
+        router: router of the part.
+        match: match of the whole message, of kind `flow`.
     """
     if match.flow is None or len(message) > _LONGEST_READ:
         return ""

@@ -23,9 +23,9 @@ __all__ = ["LANGUAGE", "Phrases", "language_of", "language_of_run", "shown_value
 LANGUAGE = "language"
 """Key in `RunRequest.metadata` for the language of a run's conversation."""
 
-_NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: of no language
+_NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: in no language
 _LONGEST = 300  # characters of a value
-_CLEAR = 3  # words of another language that change that of a conversation; fewer may be a name or a number
+_CLEAR = 3  # words in another language that change a conversation's; fewer may be a name or a number
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +33,40 @@ class Phrases:
     """Phrases in one language; callers fill in `{…}`.
 
     Attributes:
-        language: which.
-        hello: to a greeting, where the file has none of its own.
-        able: what can be done, behind a greeting or where nothing fits.
-        welcome: to thanks.
-        bye: to a farewell.
-        noted: to assent, where nothing was asked.
-        unknown: where nothing fits and nothing is known.
-        unasked: the same, where what is known could not be asked.
-        found: before passages that answer by themselves.
+        language: the language.
+        hello: greeting, if the file has none.
+        able: what the assistant can do, after a greeting or if nothing matches.
+        welcome: reply to thanks.
+        bye: reply to a farewell.
+        noted: reply to assent without a question.
+        unknown: nothing matches and nothing is known.
+        unasked: the same, if the knowledge sources failed.
+        found: before passages that are the answer.
         which: which of several flows is meant.
         whether: whether a flow is meant.
-        unwanted: the same, where the message says that it is not.
-        explain: what the model is to ask, where it is unsure and does not say what to ask.
-        further: before what is said of a further request of the same message.
-        dropped: where the user does not want what was offered.
-        nothing: there is nothing that could be ended.
-        cancelled: a run was ended that does not say so itself.
-        failed: the same, where it could not go on; `{problem}` is what users are told of it.
-        broken: that, where nothing else is to be told.
-        try_again: behind it, what they can do.
-        correct: the same, where something may be corrected.
-        working: a run goes on.
+        unwanted: the same, if the message negates it.
+        explain: question if the model is unsure and has no question.
+        further: before the reply to a further request of the same message.
+        dropped: the user wants none of the options.
+        nothing: there is nothing to cancel.
+        cancelled: a run without its own text was cancelled.
+        failed: a run has failed; `{problem}` is the user's message.
+        broken: the default for `{problem}`.
+        try_again: after it, what the user can do.
+        correct: the same, if an input may be corrected.
+        working: a run continues.
         paused: a run is paused.
-        begin: whether a flow may begin, with what was understood.
-        values: what it would begin with.
-        shall: whether a call may be made that a skill wants, where the file does not word it.
-        unapproved: what is said where a tool is wanted that no operator has approved.
-        again: before a question that is asked again, as the message was no answer.
+        begin: whether a flow may start, with the inputs found.
+        values: its inputs.
+        shall: whether to make a call of a skill, by default.
+        unapproved: a tool is needed that no operator has approved.
+        again: before a question that is repeated because the message was no answer.
         late: an answer came too late.
-        refused: before a question that is asked again, as a number will not do.
-        between, at_least, at_most: which ones will.
-        back: the conversation returns to a run that was interrupted.
-        one_by_one: there are more questions behind the one that is asked.
-        options: behind the name of an input, what it is one of.
+        refused: before a question that is repeated because a number is invalid.
+        between, at_least, at_most: the valid numbers.
+        back: the conversation returns to an interrupted run.
+        one_by_one: more questions follow.
+        options: after the name of an input, its choices.
         join: between items of a list.
         space: between sentences.
     """
@@ -148,7 +148,7 @@ class Phrases:
         Args:
             text: the question.
             values: by name.
-            schema: of all of them; it says what people call them.
+            schema: their schema, with titles.
         """
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         lines = [
@@ -169,8 +169,8 @@ class Phrases:
         """Return the question which of several inputs a correction is for.
 
         Args:
-            either: what each would be.
-            schema: of all.
+            either: the new value of each.
+            schema: their schema.
         """
         parts = schema.get("properties", {})
         names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
@@ -318,9 +318,9 @@ def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", 
     """Return the language to answer in: as configured, else that of the message.
 
     Args:
-        message: what the user says.
-        setting: what the file says.
-        before: the language of the conversation. It holds for what may be said in any: a number, the id of
+        message: the user's message.
+        setting: the configured language.
+        before: the language of the conversation. It applies to messages in any language: a number, the id of
             an order, “ok” or “no”.
     """
     if setting != "auto":

@@ -1,6 +1,6 @@
 """The runtime of a flow file: router, requests, tools, knowledge, model and executor.
 
-Another file may take its place (hot reload) while runs go on with what they began with.
+Hot reload replaces the runtime of a file; active runs continue with the one they started with.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ class FlowRuntime:
 
     Args:
         loaded: the file.
-        overrides: what the program gives.
-        journal: keeps the runs.
-        texts: what was said in a session.
+        overrides: overrides of the program.
+        journal: journal of runs.
+        texts: returns the messages of a session.
 
     Raises:
-        ConfigError: the file cannot be used: a pattern, a tool, the model.
+        ConfigError: the file is not usable: a pattern, a tool or the model.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class FlowRuntime:
         """Context that keeps the runtime open while it is in use.
 
         Args:
-            run_id: a run that is driven.
+            run_id: a run to execute.
             context: variables of its conversation, for its tools.
         """
         self._users += 1
@@ -240,19 +240,20 @@ class FlowRuntime:
 class RuntimeInUse:
     """Hot reload: the current runtime, and earlier ones as long as they are in use.
 
-    An asynchronous context manager; it may be looked at before, and exchanged only within.
+    An asynchronous context manager; the current runtime can be read before it is entered, and replaced only
+    within.
 
     Args:
-        loaded: the file to begin with.
-        overrides: what the program gives.
-        journal: keeps the runs.
-        texts: what was said in a session.
+        loaded: the first file.
+        overrides: overrides of the program.
+        journal: journal of runs.
+        texts: returns the messages of a session.
 
     Attributes:
-        overrides: what the program gives now.
+        overrides: current overrides of the program.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file is not usable.
     """
 
     def __init__(
@@ -279,7 +280,7 @@ class RuntimeInUse:
         """Raise an error outside of its context.
 
         Raises:
-            RuntimeError: it is not.
+            RuntimeError: it is outside of its context.
         """
         self._opened()
 
@@ -287,7 +288,7 @@ class RuntimeInUse:
         """Replace the runtime by that of another file; the earlier one closes when nothing uses it any more.
 
         Raises:
-            ConfigError: it cannot be used; everything stays as it was.
+            ConfigError: the file is not usable; nothing changes.
         """
         group = self._opened()
         runtime = FlowRuntime(loaded, overrides, journal=self._journal, texts=self._texts)
@@ -338,7 +339,7 @@ class FlowRunner:
     """Runner of flows' runs; see `Runner`.
 
     Args:
-        in_use: the flow file that is in use.
+        in_use: the current runtime.
     """
 
     def __init__(self, in_use: RuntimeInUse) -> None:
@@ -348,7 +349,7 @@ class FlowRunner:
         """Return itself for runs of flows and skills; called by a `RunHost`.
 
         Raises:
-            NotFoundError: it is another's profile.
+            NotFoundError: it is another runner's profile.
         """
         if not self._in_use.now.file.can_drive(profile):
             raise NotFoundError(f"There is no flow {profile!r}.", advice="Another program may have it.")
@@ -403,15 +404,15 @@ def _unasked(file: FlowFile) -> Iterator[PermissionRule]:
 def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
     """Return the system prompt for decisions about a new conversation's message.
 
-    It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
-    not in it: that is looked up while the model decides, and given to the model that answers.
+    It contains the basic settings, the flows, the skills and the system tools that belong to no skill.
+    Knowledge is not included: it is queried during the decision, and given to the model that answers.
 
     Args:
         file: the flow file.
-        tools: its system tools, as `ConfigToolLoader` makes them.
+        tools: its system tools from `ConfigToolLoader`.
 
     Raises:
-        ConfigError: a trigger pattern cannot be used.
+        ConfigError: a trigger pattern is invalid.
     """
     menu = Menu(
         flows=_enabled(file),
@@ -459,8 +460,8 @@ is the state of things now; do not say it again, and answer what it leaves open:
 {text}"""
 
 _UNASKED = frozenset({"late", "failed"})
-_SHOWN = 3  # passages that answer by themselves
-_LONGEST = 600  # characters of one of them
+_SHOWN = 3  # passages that are an answer by themselves
+_LONGEST = 600  # characters of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -468,8 +469,8 @@ class Answer:
     """An answer in words, with citations.
 
     Attributes:
-        text: what the user reads.
-        citations: what it rests on.
+        text: the text for the user.
+        citations: the passages that it is based on.
     """
 
     text: str
@@ -480,9 +481,9 @@ class Answerer:
     """Generator of answers in words.
 
     Args:
-        llm: the model; None where passages answer by themselves.
-        instructions: what the flow file tells the model first.
-        titles: what the flows are called.
+        llm: the model; None if passages are the answer.
+        instructions: instructions of the flow file for the model.
+        titles: titles of the flows.
     """
 
     def __init__(
@@ -504,11 +505,11 @@ class Answerer:
         """Answer a message.
 
         Args:
-            message: the user's.
-            known: what the knowledge sources say.
-            conversation: what was said before, oldest first.
-            phrases: what is said without a model.
-            first: what the user reads before the answer.
+            message: the user's message.
+            known: answer of the knowledge sources.
+            conversation: earlier messages, oldest first.
+            phrases: phrases for an answer without a model.
+            first: text before the answer.
 
         Raises:
             LLMError: the model fails.
@@ -550,7 +551,7 @@ class Answerer:
 def _cited(text: str, items: Sequence[KnowledgeItem]) -> tuple[Citation, ...]:
     """Return the passages whose ids an answer cites in brackets, in order of citation."""
     places = {item.id: text.find(f"[{item.id}]") for item in items}
-    for found in re.finditer(r"\[([^\[\]]+)\]", text):  # several may stand in one pair of brackets
+    for found in re.finditer(r"\[([^\[\]]+)\]", text):  # a pair of brackets may contain several
         for each in re.split(r"[,，;；、]\s*", found[1]):
             if places.get(each.strip(), 0) < 0:
                 places[each.strip()] = found.start()

@@ -60,11 +60,11 @@ def free_tools(file: FlowFile, tools: Iterable[Tool]) -> list[Tool]:
 def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
     """Return the skills that apply, of those that were chosen.
 
-    One whose `depends_on` is not among them does not. Of two of which one excludes the other, the one that
-    ranks higher does: by priority, then by their order in the file.
+    A skill does not apply if one in its `depends_on` is missing. If one of two skills excludes the other, the
+    one with the higher rank applies: by priority, then by order in the file.
 
     Args:
-        file: where they are.
+        file: the flow file.
         chosen: their ids.
     """
     wanted = [skill for skill in skills_in_order(file) if skill.id in chosen]
@@ -113,20 +113,20 @@ class _Seen(Memory):
 class SkillAgent:
     """Agent for messages to which skills apply, or that need a single tool.
 
-    Each is a run in the journal, with a budget, and may call the tools of its skills and no others. Calls
-    that have to be approved wait for the session's user.
+    Each run is in the journal, with a budget, and may call only the tools of its skills. Calls that need
+    approval wait for the session's user.
 
     Args:
         llm: the model.
-        file: the skills.
+        file: the flow file.
         toolbox: all tools.
-        journal: keeps the runs.
-        texts: the conversation of a session.
-        permissions: which calls may be made.
-        audit: has every decision about tools on file.
-        scheduler: gives places to calls.
-        answer_seconds: how long people are waited for; None for as long as it takes.
-        budget: what a run may take.
+        journal: journal of runs.
+        texts: returns the conversation of a session.
+        permissions: rules for tool calls.
+        audit: audit log of decisions about tools.
+        scheduler: assigns slots to calls.
+        answer_seconds: timeout for responses of people; None for none.
+        budget: budget of a run.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class SkillAgent:
         answer_seconds: float | None = None,
         budget: Budget = _BUDGET,
     ) -> None:
-        from loom_core.agent.agent import Agent  # a server that only lists its tools needs none
+        from loom_core.agent.agent import Agent  # a server that only lists its tools needs no model
 
         self._file = file
         self._toolbox = toolbox
@@ -175,12 +175,12 @@ class SkillAgent:
         """Build the request of a run.
 
         Args:
-            message: what the user says.
-            skills: those that apply.
-            tool: the tool that is to be called, without a skill.
-            arguments: what it is to be called with, as far as is known.
-            caller: who asks.
-            route: how it was decided.
+            message: the user's message.
+            skills: skills that apply.
+            tool: the tool to call, without a skill.
+            arguments: its arguments, as far as known.
+            caller: the caller.
+            route: how the message was routed.
             idempotency_key: see `RunRequest`.
         """
         names = [tool] if tool else list(dict.fromkeys(name for skill in skills for name in skill.tools))

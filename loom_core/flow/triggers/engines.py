@@ -1,9 +1,8 @@
 """Regular expression engines that search a message in bounded time.
 
-RE2 takes time in proportion to the length of a message, whatever the pattern; but counted repetitions
-make that proportion large. So such patterns are searched for in the beginning of a long message only, or
-refused. What RE2 cannot express is searched by an engine that goes back and forth, for a few milliseconds
-and no longer.
+RE2 takes time in proportion to the length of a message, for any pattern; but counted repetitions make the
+factor large. So such patterns are matched only at the beginning of a long message, or rejected. Patterns that
+RE2 does not support are matched by a backtracking engine, for a few milliseconds at most.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["Clock", "Found", "PatternSet", "Search", "compiled"]
 
 _MOST_STATES = 1500
-_WORK = 400_000  # bytes of a message times states of a pattern: a few milliseconds at the worst
-_SECONDS = 0.003  # for one pattern that goes back and forth
+_WORK = 400_000  # bytes of a message times states of a pattern: at most a few milliseconds
+_SECONDS = 0.003  # for one backtracking pattern
 _ALL_SECONDS = 0.03  # for all of them, on one message
-_MOST_SECONDS = 0.1  # of the processor, for all patterns of whatever kind, on one message
-_CHARGED_SECONDS = 0.01  # for one pattern at most: what takes longer is a pause of the process
+_MOST_SECONDS = 0.1  # of processor time, for all patterns of any kind, on one message
+_CHARGED_SECONDS = 0.01  # maximum for one pattern: anything more is a pause of the process
 _MEMORY = (16 << 20, 64 << 20, 256 << 20)
 _ONE_MEMORY = 8 << 20
-_PROBE = "\U0010fffd\U000ffffd\U0010fffc"  # private characters that stand in no message
+_PROBE = "\U0010fffd\U000ffffd\U0010fffc"  # private-use characters that are in no message
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)  # so that a doubled backslash counts as one
 
@@ -49,8 +48,8 @@ class Found:
 
     Attributes:
         start: index of the first character.
-        end: index behind the last one.
-        groups: where each named group that took part stands.
+        end: index after the last one.
+        groups: spans of the named groups that took part.
     """
 
     start: int
@@ -61,11 +60,11 @@ class Found:
 class Clock:
     """Time limit for matching one message. Used by one thread.
 
-    It counts the processor's time, and of that no more for a pattern than one takes at the worst: a process
-    that collects garbage just then, or is held up, must not make a message mean something else.
+    It counts processor time, and limits the share of each pattern: garbage collection or a pause of the
+    process must not change the meaning of a message.
 
     Attributes:
-        left: seconds for engines that go back and forth.
+        left: remaining seconds for backtracking engines.
     """
 
     def __init__(self) -> None:
@@ -94,7 +93,7 @@ def compiled(pattern: str) -> tuple[PatternText, Search]:
     """Compile a pattern for the engine that supports it.
 
     Raises:
-        UnreadableTextError: it cannot be used; the reason, the line and the column say why.
+        UnreadableTextError: it is invalid; with reason, line and column.
     """
     text = translated(pattern)
     search = _backtracking(text) if text.backtracking or not _has_re2() else _linear(text)
@@ -130,7 +129,7 @@ def _linear(text: PatternText) -> Search:
         loose = exact if text.loose == text.exact else re2.compile(text.loose, options)
     except re2.error as error:
         raise _refused(text, error) from None
-    # What is counted is what makes states pile up; a long list of words has as many and few at a time.
+    # The count is of what multiplies states; a long list of words has few at a time.
     weight = max(1, exact.programsize - loose.programsize // 2)
     if weight > _MOST_STATES:
         raise text.error("it is too large: count to less, or split it into several")
@@ -150,8 +149,8 @@ class _Linear:
     """Search with RE2, in linear time.
 
     Args:
-        pattern: compiled.
-        window: how many bytes of a message are looked at.
+        pattern: the compiled pattern.
+        window: maximum number of bytes of a message.
     """
 
     def __init__(self, pattern: re2.Pattern, window: int) -> None:
@@ -179,7 +178,7 @@ def _backtracking(text: PatternText) -> Search:
         exact = _ESCAPE.sub(lambda found: "\\Z" if found[0] == "\\z" else found[0], text.exact)
         pattern = regex.compile(exact, regex.IGNORECASE | regex.VERSION0)
     except regex.error as error:
-        told = cast("Any", error)  # its stubs know neither `msg` nor `pos`
+        told = cast("Any", error)  # its stubs lack `msg` and `pos`
         raise text.error(told.msg, told.pos or 0) from None
     except (IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
         raise text.error("it cannot be read") from None
@@ -223,11 +222,11 @@ class _Backtracking:
 class PatternSet:
     """Set of patterns that is matched at once, as a filter before single patterns.
 
-    It says so of every pattern that fits, and of some that do not: each is searched for by itself then.
+    It returns every pattern that matches, and some that do not; each is then matched by itself.
 
     Args:
-        patterns: as engines read them.
-        memory: bytes that an automaton may take; the first that is enough.
+        patterns: translated patterns.
+        memory: maximum bytes of an automaton; the first that is enough is used.
     """
 
     def __init__(self, patterns: Sequence[PatternText], *, memory: Sequence[int] = _MEMORY) -> None:
@@ -268,7 +267,7 @@ def _set_of(patterns: list[str], memory: Sequence[int]) -> re2.Set | None:
             made.Compile()
         except re2.error:
             continue
-        # An automaton that has too little memory to run says nothing but that nothing fits.
+        # An automaton with too little memory to run reports only that nothing matches.
         if probe in (made.Match(_PROBE.encode()) or ()):
             return made
     return None

@@ -15,9 +15,9 @@ from loom_core.flow.triggers.pattern_text import PatternText
 
 __all__ = ["TriggerMatch", "TriggerMatcher", "Triggered", "check_pattern"]
 
-_MOST_MATCHES = 50  # a message that says everything asks for nothing
-_MOST_PLACES = 5  # where a pattern fits, until one is in no doubt
-_QUICK_LENGTH = 300  # characters of a message that take little, whatever they are
+_MOST_MATCHES = 50  # a message that matches everything asks for nothing
+_MOST_PLACES = 5  # matches of a pattern, until one is certain
+_QUICK_LENGTH = 300  # characters of a message that are always fast
 _QUICK_PATTERNS = 500
 _QUICK_BACKTRACKING = 3
 
@@ -51,14 +51,14 @@ class TriggerMatch:
     """A match of a trigger pattern in a message.
 
     Attributes:
-        flow_id: whose pattern it is.
-        pattern: as it was written.
-        start: where in the message it fits.
-        end: the index behind that.
-        groups: what its named groups hold, as the message says it; those that took part.
-        doubt: why the message may not ask for the flow; empty if it does. What is in doubt is a hint: it
-            needs the model, or the user's word.
-        priority: the flow's.
+        flow_id: id of the flow.
+        pattern: the original pattern.
+        start: start of the match in the message.
+        end: end of the match.
+        groups: texts of its named groups in the message; only those that took part.
+        doubt: why the message may not ask for the flow; empty if it does. A match in doubt is only a hint:
+            the model or the user has to confirm it.
+        priority: priority of the flow.
     """
 
     flow_id: str
@@ -96,7 +96,7 @@ def check_pattern(pattern: str) -> tuple[str, ...]:
     """Check a pattern, and return the names of its groups.
 
     Raises:
-        UnreadableTextError: it cannot be used; a `ConfigError` with reason, line and column.
+        UnreadableTextError: it is invalid; a `ConfigError` with reason, line and column.
     """
     return compiled(pattern)[0].groups
 
@@ -104,17 +104,17 @@ def check_pattern(pattern: str) -> tuple[str, ...]:
 class TriggerMatcher:
     r"""Matcher of the patterns of all flows; thread-safe.
 
-    Case and the width of letters make no difference, nor do traditional and simplified characters. `\w` holds
-    letters of every script, `\d` the digits 0 to 9, in full width too. The first 4 KB of a message are looked
-    at; less of it for patterns that count far. A message takes some microseconds; a long one that is made to
-    be slow may take two seconds with thousands of patterns that count, and of those that may fit it, some
-    are not come to: where `is_quick` says no, it belongs in a thread, where others can run.
+    Case, width of letters, and traditional or simplified characters make no difference. `\w` matches letters
+    of every script, `\d` the digits 0 to 9, also in full width. Only the first 4 KB of a message are
+    matched; less for patterns with large counts. A message takes some microseconds; a long adversarial one
+    may take two seconds with thousands of patterns with counts, and some patterns may be skipped: if
+    `is_quick` is False, match it in a thread.
 
     Args:
-        flows: those that are enabled count.
+        flows: the flows; disabled ones are ignored.
 
     Raises:
-        ConfigError: a pattern cannot be used, with the id of its flow and the column.
+        ConfigError: a pattern is invalid, with the id of its flow and the column.
     """
 
     def __init__(self, flows: Iterable[Triggered]) -> None:
@@ -135,9 +135,9 @@ class TriggerMatcher:
     def match(self, message: str) -> list[TriggerMatch]:
         """Return all matches.
 
-        First those in no doubt; of them the highest priority, of these the longest stretch, of these the
-        first in the configuration. Several patterns of a flow may be among them. Of a message that fits
-        more than 50 patterns, the first 50 in the order of priority.
+        The order is: certain matches first; then the highest priority, the longest match, and the order of
+        the configuration. A flow may have several matches. If a message has more than 50 matches, the first
+        50 by priority are returned.
         """
         normal = NormalText.of(message)
         if not normal.text:

@@ -1,8 +1,8 @@
 """Negation detection: whether a message asks for a flow that it names; 「我不请假了」 only names it.
 
-Decided by the words around the place where a pattern fits, in its clause, and by what is taken back
-later. To take a request for less costs a question; to take a refusal for a request does what nobody
-wanted. So what is unclear is in doubt, with these rules:
+Decided by the words around a pattern's match in its clause, and by later revocations. Taking a request for
+less costs a question; taking a refusal for a request has an unwanted effect. So unclear cases are in doubt,
+by these rules:
 
 - **Negation.** 不, 没, 别, 取消, "don't", "not", "nobody" and their like in front, with words between that
   do not begin a new wish: 「我不想这么早就请假」 and "I don't think I want to take leave" are negated,
@@ -34,7 +34,7 @@ __all__ = ["Doubt", "doubt", "negates"]
 Doubt: TypeAlias = Literal["", "negation", "question", "mention"]
 """Reason why a matching message may not ask for the flow; empty if it asks for it."""
 
-_NEAR = 60  # characters in front and behind that are read
+_NEAR = 60  # characters before and after the match that are read
 _LATER = 200
 
 _CLAUSE = re.compile(
@@ -47,11 +47,11 @@ class Place:
     """A part of a message with its context.
 
     Attributes:
-        before: what stands in front of it, in its clause.
+        before: text before it, in its clause.
         inside: the part itself.
-        after: what stands behind it, in its clause.
-        later: the same, and the clauses that follow.
-        pattern: what fits there.
+        after: text after it, in its clause.
+        later: the same, and the following clauses.
+        pattern: the matching pattern.
     """
 
     before: str
@@ -87,10 +87,10 @@ def doubt(text: str, start: int, end: int, *, pattern: str) -> Doubt:
     """Detect whether a part of a message is only named, not asked for.
 
     Args:
-        text: the message in the form in which patterns are searched for.
-        start: where the part begins; a part of no length is the whole message.
-        end: where it ends.
-        pattern: what fits there: words of doubt that it holds itself are meant.
+        text: the normalized message.
+        start: start of the part; an empty part stands for the whole message.
+        end: end of the part.
+        pattern: the matching pattern: words of doubt in it are intended.
     """
     place = Place.of(text, start, end, pattern=pattern)
     languages = [each for each in (_Chinese, _English) if place.holds(each.script)]
@@ -129,7 +129,7 @@ _ZH_LEADS_ON = re.compile(
 )
 _ZH_WISH = re.compile("我?(?:要|想|需要|必须|得|希望|请|帮|替|给我|麻烦|只好|只能|申请|办理|提交)")
 _ZH_OWN_WISH = re.compile("我(?:要|想|需要|必须|得|希望)")
-_ZH_WISH_WITHIN = re.compile("我?(?:要|想|需要|必须|希望)|我得|帮我|麻烦")  # 请 of 请假 is none
+_ZH_WISH_WITHIN = re.compile("我?(?:要|想|需要|必须|希望)|我得|帮我|麻烦")  # 请 of 请假 does not count
 _ZH_MUST = re.compile("(?:可|就|是|都)?不(?:行|可|成)")
 _ZH_MAY_I = re.compile("(?:可以|能)·不$|·(?:可以|能|行)不$")  # 「可以请假不」 asks as 「可以请假吗」 does
 _ZH_ENDED = re.compile(
@@ -148,7 +148,7 @@ _ZH_TAKEN_BACK = re.compile(
 )
 
 # --- questions ---
-# What may stand between a subject and what it does; possessive, as some of it can be cut in two ways.
+# Words between a subject and its verb; possessive, as some can be split in two ways.
 _ZH_LINK = (
     "(?:也|都|又|还|就|才|再|可不可以|能不能|能够?|可以|会|想要|想|要|需要|得|应该|必须|准备|打算|正在|在|曾经?|一直|老是?|"
     "今天|昨天|前天|明天|后天|上周|下周|上个?月|下个?月|去年|现在|马上|突然|直接|自己|来|去|给|帮|替|向|说)*+"
@@ -171,7 +171,7 @@ _ZH_ASKED = re.compile(
     "(?:会|算|有|影响|很|难|容易|安全|麻烦|贵|快|慢|合法|靠谱|可靠|复杂|划算|免费|收费|正常).{0,10}[吗么嘛不]$)"
     "|单(?=.)(?![0-9号A-Za-z:：])"
 )
-_ZH_IDENTIFIER = re.compile("[0-9A-Za-z]$")  # whose parts are asked about, not how it is done
+_ZH_IDENTIFIER = re.compile("[0-9A-Za-z]$")  # the question is about its parts, not how it is done
 
 # --- mentions ---
 _ZH_IF = "如果|假如|要是|万一|假设|倘若|除非"
@@ -183,7 +183,7 @@ _ZH_SUPPOSED = re.compile(
 _ZH_DONE = re.compile("(?:了|过|完|的$|好(?:假|了|没|$)|可?真|太|挺|有点|实在)")  # or it is judged
 _ZH_ASKED_IF_DONE = re.compile(
     "(?:(?:了|过|完)假?了?|好(?:了|假了?))(?:吗|没有?|么|嘛)$|好没有?$"
-)  # 好吗 is polite
+)  # 好吗 is only polite
 _ZH_DONE_WITHIN = re.compile("^[^我要想]{1,2}[了过](?=.)")
 _ZH_CAME_OF_IT = re.compile(
     "(?:的|申请|单|时候?|后|又|还是|还|一直|总是?|老是?|都|突然|显示|提示)*"
@@ -192,7 +192,7 @@ _ZH_CAME_OF_IT = re.compile(
     "|的(?!$|话|事|申请|时)"  # 「请假的同事」
 )
 _ZH_WISHED = re.compile("要|想|得|需要|准备|打算|决定|帮|替|希望")
-_ZH_OPEN = re.compile("哪|多少|几|怎么样")  # 「订单到哪了」 asks, and tells of nothing that is over
+_ZH_OPEN = re.compile("哪|多少|几|怎么样")  # 「订单到哪了」 is a question, and not about the past
 _ZH_OTHERS = (
     "他们?|她们?|人家|别人|有人|某人|大家|[小老][王李张刘陈杨赵黄周吴徐孙马朱胡郭何林高罗]|^[王李张刘陈杨赵吴徐孙郭][\u4e00-\u9fff]{1,2}?|"
     "同事|朋友|老板|领导|经理|主管|上司|组长|店长|主任|老师|同学|客户|客人|顾客|客服|医生|老公|老婆|丈夫|妻子|妈妈?|爸爸?|儿子|女儿|孩子|"
@@ -205,7 +205,7 @@ _ZH_TOLD = re.compile(
     "^(?P<who>.*?)(?:让|叫|要求|劝|逼|催|建议|通知|允许|批准|同意|许|准|安排|(?<![需想])要(?=我))"
     f"(?:我们?|咱们?|你们?|您){_ZH_LINK}$"
 )
-_ZH_LEAD = re.compile("(?:要|让|叫)(?:我|你|您)")  # which a pattern may begin with
+_ZH_LEAD = re.compile("(?:要|让|叫)(?:我|你|您)")  # a pattern may begin with it
 _ZH_POLITE = re.compile(
     "(?:请|麻烦|拜托|劳驾|能不能|能否|能|可不可以|可以|可否|是否|你们?|您|我们?|想|希望|快|就|那|先)*"
 )
@@ -342,7 +342,7 @@ _EN_TAKEN_BACK = re.compile(
 )
 
 # --- questions ---
-_EN_BEGINNING = 12  # characters of what fits in which a question may end
+_EN_BEGINNING = 12  # maximum characters of the match in which a question may end
 _EN_ASKING = re.compile(
     r"\b(?:how (?:do|does|can|could|to|would|should|long|many|much|often)|why|"
     r"what (?:happens|if|do (?:i|we|you) need)|"

@@ -13,7 +13,7 @@ __all__ = ["LONGEST_MESSAGE", "NormalText"]
 LONGEST_MESSAGE = 4096
 """Maximum number of UTF-8 bytes of a message that are matched."""
 
-_MARKS = range(0x1161, 0x1200)  # vowels and finals of Hangul, which join what stands before them
+_MARKS = range(0x1161, 0x1200)  # vowels and finals of Hangul, which combine with the character before
 
 
 @dataclass(slots=True)
@@ -21,11 +21,11 @@ class NormalText:
     """A message normalized by NFKC and to simplified characters, and trimmed.
 
     Half-width and full-width forms become one, `①` becomes `1`, `㎏` becomes `kg`: the text may be longer
-    than the message, or shorter. Case stays as it is.
+    than the message, or shorter. Case is preserved.
 
     Attributes:
         original: the message.
-        text: its form.
+        text: its normalized form.
     """
 
     original: str

@@ -1,8 +1,8 @@
 r"""Translation of trigger patterns: syntax for the engines, and the normalized form of messages.
 
-People write patterns as Python reads them, and in full-width or traditional characters. Here `（` is no
-bracket and `\w` holds Chinese characters; `\u4e00`, `\Z`, `{,3}` and comments are put as RE2 knows them.
-Case is the engine's matter: folding a pattern would turn `\S` into `\s`.
+People write patterns in Python's syntax, and in full-width or traditional characters. Here `（` is no bracket
+and `\w` matches Chinese characters; `\u4e00`, `\Z`, `{,3}` and comments are translated for RE2. The engine
+handles case: case folding of a pattern would turn `\S` into `\s`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["PatternText", "translated"]
 
 _LONGEST = 1000  # characters of a pattern
 _DEEPEST = 100
-_MOST_REPEATS = 1000  # as RE2 has it
+_MOST_REPEATS = 1000  # the limit of RE2
 _META = frozenset("\\.+*?()|[]{}^$")
-_ESCAPED = _META | set("-&~#")  # the latter mean something in classes
+_ESCAPED = _META | set("-&~#")  # the latter have a meaning in classes
 _COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 _GROUP_NAME = re.compile(r"\?P?<([^<>=!)]*)>")
 _FLAGS = re.compile(r"\?([A-Za-z]*)(-?[A-Za-z]*)([:)])")
@@ -33,8 +33,8 @@ _POSIX = re.compile(r"\[:\^?[a-z]+:\]")
 _LOOKS = {"?=": "looks ahead", "?!": "looks ahead", "?<=": "looks behind", "?<!": "looks behind"}
 _CODES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
 
-# What `\w` is: letters, digits and marks of every script, by blocks. All of Unicode's classes would be right
-# for 500 rare characters more, and need 25 times as much of the engine.
+# `\w`: letters, digits and marks of every script, by blocks. All classes of Unicode would add 500 rare
+# characters, and need 25 times the memory of the engine.
 _WORD = (
     (0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A), (0xAA, 0xAA), (0xB5, 0xB5), (0xBA, 0xBA),
     (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x1FFF), (0x2C00, 0x2DFF), (0x3005, 0x3007), (0x3021, 0x302F),
@@ -67,13 +67,14 @@ class PatternText:
     """A translated pattern.
 
     Attributes:
-        source: as it was written.
-        exact: what it means.
-        loose: the same with any number of repetitions in place of counted ones: it fits whatever `exact`
-            fits, and perhaps more, with an automaton that stays small.
+        source: the original pattern.
+        exact: its translation.
+        loose: the same with unlimited repetitions instead of counted ones: it matches whatever `exact`
+            matches, and perhaps more, with a small automaton.
         groups: the names of its groups.
-        backtracking: what it does that no linear engine can, such as "looks ahead"; empty if there is none.
-        origins: where in `source` each character of `exact` comes from.
+        backtracking: the feature that no linear engine supports, such as "looks ahead"; empty if there is
+            none.
+        origins: index in `source` of each character of `exact`.
     """
 
     source: str
@@ -93,7 +94,7 @@ def translated(pattern: str) -> PatternText:
     """Translate a pattern.
 
     Raises:
-        UnreadableTextError: it is none, is too long, or uses what no engine here knows; with line and column.
+        UnreadableTextError: it is invalid, too long, or uses an unsupported feature; with line and column.
     """
     return _Reader(pattern).read()
 
@@ -166,7 +167,7 @@ class _Reader:
             end += 1
         followed = end < len(self._text) and self._text[end] in "*+?{"
         if followed and end - start > 1 and len(_form(self._text[end - 1])) > 1:
-            end -= 1  # what follows repeats this one, which becomes several
+            end -= 1  # what follows repeats this character, which becomes several
         run = _form(self._text[start:end])
         escaped = "".join(map(_escaped, run))
         if followed and end - start == 1 and len(run) > 1:

@@ -61,13 +61,13 @@ async def begin_flow(
     """Start a flow. Invalid inputs are left out, so that the run asks for them.
 
     Args:
-        turn: the one that begins it.
-        flow: which.
-        parameters: inputs, as far as they are known.
-        route: how it was chosen.
-        message: what asked for it, if that is not the latest message.
-        confirm: see `FlowExecutor.request`.
-        reason: what the user is asked then.
+        turn: the turn.
+        flow: the flow.
+        parameters: its known inputs.
+        route: how it was routed.
+        message: the message that asked for it, if not the latest.
+        confirm: see `FlowExecutor.build_request`.
+        reason: the question for the user then.
     """
     route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
     request = turn.runtime.executor.request(
@@ -115,14 +115,14 @@ async def start_run(turn: TurnContext, request: RunRequest) -> Run:
     """Start a run in the session, next to those that have not ended.
 
     Raises:
-        InvalidInputError: another process begins run after run in it; or the key was used otherwise.
+        InvalidInputError: another process keeps starting runs in it; or the key was used otherwise.
     """
     request = replace(request, session_id=turn.conversation.session_id)
     try:
         return await turn.host.start(_with_conversation(turn, request, turn.unfinished))
     except InvalidInputError:
         unfinished = await turn.conversations.unfinished(turn.conversation)
-        # Another process may have begun one in this moment.
+        # Another process may have started one at the same time.
         return await turn.host.start(_with_conversation(turn, request, unfinished))
 
 
@@ -136,11 +136,11 @@ async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, 
     """Send a command to a run. If it does not fit the run's state, only return that state.
 
     Args:
-        turn: the one that tells it.
-        run: which.
-        order: what.
+        turn: the turn.
+        run: the run.
+        order: the command.
         route: how that was decided.
-        answers: the id of what is answered.
+        answers: id of the question that it answers.
     """
     if turn.key:
         turn.conversation.note(KeyedMessage(turn.key, turn.message, run.id, answers))
@@ -150,7 +150,7 @@ async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, 
         told = await turn.host.order(run.id, order, caller=turn.conversation.caller)
     except InvalidInputError as error:
         _log.info("run %s was not told: %s", run.id, error)
-        late = is_overdue(run)  # it counts as refused, and goes on from that
+        late = is_overdue(run)  # it counts as declined, and the run continues from that
         text, after = (turn.phrases.late, run.last_seq) if late else ("", 0)
         return Outcome(route=route, run_id=run.id, text=text, after=after)
     return Outcome(route=route, run_id=run.id, after=told.last_seq)
@@ -167,11 +167,11 @@ def offer_flows(
     """Ask which of some flows is meant, or whether the only one is.
 
     Args:
-        turn: the one that asks.
-        flows: which.
+        turn: the turn.
+        flows: the candidates.
         route: how it was decided.
-        parameters: inputs of the only one; else what patterns have found is taken.
-        text: what is said before.
+        parameters: inputs of a single candidate; by default those found by patterns.
+        text: text before the question.
     """
     router, matches = turn.runtime.router, turn.match.matches
     found = {flow.flow_id: router.inputs_of(flow, turn.message, matches) for flow in flows}

@@ -68,7 +68,7 @@ async def with_inputs_by_model(
 ) -> Mapping[str, Any]:
     """Add inputs that a model finds in the rest of the message to those of a flow that rules have chosen.
 
-    It is asked only where an input is missing and the message says more than what was found in it.
+    It is asked only if an input is missing and the message says more than what was found in it.
     """
     missing = missing_inputs(flow.input_schema, with_defaults(flow.input_schema, given))
     if not missing or not _says_more(turn, flow):
@@ -96,9 +96,9 @@ def menu_for(turn: TurnContext, *, pending: Pending | None = None, asking: FlowC
     """Build the model's action space; of flows that match equally, it has one.
 
     Args:
-        turn: that of the message.
-        pending: what a run waits for.
-        asking: its flow.
+        turn: the turn.
+        pending: pending question of a run.
+        asking: flow of that run.
     """
     runtime, match = turn.runtime, turn.match
     only = list(match.flows) if match.kind == "ambiguous" else []
@@ -133,8 +133,8 @@ async def decide(turn: TurnContext, menu: Menu) -> tuple[Decision | None, str]:
 def verdict(turn: TurnContext, decision: Decision) -> Verdict:
     """Assess what a decision of the model allows.
 
-    What it is not sure of becomes a question; so does a flow that changes something and that the words of
-    the message only name: 「我不请假了」 begins no leave, however sure a model is.
+    An unsure decision becomes a question; so does a flow with side effects that the message only names:
+    「我不请假了」 starts no leave, however sure the model is.
     """
     is_sure = decision.confidence >= turn.file.confidence
     match decision.action:

@@ -35,16 +35,16 @@ _CANCELS = re.compile(
 _ENDINGS = re.compile(r"[了吧啊啦 .。!！,，]+$")
 
 PlanKind: TypeAlias = Literal[
-    "choose",  # it chooses a flow that was offered
-    "decline",  # it wants none of them
-    "tell",  # it says something to a run that waits
-    "cancel",  # it ends a run, or what there is none of
-    "retry",  # it has a run that failed tried again
-    "status",  # it asks how a run stands or has ended
-    "manners",  # it is nothing but manners
+    "choose",  # it chooses a candidate flow
+    "decline",  # it chooses none of them
+    "tell",  # it replies to a waiting run
+    "cancel",  # it cancels a run, or one that does not exist
+    "retry",  # it retries a failed run
+    "status",  # it asks for the state or result of a run
+    "manners",  # it is only small talk
     "begin",  # it asks for a flow
-    "ask",  # it fits several flows, and the user is to say which
-    "open",  # words do not tell: the model says, or what is known
+    "ask",  # it fits several flows, and the user has to choose
+    "open",  # the words do not decide: the model does, or knowledge answers
 ]
 
 
@@ -53,15 +53,15 @@ class Plan:
     """A plan for a message.
 
     Attributes:
-        kind: what.
-        flow: the flow that is begun.
-        parameters: what it is begun with; for `retry` inputs that are others now.
-        message: what it is begun for, if that is not the message.
-        reason: why it was offered.
-        run: the run that it is about; for `open` and `manners`, the one that waits for an answer.
-        said: what that is told; for `open` what words make of it, if anything.
-        asking: the flow that asks in that run; None if a tool does.
-        then: what else the message asks for, which is begun after it.
+        kind: the kind.
+        flow: the flow to start.
+        parameters: its inputs; for `retry`, changed inputs.
+        message: its message, if not the current one.
+        reason: reason of the disambiguation question.
+        run: the run; for `open` and `manners`, the one that waits for an answer.
+        said: the reply to the run; for `open`, as far as words show.
+        asking: flow of that run; None if a tool asks.
+        then: the flow to start after it.
     """
 
     kind: PlanKind
@@ -79,7 +79,7 @@ async def make_plan(turn: TurnContext) -> Plan:
     """Plan the action: first for pending questions, then by the words of the message.
 
     Args:
-        turn: that of the message, with what is under way and what the trigger patterns say.
+        turn: the turn, with active runs and matches of trigger patterns.
     """
     chosen = _chosen(turn)
     if chosen is not None:
@@ -173,17 +173,17 @@ def _told(turn: TurnContext, run: Run) -> Plan | None:
 Reading: TypeAlias = Literal["said", "another", "manners", "unclear"]
 """Meaning of a message for a waiting run: a reply; another flow; only small talk; or unclear."""
 
-_MOST_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for that may be anything
+_MOST_OF_IT = 0.5  # share of a message that a pattern must match if free text is asked for
 
 
 def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None) -> tuple[Reading, Said]:
     """Interpret a message by its words as a reply to a waiting run.
 
     Args:
-        message: what the user says.
-        run: which waits.
-        match: what the trigger patterns say.
-        flow: the one that asks; None if a tool does.
+        message: the user's message.
+        run: the waiting run.
+        match: matches of trigger patterns.
+        flow: flow of the run; None if a tool asks.
     """
     pending = run.pending[0]
     own = {run.request.profile, pending.tool}
@@ -204,7 +204,7 @@ def read_said(message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | N
         return ("said", Said("answer", given)) if given else ("manners", said)
     elsewhere = any(each.flow_id not in own for each in (*match.flows, *match.hints))
     if fits_whole and ((elsewhere and is_most_of_it) or not said.is_sure):
-        # A question, a request, or about another flow, as it seems.
+        # It seems to be a question, a request, or about another flow.
         said = replace(said, kind="unclear", values={}, is_sure=False)
     if not calls_for_knowledge(message) and (fits_whole or said.kind == "unclear"):
         return "manners", said

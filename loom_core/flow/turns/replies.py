@@ -41,12 +41,12 @@ def reply_of(
     """Build the reply.
 
     Args:
-        outcome: what the message came to.
-        run: its run as it stands; None where there is none.
+        outcome: outcome of the message.
+        run: current state of its run; None for none.
         session_id: the conversation.
         file: the flows.
-        phrases: how things are said.
-        waiting: another run that the conversation returns to.
+        phrases: phrases in the user's language.
+        waiting: an interrupted run to which the conversation returns.
         timings: see `FlowReply`.
     """
     said = [outcome.late, outcome.text]
@@ -139,7 +139,7 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
     if pending.kind == "question":
         return pending.reason
     flow = file.flow(pending.tool)
-    if flow is None and pending.kind == "approval":  # it is worded for customers, values and all
+    if flow is None and pending.kind == "approval":  # it is worded for customers, with its values
         return pending.reason
     if flow is None:
         return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
@@ -155,9 +155,9 @@ def waiting_of(runs: list[Run], *, file: FlowFile, but: str = "") -> Waiting | N
     """Return the latest of the runs that wait for an answer, to which the conversation returns.
 
     Args:
-        runs: those of the session that are not at their end, the latest first.
+        runs: runs of the session that have not ended, the latest first.
         file: the flows.
-        but: the id of one that the conversation is about now.
+        but: id of the run of the current reply.
     """
     for run in runs:
         drivable = file.can_drive(run.request.profile)
@@ -177,9 +177,9 @@ class Delivery:
     """Delivery of outcomes to conversations.
 
     Args:
-        journal: has the runs.
-        conversations: remember what is said.
-        wait_seconds: how long a run is waited for, where a message does not say.
+        journal: journal of runs.
+        conversations: the conversations.
+        wait_seconds: default timeout of waiting for a run.
     """
 
     def __init__(self, journal: Journal, *, conversations: Conversations, wait_seconds: float) -> None:
@@ -191,8 +191,8 @@ class Delivery:
         """Return an outcome's run when it ends or waits, or after a timeout; None for none.
 
         Args:
-            outcome: what a message came to.
-            seconds: how long it is waited for; None for what holds for all.
+            outcome: outcome of a message.
+            seconds: timeout; None for the default.
         """
         if not outcome.run_id:
             return None
@@ -203,10 +203,10 @@ class Delivery:
         """Return the reply to a message.
 
         Args:
-            turn: that of the message.
-            outcome: what it came to.
-            run: its run as it stands; None where there is none.
-            began: when it came, as `time.perf_counter`.
+            turn: the turn.
+            outcome: its outcome.
+            run: current state of its run; None for none.
+            began: arrival of the message, as `time.perf_counter`.
         """
         timings = {**turn.clock.timings, "total": time.perf_counter() - began}
         if run is not None:
@@ -227,10 +227,10 @@ class Delivery:
         """Return the reply to a query for a run, in the run's language.
 
         Args:
-            outcome: which run.
-            runtime: of the flow file.
+            outcome: outcome with the run.
+            runtime: runtime of the flow file.
             conversation: the session.
-            seconds: see `run_of`.
+            seconds: see `wait_for_run`.
         """
         began = time.perf_counter()
         run = await self.run_of(outcome, seconds)
@@ -257,11 +257,11 @@ class Delivery:
         """Save the reply about a run; if the run continues, a later turn reports its result.
 
         Args:
-            turn: that of the message, which is written down already.
-            reply: to it.
-            key: of the message, if any.
+            turn: the turn, whose message is saved already.
+            reply: the reply.
+            key: idempotency key of the message, if any.
             reaches: see `keep`.
-            again: whether the message has come before: it is written down only if nothing was said then.
+            again: whether the message is repeated: it is saved only if it had no reply.
         """
         conversation = turn.conversation
         if (reply.status == "working" and not reply.late) or (again and not reply.told):
@@ -286,11 +286,11 @@ class Delivery:
 
         Args:
             conversation: the session.
-            message: the user's; empty where it is written down already.
-            reply: to it.
-            key: of the message, if any.
-            said: the message that is written down already.
-            reaches: whether the reply reaches the user now, and what it tells of runs is told by that.
+            message: the user's message; empty if it is saved already.
+            reply: the reply.
+            key: idempotency key of the message, if any.
+            said: the message that is saved already.
+            reaches: whether the reply reaches the user now, so that its results count as told.
         """
         await self._conversations.said(conversation.session_id, message, reply.text)
         if key:
@@ -306,9 +306,9 @@ class Delivery:
 
         Args:
             session_id: the conversation.
-            run: that of the reply, as it stands now; None for none.
-            told: ids of runs of which the reply tells.
-            caller: whose.
+            run: current state of the reply's run; None for none.
+            told: ids of runs whose results are in the reply.
+            caller: the caller.
         """
         ended = run is not None and run.status in FINAL_STATUSES
         runs = {*told, *((run.id,) if run is not None and ended else ())}

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["polite_again", "tell", "told_by", "unclear"]
 
-_APPROVES = 0.8  # how sure a model has to be that words which are no plain yes approve something
+_APPROVES = 0.8  # minimum confidence of a model to approve something by words that are no plain yes
 
 
 async def tell(turn: TurnContext, run: Run, said: Said, route: Route) -> Outcome:
     """Pass a reply to a run.
 
     Args:
-        turn: that of the message.
-        run: which waits.
-        said: the answer, a correction, yes, no, or the end.
+        turn: the turn.
+        run: the waiting run.
+        said: the reply: an answer, a correction, yes, no, or a cancellation.
         route: how that was decided.
     """
     pending, by = run.pending[0], turn.conversation.caller

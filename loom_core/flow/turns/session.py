@@ -1,6 +1,6 @@
 """Conversations of sessions: owner, memory and runs; and deduplication of repeated messages.
 
-Idempotency: a message, or a run, with the same key is taken once.
+Idempotency: a message, or a run, with the same key is processed once.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ __all__ = ["Conversation", "Conversations", "KeyedMessage", "check_same", "route
 _log = logging.getLogger(__name__)
 
 _MOST_KEYS = 32
-_REMEMBERED = 12  # messages that a model is shown
-_LONGEST = 4000  # characters of one of them
+_REMEMBERED = 12  # maximum number of messages for a model
+_LONGEST = 4000  # characters of each
 _MOST_CONTEXT = 16_384  # characters of a context as JSON
 _ATTEMPTS = 20
 _MOST_RUNS = 1000
 _SETTLE_SECONDS = 5.0
 _KEY_ADVICE = "Use a new key for each message; the same one only to send the same message again."
-_REACHES_SECONDS = 1.0  # that a reply has to leave the process that has made it
+_REACHES_SECONDS = 1.0  # time for a reply to leave the process that built it
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ class KeyedMessage:
     Attributes:
         key: the key.
         message: the message.
-        run_id: the run that it was told to, or that was begun for it; empty for none.
-        pending_id: what it answers there; it is told if that is not pending any more.
-        reply: what was said to it, as JSON; None as long as nothing was.
-        late: results of earlier runs that the reply begins with, where it is made of a run.
+        run_id: the run that it was sent to, or that it started; empty for none.
+        pending_id: id of the question that it answers; it is applied if that is still pending.
+        reply: the reply as JSON; None until there is one.
+        late: results of earlier runs at the beginning of the reply, if the reply is built from a run.
     """
 
     key: str
@@ -77,17 +77,17 @@ class Conversation:
     """State of a session; `ConversationStore.save` saves it.
 
     Attributes:
-        session_id: its id.
-        caller: whose it is.
-        context: variables that its messages brought: those of the latest count.
-        language: of its latest message that has words.
-        offer: what was asked without a run, and is not answered.
-        queue: requests of a message that made several, which are begun when what came before has ended.
-        open: ids of runs whose result the user was not told of.
-        telling: those of them whose result is in a reply, and since when, in seconds since 1970; a run stays
-            until it is certain that the reply has left the process.
-        answered: messages with a key, the latest last.
-        version: of what is in the journal.
+        session_id: id of the session.
+        caller: its owner.
+        context: variables of its messages; the latest ones override.
+        language: language of its latest message with words.
+        offer: the open disambiguation question.
+        queue: further requests of a message, which start when the previous one has ended.
+        open: ids of runs whose results the user has not been told.
+        telling: those of them whose results are in a reply, with its time in seconds since 1970; a run stays
+            here until the reply has certainly left the process.
+        answered: messages with keys, the latest last.
+        version: version in the journal.
     """
 
     session_id: str
@@ -105,7 +105,7 @@ class Conversation:
         """Return the entry of an earlier message with the key.
 
         Raises:
-            InvalidInputError: the key came with another message.
+            InvalidInputError: the key was used with another message.
         """
         found = next((each for each in self.answered if each.key == key), None) if key else None
         if found is not None and found.message != message:
@@ -242,14 +242,14 @@ class _Reached:
 class Conversations:
     """The conversations of a journal; an asynchronous context manager.
 
-    What is said in a session is in the memory, what it has begun and asked in the journal: so it outlives the
-    process, and any other that shares the file goes on with it. One message of a session is taken at a time
-    here; between processes the journal sees to it that no run is begun twice or told twice, and of what else
-    is remembered the latest counts.
+    Messages of a session are in the memory; its runs and questions are in the journal, so they survive the
+    process, and another process can continue. This process handles one message of a session at a time;
+    across processes the journal ensures that no run starts twice and no message is applied twice; for the
+    rest, the last write wins.
 
     Args:
-        journal: keeps sessions and runs.
-        memory: keeps what is said.
+        journal: journal of sessions and runs.
+        memory: memory of conversations.
     """
 
     def __init__(self, journal: Journal, memory: Memory) -> None:
@@ -269,7 +269,7 @@ class Conversations:
     ) -> None:
         tasks, self._tasks = self._tasks, None
         with anyio.move_on_after(_SETTLE_SECONDS, shield=True):
-            for session_id in list(self._reached):  # the process ends in good order: its replies have left
+            for session_id in list(self._reached):  # the process ends regularly: its replies have left
                 await self._settle(session_id)
         if tasks is not None:
             tasks.cancel_scope.cancel()
@@ -282,18 +282,18 @@ class Conversations:
         """Context of a session, locked in this process; without an id, of a new one.
 
         Args:
-            session_id: which.
-            caller: whose.
-            context: variables that are new or have changed.
-            key: of the message: without an id, the session that was begun for it is gone on with.
+            session_id: id of the session.
+            caller: the caller.
+            context: new or changed variables.
+            key: idempotency key of the message: without an id, the session that it created is used.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
-            InvalidInputError: the context cannot be used.
+            NotFoundError: the caller has no such session.
+            InvalidInputError: the context is invalid.
         """
         if not session_id:
             fresh = Conversation("", caller)
-            fresh.take(context)  # before there is anything
+            fresh.take(context)  # before anything exists
             session_id = await self._journal.begin_session(caller=caller, idempotency_key=key)
         lock = self._locks.setdefault(session_id, anyio.Lock())
         async with lock:
@@ -310,7 +310,7 @@ class Conversations:
         """Return the reply to an earlier message with the key, or its run; None if the message is new.
 
         Raises:
-            InvalidInputError: the key came with another message.
+            InvalidInputError: the key was used with another message.
         """
         if not key:
             return None
@@ -328,7 +328,7 @@ class Conversations:
             return None if known.reply is None else _reply_from(known.reply)
         run = await self._journal.get(known.run_id)
         if known.reply is None and any(each.id == known.pending_id for each in run.pending):
-            return None  # the process died before the run was told
+            return None  # the process crashed before the run got the message
         route = _route(known.reply["route"]) if known.reply else route_of(run)
         return Outcome(route=route, run_id=run.id, late=known.late)
 
@@ -336,8 +336,8 @@ class Conversations:
         """Return a session read-only; without an id, an empty one.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
-            InvalidInputError: the context cannot be used.
+            NotFoundError: the caller has no such session.
+            InvalidInputError: the context is invalid.
         """
         conversation = await self._read(session_id, caller) if session_id else Conversation("", caller)
         conversation.take(context)
@@ -347,7 +347,7 @@ class Conversations:
         """Save the state; merge messages with keys that other processes have saved.
 
         Raises:
-            RecordError: others write it again and again.
+            RecordError: other processes keep writing it.
         """
         for _ in range(_ATTEMPTS):
             kept = await self._journal.keep_session_state(
@@ -409,7 +409,7 @@ class Conversations:
         for run_id in list(conversation.open):
             try:
                 run = await self._journal.get(run_id)
-            except NotFoundError:  # it was forgotten
+            except NotFoundError:  # it was purged
                 conversation.open.remove(run_id)
                 continue
             if run.status in FINAL_STATUSES and not self._has_reached(conversation, run_id):
@@ -419,8 +419,8 @@ class Conversations:
     def reached(self, conversation: Conversation) -> None:
         """Note that a saved reply about runs is delivered now.
 
-        Where a process dies before the reply can have left it, the next one tells it again: nothing is lost
-        on the way, and only then may a result come twice.
+        If the process crashes before the reply has certainly left it, the next reply repeats the results:
+        none is lost, and only then may one come twice.
         """
         if conversation.telling:
             told = dict(conversation.telling)
@@ -467,7 +467,7 @@ def check_same(known: RunRequest, request: RunRequest) -> None:
     """Check that an existing run with the key has the same request.
 
     Raises:
-        InvalidInputError: it is another one.
+        InvalidInputError: it is another request.
     """
     before, now = (
         (each.profile, each.metadata.get("inputs"), each.metadata.get("message")) for each in (known, request)

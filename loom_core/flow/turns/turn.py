@@ -1,8 +1,8 @@
 """One turn of a conversation: plan for a message, carry out the plan, save the conversation.
 
-First what the conversation waits for: a choice that it has offered, an answer that a run needs. Then the
-words: to end something or to try it again, small talk, trigger patterns. Then the model, if there is one,
-while the knowledge sources are asked at the same time; without one, what they know.
+The order is: pending questions of the conversation, of a disambiguation or a run; then the words: to cancel
+or retry something, small talk, trigger patterns; then the model, if there is one, while the knowledge
+sources are queried; without one, an answer from knowledge.
 """
 
 from __future__ import annotations
@@ -81,13 +81,13 @@ def open_turn(
     """Build the context of a turn; the conversation continues in the language of its message.
 
     Args:
-        runtime: made of the flow file.
-        conversation: the session, which nothing else in this process changes meanwhile.
-        message: what the user says.
-        conversations: of all sessions.
-        host: drives runs.
+        runtime: runtime of the flow file.
+        conversation: the session, locked in this process.
+        message: the user's message.
+        conversations: all conversations.
+        host: executes runs.
         key: the idempotency key of the message, if any.
-        since: when the message came, as `time.perf_counter`; by default now.
+        since: arrival of the message, as `time.perf_counter`; by default now.
     """
     setting = runtime.file.basic_settings.language
     language = language_of(message, setting=setting, before=conversation.language)
@@ -126,7 +126,7 @@ async def take(turn: TurnContext) -> Outcome:
         outcome = await _carry_out(turn)
         note(outcome)
     outcome = _with_late(turn, outcome)
-    if outcome.run_id:  # the rest is remembered when the run has something to say
+    if outcome.run_id:  # the rest is saved when the run ends or waits
         conversation.expect(outcome.run_id)
         await turn.conversations.said(conversation.session_id, turn.message)
     await turn.conversations.keep(conversation)
@@ -137,7 +137,7 @@ async def begin_next(turn: TurnContext) -> Outcome | None:
     """Start the next request of an earlier message, and save; None while a run is active.
 
     Args:
-        turn: of that message: the first of the conversation's `queue`.
+        turn: turn of the first message in the conversation's `queue`.
 
     Raises:
         RecordError: the journal cannot be written.
@@ -166,13 +166,13 @@ async def begin_named_flow(
     """Start a flow by its id.
 
     Args:
-        turn: the one that begins it.
+        turn: the turn.
         request: the flow with its inputs.
-        route: how it was chosen.
-        known: the run that it is, where the same was asked for with the same key before.
+        route: how it was routed.
+        known: the run of an earlier request with the same key.
 
     Raises:
-        InvalidInputError: the key came with another request.
+        InvalidInputError: the key was used with another request.
         RecordError: the journal cannot be written.
     """
     if known is not None:
@@ -180,7 +180,7 @@ async def begin_named_flow(
         return Outcome(route=route, run_id=known.id)
     with _message_span(turn) as note:
         run = await start_run(await _with_unfinished(turn), request)
-        check_same(run.request, request)  # another process may have begun it in this moment
+        check_same(run.request, request)  # another process may have started it at the same time
         outcome = Outcome(route=route, run_id=run.id)
         note(outcome)
     return outcome
@@ -261,7 +261,7 @@ async def _about_run(turn: TurnContext, plan: Plan, run: Run) -> Outcome:
 async def _begin_offered(turn: TurnContext, offer: Offer, last: Run | None) -> Outcome | None:
     """Start a flow that a pattern matched in an earlier message.
 
-    Where what came before did not end well, or was called off, it is asked whether the rest is wanted.
+    If the previous request failed or was cancelled, the user is asked whether the rest is wanted.
     """
     flow = turn.file.flow(offer.flows[0])
     if flow is None:
@@ -289,7 +289,7 @@ async def _take_unread(turn: TurnContext, last: Run | None) -> Outcome:
 def _message_span(turn: TurnContext) -> Generator[Callable[[Outcome], None]]:
     """Start the span of a message; yield a function that records the outcome.
 
-    The message is counted by what came of it, and each line of the log has its conversation.
+    The metrics count the message by its outcome, and each log line has its conversation.
     """
     began, session_id = perf_counter(), turn.conversation.session_id
     with (

@@ -21,8 +21,8 @@ class Choice:
     """A choice.
 
     Attributes:
-        value: what the API is given.
-        title: what people call it, maybe in both languages (`牙科 / Dental`); empty for the value itself.
+        value: value for the API.
+        title: its title, maybe bilingual (`牙科 / Dental`); empty for the value itself.
     """
 
     value: Any

@@ -25,7 +25,7 @@ from loom_core.knowledge.text.scripts import normalise, simplified
 
 __all__ = ["corrected", "refused_correction", "restated", "takes_back"]
 
-_SHORT = 300  # characters of a message, where corrections are looked for
+_SHORT = 300  # maximum characters of a message that may be a correction
 
 _CORRECTIONS = (
     re.compile(
@@ -62,7 +62,7 @@ _LEADS = re.compile(
     r"不过|还是|那就?|就)(?:\s*[,，。.;；]\s*|\s+|(?=[\d一二两三四五六七八九十半]|但|不过)))*+)(?P<value>.+)",
     re.IGNORECASE,
 )
-_LONGEST_VALUE = 24  # characters of one that stands by itself
+_LONGEST_VALUE = 24  # maximum characters of a value given alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> 
     """Find the inputs that a message corrects, with new values; several, if it may mean any of them.
 
     Args:
-        message: what the user says.
-        inputs: the schemas of what can be corrected, by name.
-        known: the values so far.
-        asked: what is asked for at the moment.
+        message: the user's message.
+        inputs: schemas of the inputs that can be corrected, by name.
+        known: current values.
+        asked: inputs of the pending question.
     """
     for each in _corrections(message):
         found = _inputs_for(each, inputs, known, asked)
@@ -91,7 +91,7 @@ def corrected(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> 
 def restated(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
     """Find a corrected value that is given alone, or after a yes or no: 「下周一」, "no, two days".
 
-    Only what has a form can be told so: not any text, and no bare number unless it is said after a no.
+    Only values with a form count: no free text, and no bare number except after a no.
     """
     found = _LEADS.fullmatch(message[:_SHORT].strip())
     if found is None or len(value := found["value"]) > _LONGEST_VALUE or is_aside(value) or is_past(value):
@@ -151,9 +151,9 @@ def _inputs_for(said: _Corrected, inputs: Schema, known: Schema, asked: Schema) 
             called = [name for name in fitting if _is_called(said.name, name, inputs[name])]
             return {called[0]: fitting[called[0]]} if len(called) == 1 else {}
         chosen = [name for name in formed if (name in known or name in asked) and not is_number(inputs[name])]
-        return {name: fitting[name] for name in chosen}  # it is called otherwise here: 电话 for 手机号
+        return {name: fitting[name] for name in chosen}  # it has another name here: 电话 for 手机号
     if any(name in known and refused_value(said.value, name, schema) for name, schema in inputs.items()):
-        return {}  # it is meant for that input, and will not do: no text for another
+        return {}  # it is for that input and invalid, so it is no text for another
     if said.old:
         before = [
             name

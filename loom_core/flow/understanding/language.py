@@ -16,7 +16,7 @@ _BETWEEN = " / "
 def in_language(text: str, language: Language) -> str:
     """Return the part of a text in a language if it is bilingual (`天数 / days`); else all of it.
 
-    Only a text with one such stroke counts, with Chinese on one side of it alone.
+    Only a text with one slash counts, with Chinese on one side of it alone.
     """
     first, between, second = text.partition(_BETWEEN)
     if not between or _BETWEEN in second or holds_cjk(first) == holds_cjk(second):

@@ -43,10 +43,10 @@ SaidKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel", 
 
 _LONGEST = 2000  # characters of a message that are read
 
-_FEW = 3  # parts of a message that wants the same again
+_FEW = 3  # parts of a message that asks to repeat
 
 _SEGMENTS = re.compile(r"\s*(?:[,，;；、\n]|\band\b|和)\s*")
-_GAP = re.compile(r"(\s{2})\s+")  # long ones would be gone through again and again
+_GAP = re.compile(r"(\s{2})\s+")  # long ones would be scanned repeatedly
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Said:
     """A parsed reply.
 
     Attributes:
-        kind: what it does.
-        values: of an answer or a correction: inputs, by name; fitting their schema.
-        is_sure: whether the words leave no doubt; a text without a form may mean anything.
-        is_choice: whether it is an answer, one of those that were to choose from.
-        refused: a value that would have been one, and that the schema does not take; or what is wanted.
-        either: inputs, by name, of which it may correct any.
+        kind: the kind.
+        values: for an answer or a correction: valid inputs, by name.
+        is_sure: whether the words are unambiguous; free text may mean anything.
+        is_choice: whether it is an answer that is one of the choices.
+        refused: a value that the schema rejects; or what is wanted.
+        either: inputs, by name, any of which it may correct.
     """
 
     kind: SaidKind
@@ -77,16 +77,15 @@ def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
     """Parse a message as a reply to a pending question.
 
     Args:
-        message: what the user says.
-        pending: what was asked.
-        inputs: JSON Schema of the inputs of the flow that asks; empty if a tool does. What it names can be
-            corrected.
+        message: the user's message.
+        pending: the pending question.
+        inputs: JSON Schema of the inputs of the flow; empty if a tool asks. These inputs can be corrected.
     """
     message = _GAP.sub(r"\1", message[:_LONGEST])
     asked = _properties(pending.schema if pending.kind == "question" else {})
     given = _answered(message, asked) if asked else _UNCLEAR
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
-        return replace(given, is_choice=True)  # an answer may be called 取消
+        return replace(given, is_choice=True)  # an answer may be named 取消
     is_question_open = pending.kind == "question"
     if is_cancel(message, asked=bool(asked) or not is_question_open):
         return Said("cancel")
@@ -107,7 +106,7 @@ def read_answer(message: str, pending: Pending, *, inputs: Schema) -> Said:
     if len(corrects) == 1:
         return Said("correct", corrects)
     if is_question_open and not corrects and (kept := _given_beside(message, correctable, asked, known)):
-        return Said("correct", kept)  # for another question: it is not asked for again
+        return Said("correct", kept)  # for another question, which is not asked again
     refused = next(filter(None, (refused_value(message, *each) for each in asked.items())), None)
     refused = refused or refused_correction(message, correctable, known=known)
     wanted = next(
@@ -222,4 +221,4 @@ def _is_labelled(part: str, asked: Schema) -> bool:
 def _properties(schema: Schema) -> Schema:
     found = schema.get("properties")
     parts: Schema = cast("Schema", found) if isinstance(found, Mapping) else {}
-    return {name: part if isinstance(part, Mapping) else {} for name, part in parts.items()}  # `true` is one
+    return {name: part if isinstance(part, Mapping) else {} for name, part in parts.items()}  # or `true`

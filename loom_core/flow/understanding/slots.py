@@ -53,9 +53,9 @@ class Refused:
     """A value in a message that the schema rejects.
 
     Attributes:
-        name: of the input.
-        value: the number that was said; None where it was none.
-        schema: what is wanted.
+        name: name of the input.
+        value: the number in the message; None for another value.
+        schema: schema of the input.
     """
 
     name: str
@@ -109,10 +109,10 @@ def value_of(text: str, name: str, schema: Schema, *, whole: bool = False) -> An
     """Parse a text as a valid value; `MISSING` if there is none.
 
     Args:
-        text: what the user says.
-        name: of the input.
+        text: the user's message.
+        name: name of the input.
         schema: of the input.
-        whole: whether the text has to be the value, with little around it; otherwise it may hold it.
+        whole: whether the text must be the value, with little around it; otherwise it may contain it.
     """
     said = text.strip()[label_of(text.strip(), name, schema) :]
     if is_free(schema):
@@ -269,11 +269,11 @@ def _checked(name: str, value: object, schema: Schema) -> Any | Missing:  # noqa
 def texts_within(text: str, pattern: str) -> Iterator[str]:
     """Yield parts of a text that a schema's pattern may match, as written and normalized.
 
-    A part of a longer word or number is none. Whether the pattern fits is for the schema to check.
+    A part of a longer word or number does not count. The schema decides whether the pattern matches.
 
     Args:
-        text: what the user says.
-        pattern: for a whole value; its ends, `^` and `$`, are left out to search.
+        text: the user's message.
+        pattern: for a whole value; `^` and `$` at its ends are dropped for the search.
     """
     normal = NormalText.of(text)
     for start, end in _places(normal, pattern):
@@ -312,7 +312,7 @@ _PROBES = ("hello there, please", "你好请问一下")
 _BEHIND = r"\s*(?:[:：=]|是|为|\bis\b|\bof\b|号码?|\bnumber\b)?\s*"
 _VALUE = re.compile(r"[^\s,，;；。、]+")
 _DATE_WITHIN = re.compile(r"(?<!\d)\d{4}\s*[-/.年]\s*\d{1,2}\s*[-/.月]\s*\d{1,2}(?!\d)\s*[日号]?", re.ASCII)
-_SHORT = 2  # characters of a name in Latin letters that is too short to be looked for
+_SHORT = 2  # characters of a Latin name that is too short to search for
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,11 +320,11 @@ class FoundInput:
     """A slot match: a value for an input in a message.
 
     Attributes:
-        name: of the input.
-        value: fitting its schema.
-        start: where in the message it stands.
-        end: the index behind that.
-        labelled: whether the message says which input it is.
+        name: name of the input.
+        value: valid by its schema.
+        start: start of the value in the message.
+        end: end of the value.
+        labelled: whether the message names the input.
     """
 
     name: str
@@ -337,13 +337,13 @@ class FoundInput:
 def found_inputs(message: str, schemas: Schema) -> list[FoundInput]:
     """Extract the values of inputs that are certain in a message.
 
-    Left out is an input for which it holds several values, and a part of it that may be several inputs: they
-    are asked for. A text without a form is found by its name only (`reason: …`), and the name of a person
-    where it is introduced as one.
+    An input with several values is left out, and so is a value that may belong to several inputs: the run
+    asks for them. Free text is found only after its name (`reason: …`), and the name of a person only if
+    it is introduced as one.
 
     Args:
-        message: what the user says.
-        schemas: of the inputs that are looked for, by name.
+        message: the user's message.
+        schemas: schemas of the inputs, by name.
     """
     message = message[:_LONGEST_SEARCHED]
     everything = [each for name, schema in schemas.items() for each in _candidates(message, name, schema)]
@@ -368,7 +368,7 @@ def _contests(other: FoundInput, one: FoundInput) -> bool:
     within = (
         one.start <= other.start and other.end <= one.end and other.end - other.start < one.end - one.start
     )
-    return not within  # 「2026-12-01」 holds a number, and is a date
+    return not within  # 「2026-12-01」 contains a number, and is a date
 
 
 def _candidates(message: str, name: str, schema: Schema) -> Iterator[FoundInput]:
@@ -475,9 +475,9 @@ _SIMPLE = ("integer", "number", "boolean", "string")
 def typed(text: str, schema: JsonValue) -> JsonValue | Missing:
     """Parse a text by the type of a schema; `MISSING` if it does not fit.
 
-    Numbers may be in Chinese or English words and have a unit behind them (三天, "3 days"), dates may be
-    written 2026年11月3日, one of an `enum` may be in another case or width. Whether the value is allowed is
-    for the schema to check.
+    Numbers may be in Chinese or English words and have a unit after them (三天, "3 days"), dates may be
+    written 2026年11月3日, and a value of an `enum` may have another case or width. The schema decides whether
+    the value is valid.
     """
     said = text.strip()
     if not said:

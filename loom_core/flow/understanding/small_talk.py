@@ -49,7 +49,7 @@ _CANCEL = re.compile(
     r"(?: it| that| this| about it| the (?:request|whole thing|process|flow))?"
     r"|i(?:'ve| have)? changed my mind|let's not"
 )
-_CANCEL_NOT = re.compile(r"不要|不需要|leave|drop|forget")  # alone they say no to what was asked
+_CANCEL_NOT = re.compile(r"不要|不需要|leave|drop|forget")  # alone, they answer no to a question
 _WELL = re.compile(r"oh|well|wait|actually|sorry|h?mm+|哦|噢|呃|那|那个|等等|等一下")
 _DECLINED = re.compile(r"不(?:用|需要|要|必)了|no thank(?:s| you)|not any ?more")
 _AGAIN = re.compile(
@@ -122,8 +122,8 @@ def is_cancel(message: str, *, asked: bool = False) -> bool:
     """Return whether a message only cancels.
 
     Args:
-        message: what the user says.
-        asked: whether they were asked for something, and 「不要」 may be the answer.
+        message: the user's message.
+        asked: whether a question is pending, so that 「不要」 may be the answer.
     """
     parts = _parts(message)
     ends = [part for part in parts if _CANCEL.fullmatch(part)]

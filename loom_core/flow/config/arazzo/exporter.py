@@ -43,7 +43,7 @@ class ArazzoExport:
     Attributes:
         document: the Arazzo document.
         descriptions: OpenAPI descriptions by the name of the file that the document expects them in.
-        left_out: flows that Arazzo has no words for, each with the reason.
+        left_out: flows that Arazzo cannot express, each with the reason.
     """
 
     document: Mapping[str, Any]
@@ -54,7 +54,7 @@ class ArazzoExport:
 def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
     """Export the flows of a file whose steps are requests or other flows.
 
-    Variables of the context, the message, and secrets become inputs: the caller of the workflow gives them.
+    Variables of the context, the message and secrets become inputs: the workflow's caller provides them.
     """
     left_out: dict[str, str] = {}
     while True:
@@ -116,10 +116,10 @@ class _Servers:
         """Return a step's reference to an operation, and add the operation to its description.
 
         Args:
-            method: in capitals.
-            url: as it is written.
-            path: its path with names in braces.
-            parameters: of the path, and of the query.
+            method: in upper case.
+            url: as in the file.
+            path: the path with names in braces.
+            parameters: of the path and the query.
         """
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}" if parts.netloc else self._flow_url
@@ -163,19 +163,19 @@ class _Workflow:
         """Return the workflow.
 
         Raises:
-            InvalidInputError: Arazzo has no words for it.
+            InvalidInputError: Arazzo cannot express the flow.
         """
         flow = self._flow
         own, told = flow.steps, flow.response
         if not own:
-            # What speaks of the answer is said by an end of the step, as the workflow has no answer itself.
+            # A step's end has the text about the answer, because the workflow itself has no answer.
             told = "" if _OUTPUT.search(flow.response) else flow.response
             ends = [Action(type="end", response=flow.response)] if told != flow.response else []
             own = [StepConfig(stepId=_REQUEST, operation=self._file.endpoint_of(flow), onSuccess=ends)]
         steps = [self._step(step) for step in own]
         outputs: dict[str, str] = {}
         for name, expression in flow.outputs.items():
-            if _OUTPUT.match(expression):  # of the last answer, which a workflow cannot name itself
+            if _OUTPUT.match(expression):  # of the last answer, which a workflow cannot refer to
                 steps[-1].setdefault("outputs", {})[name] = self._text(expression)
                 expression = f"$steps.{own[-1].step_id}.outputs.{name}"
             outputs[name] = self._text(expression)

@@ -45,7 +45,7 @@ _EXPRESSION = re.compile(r"\$(?:inputs|steps|response|statusCode)\b[^\s{}]*")
 _INPUTS = "#/components/inputs/"
 _RESULT = ("result", "$response.body")  # every request has this output
 _DEEPEST = 32
-_MOST_PARTS = 10_000  # of the schema of a workflow's inputs: references can make a small document a large one
+_MOST_PARTS = 10_000  # of the schema of a workflow's inputs: references can expand it
 _ASYNCHRONOUS = ("channelPath", "action", "correlationId")
 _KEPT = frozenset(
     "name trigger_patterns priority ambiguous confirm response as_tool tool_name examples".split()
@@ -58,8 +58,8 @@ class ImportedFlows:
 
     Attributes:
         flows: its workflows.
-        flow_url: what their paths are put behind, where the document says so; else empty.
-        notes: what has to be done by hand yet.
+        flow_url: the base of their paths, if the document gives one; else empty.
+        notes: what remains to be done by hand.
     """
 
     flows: tuple[FlowConfig, ...]
@@ -80,12 +80,12 @@ def import_arazzo(
 
     Args:
         text: JSON, or YAML (needs the extra `install`).
-        name: what the document is called in messages.
-        sources: texts of the OpenAPI descriptions that it names, by their names there. Without them only
-            operations that are given by path can be read, and not where their servers are.
+        name: name of the document in messages.
+        sources: texts of the OpenAPI descriptions that it names, by name. Without them, only operations given
+            by path can be read, and their servers are unknown.
 
     Raises:
-        ConfigError: it is no such document, or does what Loom's flows do not; the message says where.
+        ConfigError: the document is invalid or uses an unsupported feature; the message says where.
     """
     root = JsonPart(document_of(text, name=name), name=name)
     if not _VERSION.fullmatch(version := root.text("arazzo", required=True)):
@@ -150,7 +150,7 @@ class _Import:
         for name in step["outputs"] if isinstance(optional, list) else ():
             step["outputs"][name] += "?" if name in optional else ""
         if part.get("timeout").value is not None:
-            step["timeout_seconds"] = part.number("timeout", 0) / 1000  # milliseconds there
+            step["timeout_seconds"] = part.number("timeout", 0) / 1000  # in milliseconds
         parameters = self._parameters(part, workflow)
         if other := part.text("workflowId"):
             if other.startswith("$"):
@@ -194,7 +194,7 @@ class _Import:
         kind = part.text("contentType") or "application/json"
         payload = part.get("payload").value
         if kind == "application/json" and isinstance(payload, str):
-            with suppress(ValueError, RecursionError):  # it may be an expression, or a text
+            with suppress(ValueError, RecursionError):  # an expression or a text
                 payload = json.loads(payload)
         return {"content_type": kind, "body": self._filled(part.at("payload", payload))}
 

@@ -25,8 +25,8 @@ class Operation:
     """Method and path of the request that a step makes.
 
     Attributes:
-        method: in capitals.
-        path: with `{name}` where parameters belong; a whole address where there are several servers.
+        method: in upper case.
+        path: with `{name}` for parameters; an absolute address if there are several servers.
     """
 
     method: str
@@ -37,7 +37,7 @@ def document_of(text: str, *, name: str) -> object:
     """Parse a text in JSON or YAML.
 
     Raises:
-        ConfigError: it is neither, or is YAML and nothing here reads that.
+        ConfigError: the text is neither, or it is YAML and no parser is installed.
     """
     try:
         return json.loads(text)
@@ -75,10 +75,10 @@ class Sources:
 
     Args:
         root: the document.
-        texts: of those that are at hand, by name.
+        texts: of the available descriptions, by name.
 
     Raises:
-        ConfigError: a text is no such description, or has no name in the document.
+        ConfigError: a text is no description, or the document does not name it.
     """
 
     def __init__(self, root: JsonPart, texts: Mapping[str, str]) -> None:
@@ -100,7 +100,7 @@ class Sources:
         """Return the method and path of a step's request.
 
         Raises:
-            ConfigError: it calls nothing, or what is not in the descriptions.
+            ConfigError: the step calls nothing, or an unknown operation.
         """
         if path := step.text("operationPath"):
             found = _PATH.fullmatch(path)
@@ -154,8 +154,8 @@ class JsonPart:
 
     Args:
         value: the value.
-        name: what the document is called in messages.
-        path: the way to it.
+        name: name of the document in messages.
+        path: its path.
     """
 
     def __init__(self, value: object, *, name: str, path: tuple[str | int, ...] = ()) -> None:
@@ -179,7 +179,7 @@ class JsonPart:
         """Return the members of an object; none if the value is None.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it is no object.
         """
         if self.value is None:
             return {}
@@ -195,7 +195,7 @@ class JsonPart:
         """Yield the elements of a list; none if the value is None.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it is no list.
         """
         if self.value is None:
             return
@@ -209,7 +209,7 @@ class JsonPart:
         """Return a text member; empty if it does not exist.
 
         Raises:
-            ConfigError: it is something else, or it is required.
+            ConfigError: it is no text, or it is required and missing.
         """
         value = self.members().get(key)
         if value is None and not required:
@@ -222,7 +222,7 @@ class JsonPart:
         """Return a number member.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it is no number.
         """
         value = self.members().get(key)
         if value is None:

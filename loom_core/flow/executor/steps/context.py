@@ -42,15 +42,15 @@ class StepOutcome:
     """Outcome of executing a step once.
 
     Attributes:
-        status: how it ended, as far as the step itself says; its criteria may find it a failure.
-        response: what answered; None where nothing did.
-        outputs: what it gives besides what its configuration names.
+        status: its own status; its criteria may still fail it.
+        response: the response; None for none.
+        outputs: outputs in addition to the configured ones.
         problem: why it failed.
-        said: what users are told of that; empty where it is not theirs to know.
+        said: why it failed, for users; empty if they need not know.
         retry_after: seconds that a server asks to wait.
-        maybe_done: whether it may have been done though it is no success, as it always may where that is
+        maybe_done: whether it may have been done although it has not succeeded; always so if its outcome is
             unknown.
-        final: whether it is not to be tried again, whatever the actions say.
+        final: whether no action may retry it.
     """
 
     status: StepStatus = "success"
@@ -66,8 +66,8 @@ class StepOutcome:
         """Return an outcome whose response cannot be read, although the step may have been done.
 
         Args:
-            problem: why.
-            said: what users are told.
+            problem: why it failed.
+            said: why it failed, for users.
             risky: whether it must not be done twice.
         """
         return replace(
@@ -84,11 +84,11 @@ class Scene:
     """One run from the view of its steps.
 
     Args:
-        parts: what drives it.
-        record: of it.
-        questions: ask people.
-        idling: knows whether anything else goes on.
-        wording: what is said to people.
+        parts: dependencies.
+        record: recorder of the run.
+        questions: questions of the run.
+        idling: activity of the run.
+        wording: messages to people.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Scene:
         """Return the values of expressions in a frame.
 
         Args:
-            frame: in it.
-            step_id: a step whose outputs are not written down yet.
-            outputs: these.
-            response: what has answered it.
+            frame: the frame.
+            step_id: a step whose outputs are not recorded yet.
+            outputs: its outputs.
+            response: its response.
         """
         state = self.record.state
         more = {} if outputs is None else {step_id: outputs}

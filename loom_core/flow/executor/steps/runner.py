@@ -47,8 +47,8 @@ class StepWork:
 
     Args:
         scene: the run.
-        people: answer what tools ask.
-        run_frame: takes a list of steps to its end.
+        people: human-in-the-loop broker for tools' questions.
+        run_frame: executes a list of steps.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class StepWork:
             standing=scene.idling.standing,
             wording=scene.wording,
         )
-        self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
+        self._under_way: dict[str, bool] = {}  # running steps with side effects; whether each is risky
         self._abandoned: set[str] = set()  # keys of calls whose tools know that no caller waits
         self._quiet = anyio.Event()
         self._leaving = False
@@ -140,7 +140,7 @@ class StepWork:
         """Execute a step and return its outcome; anything already in the journal is not repeated.
 
         Raises:
-            RecordError: it cannot be written down.
+            RecordError: the journal cannot be written.
         """
         attributes = {
             "loom.flow.step": frame.path + step.step_id,
@@ -217,7 +217,7 @@ class StepWork:
         began = perf_counter()
         try:
             outcome = await self._sent(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
-        except LoomError:  # it could not be made, and nothing was sent
+        except LoomError:  # the request could not be built, and nothing was sent
             if changes:
                 await ended(outcome="failure", seconds=perf_counter() - began)
             raise
@@ -263,7 +263,7 @@ class StepWork:
     async def _maybe_again(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
         """Ask the user whether to repeat what may have been done; return whether they approve.
 
-        They are told what it is called, and what it was done with: the inputs, not what was made of them.
+        The question has the step's title and the inputs, not values derived from them.
         """
         before = frame.steps.get(step.step_id)
         if before is None:
@@ -305,7 +305,7 @@ class StepWork:
         )
         planned = await call.plan(step.tool, arguments)
         outcome = await call.outcome(planned)
-        if not is_begun(frame, step.step_id):  # it was not called, which is to be written down all the same
+        if not is_begun(frame, step.step_id):  # the tool was not called, which is recorded all the same
             self._scene.enter(frame, step, step.tool)
         return outcome
 
@@ -336,7 +336,7 @@ class InnerSteps:
 
     Args:
         scene: the run.
-        run_frame: takes a list of steps to its end.
+        run_frame: executes a list of steps.
     """
 
     def __init__(self, scene: Scene, run_frame: Callable[[Frame], Awaitable[None]]) -> None:
@@ -492,7 +492,7 @@ class PersonSteps:
             )
             if answered.action != "accept":
                 return StepOutcome(status="declined", problem=self._scene.wording.declined)
-            if answered.content and name not in answered.content:  # a correction, and no answer yet
+            if answered.content and name not in answered.content:  # a correction without an answer
                 problem = self._scene.questions.corrections(frame, answered.content)
                 self._scene.record.given(frame, {}, answered=key)
                 continue

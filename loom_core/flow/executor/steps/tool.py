@@ -61,13 +61,13 @@ class ToolWork:
     """Dependencies of tool calls.
 
     Attributes:
-        record: of the run.
-        people: answer what tools ask.
-        questions: ask whether a tool may be called.
-        pipeline: plans and runs.
-        starting: see there.
-        standing: around waiting for people whom a tool asks.
-        wording: how people are told something.
+        record: recorder of the run.
+        people: human-in-the-loop broker for tools' questions.
+        questions: asks for approval of tool calls.
+        pipeline: plans and executes calls.
+        starting: records the start of a step.
+        standing: context of waiting for people in a call.
+        wording: messages to people.
     """
 
     record: FlowRecord
@@ -83,13 +83,13 @@ class ToolStep:
     """One tool call and its host (`CallHost`).
 
     Args:
-        work: see there.
-        frame: where the step is.
-        step_id: its id.
-        key: name of its visit, which is the id of the call.
+        work: dependencies.
+        frame: frame of the step.
+        step_id: id of the step.
+        key: key of its visit, which is the id of the call.
         approved: whether a person has approved this visit before.
-        question: what the user is asked before it is called.
-        asks: whether they are in any case; else where permissions say so.
+        question: question to the user before the call.
+        asks: whether to ask in any case; otherwise by permissions.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class ToolStep:
         """Ask the user; see `CallHost`."""
         self._asked += 1
         where = f" ({question.url})" if question.url else ""
-        is_worded = bool(question.tool and self._work.people.unapproved)  # for customers, by who asks
+        is_worded = bool(question.tool and self._work.people.unapproved)  # questions to customers, by caller
         origin = f"{question.origin}: " if question.origin and not is_worded else ""
         pending = Pending(
             id=f"{self._key}.{self._asked}",
