@@ -54,10 +54,10 @@ def placed_steps(
     steps: Sequence[StepConfig], path: ConfigPath, *, in_branch: bool = False
 ) -> Iterator[PlacedStep]:
     """Yield steps, those in branches included."""
-    beside = [step.step_id for step in steps]
+    siblings = [step.step_id for step in steps]
     for index, step in enumerate(steps):
         at = (*path, index)
-        yield PlacedStep(at, step, beside, in_branch)
+        yield PlacedStep(at, step, siblings, in_branch)
         for number, branch in enumerate(step.parallel):
             yield from placed_steps(branch, (*at, "parallel", number), in_branch=True)
 

@@ -127,8 +127,8 @@ async def start_run(turn: TurnContext, request: RunRequest) -> Run:
 
 
 def _with_conversation(turn: TurnContext, request: RunRequest, unfinished: Sequence[Run]) -> RunRequest:
-    beside = [run.id for run in unfinished]
-    more = {"context": turn.conversation.context, BESIDE: beside, LANGUAGE: turn.phrases.language}
+    parallel = [run.id for run in unfinished]
+    more = {"context": turn.conversation.context, BESIDE: parallel, LANGUAGE: turn.phrases.language}
     return replace(request, metadata={**request.metadata, **more})
 
 

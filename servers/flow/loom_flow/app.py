@@ -28,8 +28,8 @@ __all__ = ["build", "watch_flows"]
 def build(settings: Settings) -> LoomServer:
     """Build the server; nothing is loaded before the first call that needs it.
 
-    A flow file that is wrong, or not there, keeps no server from starting: every tool says what to mend, and
-    the file is used as soon as that is done.
+    An invalid or missing flow file does not prevent the start: every tool reports what to correct, and the
+    file is loaded as soon as it is valid.
     """
     service, problem = Service(settings), ""
     try:
@@ -62,12 +62,12 @@ _LOOK_SECONDS = 2.0
 async def watch_flows(server: LoomServer, service: Service, said: str = "") -> None:
     """Poll the file, reload it after a change, and notify clients, until cancelled.
 
-    A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.
+    An invalid file changes nothing: the last valid one stays in use, and `flow_list` reports the problem.
 
     Args:
         server: tells its clients.
-        service: has the file.
-        said: what is known to be wrong with the file, and in the log.
+        service: the service with the file.
+        said: the known problem of the file, which is already logged.
     """
     while True:
         await anyio.sleep(_LOOK_SECONDS)

@@ -35,7 +35,7 @@ class FlowServer(ServerProgram[Settings]):
     name = PROGRAM
     package = "loom_flow"
     description = "Business flows: rules first, then a model; questions, confirmations, durable steps."
-    end_seconds = 10.0  # for what must not be done twice to end, and what runs have written to be on disk
+    end_seconds = 10.0  # for steps that must not be done twice to end, and for the journal to be on disk
 
     def parser(self) -> argparse.ArgumentParser:
         commands = ServerCommands(
@@ -50,7 +50,7 @@ class FlowServer(ServerProgram[Settings]):
         _runs(commands)
         commands.add_mcp()
         commands.add_install()
-        # Whoever may read alone can begin nothing: that is no token for a conversation.
+        # A read-only token cannot start anything, so it is no token for a conversation.
         token = commands.add_token(source_option="--flow", source="flow", key="flows", scope="write")
         token.add_argument(
             "--context",
@@ -91,7 +91,7 @@ class FlowServer(ServerProgram[Settings]):
         from loom_flow.model_choice import chosen_model
 
         if not settings.config_given and not settings.config.exists():
-            return []  # it starts without, and says what to write
+            return []  # the server starts without it, and says what to configure
         loaded = read_flow_file(settings.config)
         config = chosen_model(loaded.file, settings)
         names = [*loaded.variables, *(model_variables(config) if config else ())]

@@ -37,9 +37,9 @@ __all__ = ["Engine"]
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 5.0
-_ADOPT_AFTER = 1.0  # seconds; first the client's first requests
+_ADOPT_AFTER = 1.0  # seconds; the client's first requests come first
 _LOOK_SECONDS = 2.0
-_SERVER_SECONDS = 5.0  # that MCP servers have to start which steps and skills name
+_SERVER_SECONDS = 5.0  # for MCP servers with tools of steps and skills to start
 
 _Flows = frozenset[str] | None
 
@@ -47,14 +47,14 @@ _Flows = frozenset[str] | None
 class Engine:
     """Engine that opens each resource on first use. Use it as `async with`.
 
-    Runs that another process has left are gone on with a second after the start.
+    Orphaned runs are adopted a second after the start.
 
     Args:
-        settings: of the process.
-        adopts: whether to go on with runs that other processes have left.
+        settings: settings of the process.
+        adopts: whether to adopt orphaned runs of other processes.
 
     Attributes:
-        model: what decides where no rule does, for people; empty for nothing.
+        model: name of the model that decides if no rule does; empty for none.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True) -> None:
@@ -91,7 +91,7 @@ class Engine:
     ) -> None:
         assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
-        # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+        # Without the error, which the group would wrap: it does not come from its tasks.
         await self._tasks.__aexit__(None, None, None)
         await self._close()
 
@@ -110,7 +110,7 @@ class Engine:
         """Return the flow file; None if it does not exist and is optional. Blocks.
 
         Raises:
-            ConfigError: it is wrong, or was named and is not there.
+            ConfigError: it is invalid, or a named file does not exist.
         """
         if self._loaded is None and (self._settings.config_given or self._settings.config.exists()):
             self._loaded = read_flow_file(self._settings.config)
@@ -119,15 +119,15 @@ class Engine:
     async def look(self) -> bool:
         """Reload the file if it has changed; return whether anything has changed.
 
-        One that cannot be used changes nothing; `problems` says why.
+        An invalid file changes nothing; `problems` says why.
 
         Raises:
-            ConfigError: it is wrong and has never been right.
+            ConfigError: it is invalid, and no earlier version was valid.
         """
         if self._loaded is None and not await to_thread.run_sync(self._settings.config.exists):
             return False
         if self._loaded is not None and self._looking.locked():
-            return False  # another call has it used
+            return False  # another call reloads it
         async with self._looking:
             loaded = await self._watch.latest()
             if self._loaded is not None and loaded.version == self._loaded.version:
@@ -162,11 +162,11 @@ class Engine:
         """Return the orchestrator of messages and runs.
 
         Args:
-            flows: ids of those that it may begin; None for all.
+            flows: ids of the flows that it may start; None for all.
 
         Raises:
-            ConfigError: there is no flow file, or it cannot be used; it says what to write.
-            LoomError: it has ended unexpectedly.
+            ConfigError: there is no usable flow file; the message says what to write.
+            LoomError: the assistant has ended unexpectedly.
         """
         loaded = await self.latest()
         assert self._tasks is not None, "an engine is used as `async with`"
@@ -181,7 +181,7 @@ class Engine:
         """Return the current flow file, or the last valid one.
 
         Raises:
-            ConfigError: it is not there, and says what to write; or it has never been in order.
+            ConfigError: it does not exist, and the message says what to write; or it was never valid.
         """
         await self.look()
         if self._loaded is None:
@@ -199,7 +199,7 @@ class Engine:
         """Return the language model.
 
         Raises:
-            ConfigError: none is named, or it cannot be asked.
+            ConfigError: none is configured, or it is not usable.
         """
         from loom_flow.model_choice import chosen_model, made_model
 
@@ -216,9 +216,9 @@ class Engine:
         """Build an assistant that is not open yet.
 
         Raises:
-            ConfigError: the file cannot be used.
+            ConfigError: the file is not usable.
         """
-        await to_thread.run_sync(import_module, "loom_core.flow.orchestrator")  # it takes a while
+        await to_thread.run_sync(import_module, "loom_core.flow.orchestrator")  # it takes a moment
         from loom_core.flow.orchestrator import WorkflowOrchestrator
 
         loaded, llm = await self.with_model(limited(loaded, flows))
@@ -254,7 +254,7 @@ class Engine:
         """Return the source of the file's `knowledge`.
 
         Raises:
-            ConfigError: it cannot be asked.
+            ConfigError: it is not usable.
         """
         if file.knowledge is None:
             return None
@@ -311,8 +311,8 @@ class _Assistant:
     """An assistant in its own task, which opens and closes it; rebuilt if building it failed.
 
     Args:
-        engine: makes it.
-        flows: see `Engine.assistant`.
+        engine: the engine that builds it.
+        flows: see `FlowEngine.assistant`.
     """
 
     def __init__(self, engine: Engine, flows: _Flows) -> None:
@@ -329,7 +329,7 @@ class _Assistant:
         """Return the open assistant for a file.
 
         Raises:
-            LoomError: it cannot be made.
+            LoomError: building it failed.
         """
         async with self._turn:
             if self._open is None:
@@ -347,7 +347,7 @@ class _Assistant:
         """Reload the assistant with another file, if it is open.
 
         Raises:
-            ConfigError: it cannot be used; what was said before holds.
+            ConfigError: the file is not usable; nothing changes.
         """
         if self._open is None:
             return

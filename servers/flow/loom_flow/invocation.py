@@ -17,9 +17,9 @@ def invocation(settings: Settings, command: str, *arguments: str) -> str:
     """Return a command line for the same files as this process.
 
     Args:
-        settings: of the process.
-        command: its name.
-        arguments: what stands behind it; what is no placeholder is quoted for a shell.
+        settings: settings of the process.
+        command: name of the command.
+        arguments: its arguments; anything but placeholders is quoted for a shell.
     """
     return " ".join([PROGRAM, command, *arguments, *map(shlex.quote, own_options(settings))])
 

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["KnowledgeSources"]
 
 _NAME = "knowledge"
-_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
+_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; checked without an import
 
 
 class KnowledgeSources:
     """Factory of knowledge sources; each is built once and closed at the end.
 
     Args:
-        settings: of the process.
-        tasks: connections and models live in it; the caller ends it.
+        settings: settings of the process.
+        tasks: task group for connections and models; the caller ends it.
     """
 
     def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
@@ -52,7 +52,7 @@ class KnowledgeSources:
         """Return the source; None if the file names none.
 
         Raises:
-            ConfigError: it cannot be asked: it is not there, or what searches it is not installed.
+            ConfigError: it is not usable: it does not exist, or a required package is not installed.
         """
         if config is None:
             return None

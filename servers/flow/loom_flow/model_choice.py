@@ -19,7 +19,7 @@ def chosen_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
     """Return the model of a file, else that of `--provider`; None for rules alone.
 
     Raises:
-        ConfigError: what `--provider` names is no model.
+        ConfigError: `--provider` names no model.
     """
     return named_model(settings) if file.model is None else file.model
 
@@ -48,7 +48,7 @@ def made_model(config: ProviderConfig) -> LLMProvider:
     """Build a model that is usable here. Blocks if a keyring is read.
 
     Raises:
-        ConfigError: it cannot be.
+        ConfigError: it is not usable.
     """
     from loom_core.llm.factory import create_provider
 

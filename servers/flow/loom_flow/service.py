@@ -44,21 +44,22 @@ _PAGE = 500
 class Service:
     """Service for the flows and runs of one home. Use it as `async with`.
 
-    Nothing is opened before the first call that needs it, but for runs that another process has left; see
-    `Engine`. A caller sees their own runs; others are as if they were not there.
+    Nothing is opened before the first call that needs it, except for orphaned runs of another process; see
+    `FlowEngine`. A caller sees only their own runs.
 
     Attributes:
-        settings: of the process.
-        attending: how calls wait for runs.
+        settings: settings of the process.
+        attending: long polls of calls that wait for runs.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
         """Create the service; nothing is opened yet.
 
         Args:
-            settings: of the process.
-            adopts: whether to go on with runs that other processes have left.
-            sees_all: whether everybody's runs are seen: on the command line, whose user owns the file.
+            settings: settings of the process.
+            adopts: whether to adopt orphaned runs of other processes.
+            sees_all: whether the runs of all callers are visible: on the command line, whose user owns the
+                file.
         """
         self.settings = settings
         self.attending = Attending(self, self.question, progress_line)
@@ -95,7 +96,7 @@ class Service:
         """Load the flow file, if it exists. Blocks.
 
         Raises:
-            ConfigError: it is wrong, or was named and is not there.
+            ConfigError: it is invalid, or a named file does not exist.
         """
         self._engine.load()
 
@@ -115,17 +116,17 @@ class Service:
         """Answer a message; see `WorkflowOrchestrator.query`. Call `confirm_delivery` on delivery.
 
         Raises:
-            LoomError: as there; or there is no flow file that can be used.
+            LoomError: as there; or there is no usable flow file.
         """
         assistant, caller, context = await self._assistant(), current_caller().id, _theirs(context)
-        with acting(EVERYTHING):  # the run goes on when the call has gone
+        with acting(EVERYTHING):  # the run continues after the call
             return await assistant.query(
                 message,
                 session_id=session_id,
                 context=context,
                 caller=caller,
                 idempotency_key=idempotency_key,
-                # The call itself waits for a run: it tells how far that is, and asks.
+                # The call itself waits for the run, to report progress and to ask.
                 wait_seconds=min(seconds, _REPLY_SECONDS),
                 reaches=False,
             )
@@ -178,7 +179,7 @@ class Service:
 
         Raises:
             NotFoundError: there is no such flow, or no such session.
-            InvalidInputError: the inputs do not fit its schema.
+            InvalidInputError: the inputs are invalid by its schema.
             LoomError: as for `chat`.
         """
         assistant, caller, context = await self._assistant(), current_caller(), _theirs(context)
@@ -200,7 +201,7 @@ class Service:
         """Return a run's state.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         return await self.journal().get(run_id, caller=self._owner())
 
@@ -208,7 +209,7 @@ class Service:
         """Wait until a run is idle; see `Journal.wait_until_idle`.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         await self.run(run_id)
         return await self.journal().changed(run_id, after=after, seconds=seconds)
@@ -217,8 +218,8 @@ class Service:
         """Send a command to a run; if no process executes the run, this one does.
 
         Raises:
-            NotFoundError: the caller has none of this id.
-            InvalidInputError: it does not fit how the run stands.
+            NotFoundError: the caller has no such run.
+            InvalidInputError: the command does not fit the run's state.
             LoomError: as for `chat`.
         """
         await self.run(run_id)
@@ -239,13 +240,13 @@ class Service:
         """Retry a failed run from a step, or from where it failed; as `send_commands`.
 
         Args:
-            run_id: which.
+            run_id: id of the run.
             step: see `Retry`.
-            inputs: those that are others now.
-            by: who wants it.
+            inputs: changed inputs.
+            by: who retries it.
 
         Raises:
-            InvalidInputError: it has not failed, its flow has no such step, or the inputs do not fit.
+            InvalidInputError: it has not failed, its flow has no such step, or the inputs are invalid.
         """
         run = await self.run(run_id)
         if run.status not in {"failed", "aborted"}:
@@ -260,7 +261,7 @@ class Service:
         """Execute a run here: one that was paused or has failed, or one that no process executes.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
             InvalidInputError: it is completed.
             LoomError: as for `chat`.
         """
@@ -278,9 +279,9 @@ class Service:
         """Return the caller's runs: the latest first, or by query the best matches.
 
         Args:
-            status: how they are; empty for whatever.
-            query: words of message and outcome; empty for none.
-            limit: how many at the most.
+            status: statuses; empty for all.
+            query: words of message and outcome; empty for all.
+            limit: maximum number of runs.
         """
         if not await to_thread.run_sync(self.settings.journal.exists):
             return []
@@ -297,7 +298,7 @@ class Service:
         """Return the events of a run, oldest first.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         await self.run(run_id)
         return await self.journal().events(run_id, after=after, limit=limit)
@@ -306,7 +307,7 @@ class Service:
         """Return the state of each step of a run.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         events: list[StreamEvent] = []
         while found := await self.events(run_id, after=events[-1].seq if events else 0, limit=_PAGE):
@@ -317,7 +318,7 @@ class Service:
         """Return data that was too large for an event, and its media type.
 
         Raises:
-            NotFoundError: the caller has none of this id, or it has no such blob.
+            NotFoundError: the caller has no such run, or it has no such blob.
         """
         await self.run(run_id)
         return await self.journal().blob(run_id, number)
@@ -344,7 +345,7 @@ class Service:
         """Return the current flow file, without opening anything.
 
         Raises:
-            ConfigError: there is none that can be used.
+            ConfigError: there is no usable file.
         """
         return await self._engine.latest()
 
@@ -352,7 +353,7 @@ class Service:
         """Return the language model.
 
         Raises:
-            ConfigError: none is named, or it cannot be asked.
+            ConfigError: none is configured, or it is not usable.
         """
         return await self._engine.language_model()
 
@@ -385,7 +386,7 @@ class Service:
         raise NotFoundError(f"There is no flow {flow_id[:200]!r}.", advice=f"{meant}{listed}")
 
 
-_REPLY_SECONDS = 0.5  # that a message waits for its run by itself
+_REPLY_SECONDS = 0.5  # for which a message waits for its run
 
 
 def _theirs(context: Mapping[str, Any] | None) -> dict[str, Any]:

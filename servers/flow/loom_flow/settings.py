@@ -19,10 +19,10 @@ class Settings:
 
     Attributes:
         home: Loom's home.
-        config: the file with the flows.
-        config_given: whether the file was named, so that it has to be there.
-        home_given: whether that was named, and is not where it usually is.
-        provider: the language model, where the file names none; empty for rules alone.
+        config: the flow file.
+        config_given: whether the file was named, so that it must exist.
+        home_given: whether the home was named, and is not the default.
+        provider: the language model if the file names none; empty for rules alone.
         version: of this server.
     """
 

@@ -65,35 +65,35 @@ class Wording:
 
     Attributes:
         head: the first line about a run.
-        statuses: what each status is called.
-        step_statuses: what each status of a step is called.
-        actions: what is done with a message, by name.
-        hows: what decides that, by name.
-        session, run: which they are.
-        by: what was done, and what has decided it.
-        problem: why it is not completed.
-        waits: before what it waits for.
-        approval: something that may be done or not.
-        unknown: something that had begun when the program ended.
-        question: something that is asked for.
-        until: when it counts as refused.
-        did: before what was done.
-        next: before what to do now.
-        go_on: the command that goes on with it.
-        completed: what to do then; as the following.
+        statuses: names of statuses.
+        step_statuses: names of step statuses.
+        actions: texts for actions.
+        hows: texts for how a message was routed.
+        session, run: ids of session and run.
+        by: the action, and how it was routed.
+        problem: why a run is not completed.
+        waits: before pending questions.
+        approval: a pending approval.
+        unknown: a step with an unknown outcome after a crash.
+        question: a pending question.
+        until: its deadline, after which it counts as declined.
+        did: before completed steps.
+        next: before the next step of the client.
+        go_on: the command that continues a run.
+        completed: the client's next step for this status; as the following.
         told: the message was answered without a run.
-        working: it goes on.
+        working: it continues.
         answer: the user answers by a message.
         resume: the user decides about a run without a conversation.
-        ask: the user is asked by the next call.
+        ask: the next call asks the user.
         paused: it is paused.
         failed: it failed.
         aborted: it was aborted.
-        step: progress: a step begins; as the following.
-        done: a step has ended well.
+        step: progress: a step starts; as the following.
+        done: a step has succeeded.
         ended: a step has ended otherwise.
-        asks: people are asked.
-        finished: the flow is at its end.
+        asks: the run waits for people.
+        finished: the flow has ended.
     """
 
     head: str = "Run {run_id} of {flow} (session {session_id}): {status}"
@@ -230,7 +230,7 @@ _CHINESE = Wording(
 )
 
 
-_JSON = 2000  # characters of arguments or a schema that a person reads
+_JSON = 2000  # maximum characters of arguments or a schema for people
 _MESSAGE = 120
 _SHOWN = 120
 _OUTPUTS = 400
@@ -245,10 +245,10 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
     """Return a reply as data.
 
     Args:
-        reply: as the assistant gave it.
-        run: the run that it is about as it stands now; None for none.
+        reply: the reply of the assistant.
+        run: current state of its run; None for none.
         file: the flows.
-        by_asking: whether the caller's client can ask its user.
+        by_asking: whether the caller's client supports elicitation.
     """
     wording = Wording.of(reply.language)
     status, text, pending, structured = reply.status, reply.text, reply.pending, reply.structured
@@ -331,9 +331,9 @@ def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo
     """Return a run as data, with the next step.
 
     Args:
-        run: as it stands.
-        steps: what it has done.
-        by_asking: whether the caller's client can ask its user, who may decide.
+        run: the run.
+        steps: state of its steps.
+        by_asking: whether the caller's client supports elicitation, so that the user may decide.
     """
     wording = _wording_of(run)
     key = {"input_required": "ask" if by_asking else "resume"}.get(run.status, run.status)

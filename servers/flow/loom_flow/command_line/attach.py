@@ -38,10 +38,10 @@ async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) 
     """Wait for a run, and ask its questions if the terminal is interactive; return the exit code.
 
     Args:
-        service: has it.
-        run: which.
-        after: seq of its last event that is known.
-        as_json: whether to print it as data alone.
+        service: the service of the run.
+        run: the run.
+        after: sequence number of the last known event.
+        as_json: whether to print only data.
     """
     keyboard = Keyboard()
     async with anyio.create_task_group() as tasks:
@@ -55,7 +55,7 @@ async def stayed_with(service: Service, run: Run, *, after: int, as_json: bool) 
                 break
             try:
                 told = await service.decide(run, decision)
-            except InvalidInputError as error:  # decided elsewhere meanwhile, or not so
+            except InvalidInputError as error:  # another client has decided, or it was no valid response
                 say(str(error))
                 told = await service.run(run.id)
             run = await stands(service, run.id, after=told.last_seq)

@@ -17,7 +17,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
 
     Args:
         args: the command and its options.
-        settings: of the process.
+        settings: settings of the process.
     """
     from loom_flow.command_line.config_commands import CONFIG_COMMANDS
 

@@ -120,7 +120,7 @@ def _import(args: argparse.Namespace, _settings: Settings) -> int:
     problem = ""
     try:
         parse_flow_file(text, name=str(args.out or "flow.json"))
-    except ConfigError as error:  # such as a `flow_url` that has to be written yet
+    except ConfigError as error:  # such as a missing `flow_url`
         problem = str(error)
     if args.out:
         _write(args.out, text)
@@ -163,7 +163,7 @@ def text_of(path: Path) -> str:
     """Read a text file. Blocks.
 
     Raises:
-        InvalidInputError: it cannot be read.
+        InvalidInputError: the file is not readable.
     """
     try:
         return path.read_text(encoding="utf-8-sig")

@@ -31,7 +31,7 @@ __all__ = ["own_checks", "variables"]
 
 _CONNECT_SECONDS = 3.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_KEYRING_SECONDS = 15.0  # it may ask the user
+_KEYRING_SECONDS = 15.0  # a keyring may ask the user
 _CORRECT = "Correct it there."
 
 

@@ -57,11 +57,11 @@ async def dry_run(
     """Execute a dry run of a flow.
 
     Args:
-        file: where it is.
-        flow_id: which.
-        inputs: what it would be given.
+        file: the flow file.
+        flow_id: id of the flow.
+        inputs: its inputs.
         context: variables of the conversation.
-        message: what the user would have said.
+        message: the user's message.
 
     Raises:
         NotFoundError: there is no such flow.

@@ -55,7 +55,7 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
     }
 
     async def run() -> int:
-        named_model(settings)  # who names one here is there to correct it
+        named_model(settings)  # a named run may be retried with corrections
         service = Service(settings, adopts=False, sees_all=True)
         service.load()
         async with service, Interrupts.heard() as interrupts:
@@ -271,10 +271,10 @@ def named_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) 
 
     Args:
         given: the arguments.
-        schema: what they are for; what wants a text is given one, though it looks like a number.
+        schema: their schema; an input of type string is not parsed as a number.
 
     Raises:
-        InvalidInputError: one has no name or no `=`.
+        InvalidInputError: an argument has no name or no `=`.
     """
     values: dict[str, Any] = {}
     properties = cast("Mapping[str, Any]", (schema or {}).get("properties", {}))

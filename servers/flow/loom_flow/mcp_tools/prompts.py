@@ -28,8 +28,8 @@ def register_prompts(server: LoomServer, service: Service) -> None:
     """Register the prompts, with completions of their arguments.
 
     Args:
-        server: what offers them.
-        service: has flows and runs.
+        server: the server.
+        service: the service with flows and runs.
     """
 
     @server.prompt(title="Ask the assistant")

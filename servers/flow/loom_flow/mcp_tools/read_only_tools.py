@@ -27,8 +27,8 @@ def register_looking_tools(server: LoomServer, service: Service) -> None:
     """Register the tools.
 
     Args:
-        server: what offers them.
-        service: has what they look at.
+        server: the server.
+        service: the service with flows and runs.
     """
     _register_list(server, service)
     _register_explain(server, service)

@@ -23,8 +23,8 @@ def register_resources(server: LoomServer, service: Service) -> None:
     """Register the resources, with completions of run ids.
 
     Args:
-        server: what offers them.
-        service: has flows and runs.
+        server: the server.
+        service: the service with flows and runs.
     """
 
     @server.resource(
