@@ -170,7 +170,7 @@ def _loaded(written: ConfigText | None, path: Path, tools: Collection[str]) -> L
 def _empty(path: Path) -> UnreadableConfigError:
     """Return the error for an empty file: an editor may truncate a file before it saves it."""
     advice = "Write {} for a file without flows; `loom-flow-server init` writes one that works."
-    return UnreadableConfigError(PlacedProblem(str(path), 1, 1, "there is nothing in it.", advice))
+    return UnreadableConfigError(PlacedProblem(str(path), 1, 1, "the file is empty.", advice))
 
 
 def _problems(written: ConfigText, tools: Collection[str]) -> tuple[FlowFile | None, list[ConfigProblem]]:
@@ -178,7 +178,7 @@ def _problems(written: ConfigText, tools: Collection[str]) -> tuple[FlowFile | N
     try:
         json.dumps(written.value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return None, [ConfigProblem((), r"there is half a character: \ud800 to \udfff come in pairs.")]
+        return None, [ConfigProblem((), r"there is a lone surrogate: \ud800 to \udfff come in pairs.")]
     except RecursionError:
         return None, [ConfigProblem((), "it is nested too deeply.")]
     try:
@@ -220,7 +220,7 @@ def machine_problems(
             yield ConfigProblem(
                 text.path,
                 f"the environment variable {name} is not set.",
-                "Set it where the server is started.",
+                "Set it in the server's environment.",
             )
 
 
@@ -394,12 +394,12 @@ class FlowFileWatch:
         except ConfigError as error:
             if self._loaded is None:
                 raise
-            self._problem = f"{error} What it said before is still used."
+            self._problem = f"{error} The last valid version stays in use."
             _log.warning("%s", self._problem)
             loaded = self._loaded
         else:
             if self._problem or (self._loaded and loaded.version != self._loaded.version):
-                _log.info("%s has been read again.", self._path)
+                _log.info("%s was reloaded.", self._path)
             self._problem = ""
             if self._loaded is not None and loaded.version == self._loaded.version:
                 loaded = self._loaded

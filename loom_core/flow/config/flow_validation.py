@@ -96,7 +96,7 @@ def _all_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProb
         yield from flow_problems(flow, path, around)
         if flow.as_tool and (flow.tool_name or flow.flow_id) in names[: offered.index(flow)]:
             yield ConfigProblem(
-                (*path, "as_tool"), "another flow is offered as a tool of this name.", "Write `tool_name`."
+                (*path, "as_tool"), "another flow has a tool of this name.", "Write `tool_name`."
             )
     yield from _cycle_problems(file, flows)
     yield from _tool_problems(file)
@@ -127,15 +127,13 @@ def _address_problems(file: FlowFile) -> Iterator[ConfigProblem]:
     if url and (not url.lower().startswith(("https://", "http://")) or any(each in url for each in "{#")):
         yield ConfigProblem(
             ("flow_url",),
-            "this is no address that paths can be put behind.",
-            "Write it whole, without placeholders and without `#`: https://api.example/flows.",
+            "this is no base address for paths.",
+            "Write an absolute address, without placeholders and without `#`: https://api.example/flows.",
         )
     if file.retrieve_knowledge_url is None:
         return
     if file.knowledge is not None:
-        yield ConfigProblem(
-            ("knowledge",), "there is `retrieve_knowledge_url` already.", "Keep the one or the other."
-        )
+        yield ConfigProblem(("knowledge",), "there is `retrieve_knowledge_url` already.", "Keep one of them.")
     knowledge, path = file.retrieve_knowledge_url, ("retrieve_knowledge_url",)
     yield from address_problems(knowledge.url, path, flow_url=url)
     texts = [
@@ -183,8 +181,8 @@ def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator
         index = next(index for index, flow in enumerate(file.flows) if flow.flow_id == cycle[0])
         yield ConfigProblem(
             ("flows", index, "flow_id"),
-            f"the flow would run itself: {' → '.join(cycle)}.",
-            "Take one `workflowId` out of this circle.",
+            f"the flow runs itself: {' → '.join(cycle)}.",
+            "Remove one `workflowId` from this cycle.",
         )
 
 
@@ -238,7 +236,7 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
             yield ConfigProblem(
                 (*path, "excludes"),
                 f"it depends on {min(both)!r} and excludes it.",
-                "Keep the one or the other.",
+                "Keep one of them.",
             )
     if cycle := _cycle(
         {skill.id: [each for each in skill.depends_on if each in ids] for skill in file.skills}
@@ -246,8 +244,8 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
         index = next(index for index, skill in enumerate(file.skills) if skill.id == cycle[0])
         yield ConfigProblem(
             ("skills", index, "depends_on"),
-            f"what it depends on depends on it: {' → '.join(cycle)}.",
-            "Take one id out of this circle.",
+            f"its dependencies form a cycle: {' → '.join(cycle)}.",
+            "Remove one id from this cycle.",
         )
 
 
@@ -257,7 +255,7 @@ SERVER_TOOLS = frozenset({"flow_chat", "flow_run", "flow_list", "flow_explain", 
 DESCRIBE_TOOL = "Describe it in `system_tools`, or name a tool of an MCP server as server:tool."
 """Advice where no tool exists."""
 
-_PATTERNS = "It is a regular expression; a character that is meant itself has a backslash before it: \\(."
+_PATTERNS = "It is a regular expression; a literal special character needs a backslash before it: \\(."
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _ANSWER = "answer"
 _ANSWERS = frozenset({"body", "header", "statusCode"})
@@ -314,7 +312,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> I
     yield from reference_problems(_texts(flow, path), inputs, outputs, own=flow.outputs)
     if "steps" in flow.model_fields_set and not flow.steps:
         advice = "Write one, or leave `steps` out: then `endpoint` is asked, or `flow_url`."
-        yield ConfigProblem((*path, "steps"), "there is no step in it.", advice)
+        yield ConfigProblem((*path, "steps"), "it has no steps.", advice)
     if flow.steps:
         yield from _answer_problems(_texts(flow, path))
     yield from _pattern_problems(flow, path)
@@ -375,7 +373,7 @@ def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator
                 if seen.setdefault(called, choice.value) != choice.value:
                     yield ConfigProblem(
                         at,
-                        f"{choice.value!r} is called as {seen[called]!r} is: {called!r}.",
+                        f"{choice.value!r} has the same name as {seen[called]!r}: {called!r}.",
                         "Give each a `title` of its own.",
                     )
 
@@ -436,7 +434,7 @@ def _named_problems(placed: PlacedStep, around: Surroundings) -> Iterator[Config
     if placed.in_branch and _asks(flow.steps):
         yield ConfigProblem(
             (*path, "workflowId"),
-            f"the flow {flow.flow_id!r} asks the user, which is not done side by side with other steps.",
+            f"the flow {flow.flow_id!r} asks the user, which is not possible in parallel with other steps.",
             "Run it in a step before or after.",
         )
     names = input_names(flow.input_schema)
@@ -490,7 +488,7 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
     if not _TOOL_NAME.fullmatch(name):
         yield ConfigProblem(
             (*path, key),
-            f"a tool cannot be called {name[:80]!r}.",
+            f"a tool cannot have the name {name[:80]!r}.",
             "Write `tool_name`: a small letter, then small letters, digits and `_`, at most 40.",
         )
     elif name in SERVER_TOOLS:
@@ -498,7 +496,7 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
     if not flow.description:
         yield ConfigProblem(
             (*path, "as_tool"),
-            "a tool without a description is of no use to a model.",
+            "a tool needs a description, so that a model can use it.",
             "Write `description`.",
         )
 

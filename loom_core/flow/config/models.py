@@ -57,28 +57,26 @@ _OF_THE_CALLER: dict[str, JsonValue] = {
 class KnowledgeEndpointConfig(Section):
     """An API that is queried for knowledge about a message in advance; a text is its address."""
 
-    url: Address = Field(min_length=1, description="An http(s) address, or a path behind `flow_url`.")
+    url: Address = Field(min_length=1, description="An http(s) address, or a path relative to `flow_url`.")
     method: Literal["GET", "POST"] = Field(
         default="GET", description="GET sends the parameters in the address, POST as a JSON object."
     )
     headers: Headers = Field(default={}, repr=False, description="Headers, as those of an endpoint.")
-    query_field: str = Field(
-        default="keywords", min_length=1, description="The parameter that the message is put in."
-    )
+    query_field: str = Field(default="keywords", min_length=1, description="The parameter for the message.")
     send: Literal["question", "keywords"] = Field(
         default="question",
-        description="What is put there: the message, or only its content words, with spaces between them.",
+        description="Its value: the message, or only its content words, separated by spaces.",
     )
-    limit_field: str = Field(default="", description="The parameter of how many passages are wanted.")
+    limit_field: str = Field(default="", description="The parameter for the number of passages.")
     parameters: Query = Field(
         default=_OF_THE_CALLER,
         repr=False,
         description="Further parameters: templates (what has no value is left out), or secrets.",
     )
     mapping: ResultMapping = Field(
-        default=ResultMapping(), description="Where the passages are in the answer, as in query.json."
+        default=ResultMapping(), description="Where the passages are in the response, as in query.json."
     )
-    limit: int = Field(default=5, ge=1, le=50, description="So many passages are used.")
+    limit: int = Field(default=5, ge=1, le=50, description="Maximum number of passages.")
 
 
 def _address(written: object) -> object:
@@ -96,7 +94,7 @@ class LocalSource(Section):
 
     kind: Literal["local"]
     knowledge_base: str = Field(min_length=1, description="Its name.")
-    home: str = Field(default="", description="Loom's folder that it is in; by default the server's own.")
+    home: str = Field(default="", description="Its Loom home; by default the server's own.")
 
 
 class HttpSource(HTTPKnowledgeConfig):
@@ -110,7 +108,7 @@ class McpSource(MCPKnowledgeConfig):
 
     kind: Literal["mcp"]
     server: Annotated[str, Field(min_length=1)] | dict[str, Any] = Field(
-        repr=False, description="A server's name in mcp.json, or an entry as it would stand there."
+        repr=False, description="A server's name in mcp.json, or an entry in the same form."
     )
 
 
@@ -146,14 +144,14 @@ _TRUNCATED = 4096
 class BasicSettings(Section):
     """Name, language and instructions of the assistant."""
 
-    name: str = Field(default="", description="What the assistant is called.")
-    description: str = Field(default="", description="What it is for, in a sentence.")
+    name: str = Field(default="", description="The assistant's name.")
+    description: str = Field(default="", description="Its purpose, in a sentence.")
     language: Literal["auto", "zh", "en"] = Field(
         default="auto",
         description="The language of its own sentences: `zh`, `en`, or `auto`, that of the message.",
     )
-    instructions: str = Field(default="", description="What the model is told first.")
-    greeting: str = Field(default="", description="What it says to a greeting, or to nothing.")
+    instructions: str = Field(default="", description="Instructions for the model.")
+    greeting: str = Field(default="", description="Its reply to a greeting, or to an empty message.")
 
 
 class NetConfig(Section):
@@ -162,22 +160,26 @@ class NetConfig(Section):
     allow: list[str] = Field(
         default=[],
         description="Hosts, addresses and networks (`flow-api.corp`, `10.0.0.0/8`) that may be asked though "
-        "not on the open internet. Addresses of cloud metadata are never.",
+        "not on the open internet. Addresses of cloud metadata never are.",
     )
     only: list[str] = Field(
         default=[],
-        description="If any: hosts that may be asked, and no others; `*.example.org` for all below.",
+        description="If any: the only hosts that are allowed; `*.example.org` for all below.",
     )
     trace: list[str] = Field(
         default=[],
         description="Hosts that are told which trace a request belongs to (`traceparent`, W3C); "
         "`*.example.org` for all below. By default none is.",
     )
-    seconds: float = Field(default=60.0, gt=0, le=600, description="The longest that a request may take.")
-    max_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20, description="The largest answer, in bytes.")
-    concurrency: int = Field(default=20, ge=1, le=1000, description="Requests under way together.")
+    seconds: float = Field(default=60.0, gt=0, le=600, description="Timeout of a request.")
+    max_bytes: int = Field(
+        default=4 << 20, ge=1024, le=64 << 20, description="Maximum size of a response, in bytes."
+    )
+    concurrency: int = Field(default=20, ge=1, le=1000, description="Maximum number of concurrent requests.")
     per_minute: int | None = Field(
-        default=None, ge=1, description="Requests to one host in a minute; by default as many as there are."
+        default=None,
+        ge=1,
+        description="Maximum number of requests to one host in a minute; by default no limit.",
     )
 
 
@@ -187,26 +189,26 @@ class FlowConfig(Section):
     flow_id: Id = Field(description="Its id, unique in the file.")
     name: str = Field(
         default="",
-        description="What people call it; by default its id. This and all that people read "
+        description="Its name for people; by default its id. This and all that people read "
         "may be in both languages, with ` / ` between: `请假 / Leave`. Each reads the part in their own.",
     )
-    description: str = Field(default="", description="What it does and when it is meant; models read this.")
-    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    description: str = Field(default="", description="What it does and when to use it; for models.")
+    enabled: bool = Field(default=True, description="Whether it is enabled.")
     trigger_patterns: list[Annotated[str, Field(min_length=1, max_length=_TRUNCATED)]] = Field(
         default=[],
         description="Regular expressions (RE2) that are searched for in a message, whatever the case and "
         "width of letters. A named group that is an input fills it: `请(?P<days>\\d+)天假`.",
     )
     priority: int = Field(
-        default=0, ge=-1000, le=1000, description="Of several flows that fit, the highest is meant."
+        default=0, ge=-1000, le=1000, description="Of several flows that match, the highest wins."
     )
     ambiguous: Ambiguous | None = Field(
         default=None,
-        description="What becomes of messages that fit another flow alike; by default as the file.",
+        description="Policy for messages that match another flow equally; by default that of the file.",
     )
     confirm: Confirm = Field(
         default="model",
-        description="When the user is asked before it begins: `never`, `always`, or `model`: if the "
+        description="When the user confirms before it starts: `never`, `always`, or `model`: if the "
         "model has chosen it, is not sure, and it changes something.",
     )
     input_schema: Schema = Field(
@@ -214,32 +216,29 @@ class FlowConfig(Section):
         description="JSON Schema of its inputs, an object; what is required and missing is asked for.",
     )
     endpoint: WrittenEndpoint | None = Field(
-        default=None, description="Its only request. Without it and without steps, `flow_url` is asked."
+        default=None,
+        description="Its only request. Without it and without steps, the request goes to `flow_url`.",
     )
-    steps: list[StepConfig] = Field(default=[], description="Its steps, one after the other.")
-    outputs: dict[str, str] = Field(
-        default={}, description="Names and expressions: what it gives back, as data."
-    )
+    steps: list[StepConfig] = Field(default=[], description="Its steps, in order.")
+    outputs: dict[str, str] = Field(default={}, description="Names and expressions of its outputs.")
     response: str = Field(
         default="",
-        description="What the user reads at its end: a template, such as `单号 {$response.body#/id}`; by "
+        description="Text for the user at its end: a template, such as `单号 {$response.body#/id}`; by "
         "default its result as it is.",
     )
     timeout_seconds: float | None = Field(
         default=None,
         gt=0,
         le=86_400,
-        description="For a run of it, without the time in which the user is waited for; by default no limit.",
+        description="Timeout of a run, without the time spent waiting for the user; by default none.",
     )
-    as_tool: bool = Field(
-        default=False, description="Whether the server also offers it as a tool of its own."
-    )
+    as_tool: bool = Field(default=False, description="Whether the server also offers it as a separate tool.")
     tool_name: str = Field(
         default="",
-        description="What that tool is called, by default as `flow_id`: a small letter, then small letters, "
+        description="The name of that tool, by default `flow_id`: a small letter, then small letters, "
         "digits and `_`, at most 40.",
     )
-    examples: list[str] = Field(default=[], description="Messages that mean it; models read them.")
+    examples: list[str] = Field(default=[], description="Example messages, for models.")
 
     @property
     def title(self) -> str:
@@ -251,44 +250,42 @@ class SkillConfig(Section):
     """Instructions for a situation that a model recognises."""
 
     id: str = Field(default="", max_length=64, description="Its id; by default `skill-1` and so on.")
-    condition: str = Field(min_length=1, description="When it applies, as models read it.")
-    action: str = Field(min_length=1, description="What is to be done then, as models read it.")
-    tools: list[str] = Field(
-        default=[], description="Tools that may be called while it applies, and only then."
-    )
+    condition: str = Field(min_length=1, description="When it applies, for models.")
+    action: str = Field(min_length=1, description="What to do then, for models.")
+    tools: list[str] = Field(default=[], description="Tools that are available only while it applies.")
     confirm: Literal[False] | Question | None = Field(
         default=None,
         description="What the user is asked before one of its tools is called that may change something: a "
         "template, such as `Shall I send “{$inputs.text}”? / 要我发送“{$inputs.text}”吗？`, whose inputs are "
         "the arguments; by default Loom words it. `false`: they are not asked.",
     )
-    priority: int = Field(default=0, ge=-1000, le=1000, description="The highest comes first.")
+    priority: int = Field(default=0, ge=-1000, le=1000, description="The highest is first.")
     depends_on: list[str] = Field(default=[], description="Ids of skills without which it does not apply.")
     excludes: list[str] = Field(
         default=[], description="Ids of skills that do not apply where it does, unless they rank higher."
     )
-    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    enabled: bool = Field(default=True, description="Whether it is enabled.")
 
 
 class SystemToolConfig(Section):
     """A request that models may call as a tool."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Its name: letters, digits, `_` and `-`.")
-    description: str = Field(min_length=1, description="What it does and when to call it; models read this.")
+    description: str = Field(min_length=1, description="What it does and when to call it, for models.")
     parameters: Schema = Field(default={}, description="JSON Schema of its arguments, an object.")
     endpoint: WrittenEndpoint = Field(description="The request; its inputs are the arguments.")
     read_only: bool | None = Field(
-        default=None, description="Whether it changes nothing; by default with GET and HEAD."
+        default=None, description="Whether it is read-only; by default for GET and HEAD."
     )
     idempotent: bool | None = Field(
-        default=None, description="Whether twice does what once does; by default what its request says."
+        default=None, description="Whether it is idempotent; by default as its request."
     )
     confirm: bool | Question | None = Field(
         default=None,
         description="Whether the user is asked before a call; by default if it changes something. A text is "
         "what they are asked: a template, such as `Shall I save {$inputs.phone}?`.",
     )
-    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    enabled: bool = Field(default=True, description="Whether it is enabled.")
 
     @property
     def changes_nothing(self) -> bool:
@@ -311,23 +308,25 @@ def _with_ids(skills: list[SkillConfig]) -> list[SkillConfig]:
 class FlowFile(Section):
     """A flow file."""
 
-    schema_url: str = Field(default="", alias="$schema", description="For editors: where this schema is.")
-    basic_settings: BasicSettings = Field(default=BasicSettings(), description="Who speaks, and how.")
+    schema_url: str = Field(default="", alias="$schema", description="Address of this schema, for editors.")
+    basic_settings: BasicSettings = Field(
+        default=BasicSettings(), description="The assistant: its name, language and instructions."
+    )
     model: WrittenProvider | None = Field(
         default=None,
         description='A language model, a text (`"deepseek"`) or an object; without one, rules decide alone.',
     )
     retrieve_knowledge_url: WrittenKnowledgeEndpoint | None = Field(
-        default=None, description="An API that is asked for knowledge, as an address or an object."
+        default=None, description="An API to query for knowledge, as an address or an object."
     )
     knowledge: KnowledgeSource | None = Field(
-        default=None, description="Instead of that: a source as in query.json."
+        default=None, description="Alternatively, a source as in query.json."
     )
     knowledge_seconds: float = Field(
-        default=2.0, gt=0, le=60, description="How long an answer waits for knowledge at most."
+        default=2.0, gt=0, le=60, description="Maximum time that an answer waits for knowledge."
     )
     knowledge_cache_seconds: float = Field(
-        default=300.0, ge=0, le=86400, description="How long what was found is kept; 0: not at all."
+        default=300.0, ge=0, le=86400, description="How long results are cached; 0: no cache."
     )
     decision_seconds: float = Field(
         default=15.0,
@@ -341,9 +340,9 @@ class FlowFile(Section):
         description="What paths of endpoints are put behind; and what is asked for a flow that has neither "
         "endpoint nor steps: POST {flow_id, message, parameters, context}.",
     )
-    flows: list[FlowConfig] = Field(default=[], description="The flows; of equals the first is meant.")
+    flows: list[FlowConfig] = Field(default=[], description="The flows; of equal matches the first wins.")
     skills: Annotated[list[SkillConfig], AfterValidator(_with_ids)] = Field(
-        default=[], description="What to do in which situation."
+        default=[], description="The skills: what to do in which situation."
     )
     system_tools: list[SystemToolConfig] = Field(default=[], description="Requests that models may call.")
     context: dict[str, JsonValue] = Field(
@@ -351,10 +350,10 @@ class FlowFile(Section):
         description="Variables of a conversation (tenantId, chatbotId…) and their values where a message "
         "brings none.",
     )
-    net: NetConfig = Field(default=NetConfig(), description="What may be asked of the network.")
+    net: NetConfig = Field(default=NetConfig(), description="Network policy.")
     ambiguous: Ambiguous = Field(
         default="llm",
-        description="What becomes of a message that fits several flows alike: `first` of them, `llm`: the "
+        description="Policy for a message that matches several flows equally: `first` of them, `llm`: the "
         "model chooses (without one the user), `ask`: the user does.",
     )
     confidence: float = Field(

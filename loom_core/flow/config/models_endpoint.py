@@ -70,7 +70,7 @@ def _id(text: str) -> str:
 
 def _address(url: str) -> str:
     if ACTING.search(url) or "\\" in url or any(each.isspace() for each in _PLACEHOLDER.sub("", url)):
-        raise ValueError("an address holds no blanks, backslashes or control characters")
+        raise ValueError("an address contains no blanks, backslashes or control characters")
     if url.startswith("//"):
         raise ValueError(
             "an address begins with https:// or http://, or with a single slash after `flow_url`"
@@ -88,7 +88,7 @@ def _address(url: str) -> str:
         if "{" in parts.netloc or "$" in parts.netloc:
             raise ValueError("a host may not come from a placeholder; write one endpoint for each host")
         if "@" in parts.netloc:
-            raise ValueError("a password may not stand in an address; use `headers`")
+            raise ValueError("an address may not contain a password; use `headers`")
         if not host:
             raise ValueError("the address has no host")
         rest = url[len(parts.scheme) + 3 + len(parts.netloc) :]
@@ -118,7 +118,7 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _NOT_OURS:
-            raise ValueError(f"{name[:MAX_ID]!r} is no header that can be set")
+            raise ValueError(f"{name[:MAX_ID]!r} is no header that may be set")
         if any((each < " " and each != "\t") or each == "\x7f" for each in value):
             raise ValueError(f"{name}: the value of a header is one line")
         if _SECRET_HEADER.search(name) or reference_in(value):
@@ -170,10 +170,12 @@ class Criterion(Section):
         "`regex`: an expression that the context is searched for; `jsonpath`: a query (RFC 9535) that finds "
         "something in it.",
     )
-    type: Literal["simple", "regex", "jsonpath"] = Field(default="simple", description="How it is meant.")
+    type: Literal["simple", "regex", "jsonpath"] = Field(
+        default="simple", description="Type of the condition."
+    )
     context: str = Field(
         default="",
-        description="What `regex` and `jsonpath` look at, such as `$response.body`; `simple` needs none.",
+        description="Input of `regex` and `jsonpath`, such as `$response.body`; `simple` needs none.",
     )
 
 
@@ -193,7 +195,7 @@ class EndpointConfig(Section):
 
     url: Address = Field(
         default="",
-        description="An http(s) address, or a path that is put behind `flow_url`; empty: `flow_url` itself. "
+        description="An http(s) address, or a path relative to `flow_url`; empty: `flow_url` itself. "
         "Placeholders such as `{$inputs.order_id}` may stand behind the host and are percent-encoded.",
     )
     method: Method = Field(default="POST", description="The method.")
@@ -211,34 +213,32 @@ class EndpointConfig(Section):
     )
     body: JsonValue = Field(
         default=None,
-        description="What is sent: any JSON with templates in it; a value that is one placeholder keeps its "
+        description="The body: any JSON with templates in it; a value that is one placeholder keeps its "
         "type.",
     )
-    content_type: ContentType = Field(default="application/json", description="How the body is sent.")
+    content_type: ContentType = Field(default="application/json", description="Content type of the body.")
     timeout_seconds: float = Field(
-        default=30.0, gt=0, le=600, description="For the request with its redirects and retries."
+        default=30.0, gt=0, le=600, description="Timeout of the request with its redirects and retries."
     )
     idempotent: bool | None = Field(
         default=None,
         description="Whether sending it twice does what once does, or the server knows `Idempotency-Key`; by "
         "default GET, HEAD, PUT and DELETE are.",
     )
-    retries: int = Field(
-        default=2, ge=0, le=10, description="How often it is sent again after a failure that passes."
-    )
+    retries: int = Field(default=2, ge=0, le=10, description="Number of retries after a transient failure.")
     success_criteria: list[WrittenCriterion] = Field(
         default=[],
         alias="successCriteria",
-        description="What has to hold for it to have succeeded; by default that the status is 2xx.",
+        description="Criteria of success; by default that the status is 2xx.",
     )
     result: str = Field(
         default="$response.body",
-        description="Which part of the answer is its result, such as `$response.body#/data`.",
+        description="The part of the response that is its result, such as `$response.body#/data`.",
     )
     failure: str = Field(
         default="",
         description="What users are told where it fails, such as `{$response.body#/msg}`; by default a "
-        "sentence that says whether nobody was reached, it was refused, and so on.",
+        "sentence that says whether the host was unreachable, it refused, and so on.",
     )
 
     @property

@@ -49,7 +49,7 @@ class RequestBody(Section):
     """Payload of a request."""
 
     content_type: ContentType = Field(
-        default="application/json", alias="contentType", description="How the payload is sent."
+        default="application/json", alias="contentType", description="Content type of the payload."
     )
     payload: JsonValue = Field(default=None, description="Any JSON with templates in it.")
 
@@ -57,7 +57,7 @@ class RequestBody(Section):
 class Action(Section):
     """The next action after a step; the first one whose criteria hold applies."""
 
-    name: str = Field(default="", description="For who reads the journal.")
+    name: str = Field(default="", description="Name in the journal.")
     type: Literal["end", "goto", "retry"] = Field(
         description="`end`: the flow, or the branch, is over, in good order; `goto`: on with another "
         "step; `retry`: the step once more, after a failure only."
@@ -71,9 +71,9 @@ class Action(Section):
         default=1.0, ge=0, le=3600, alias="retryAfter", description="Seconds before `retry`."
     )
     retry_limit: int = Field(
-        default=1, ge=1, le=100, alias="retryLimit", description="How often `retry` is done."
+        default=1, ge=1, le=100, alias="retryLimit", description="Maximum number of retries."
     )
-    criteria: list[WrittenCriterion] = Field(default=[], description="What has to hold; all of it.")
+    criteria: list[WrittenCriterion] = Field(default=[], description="Criteria, all of which must hold.")
     response: str = Field(
         default="",
         description="With `end`: what the user reads; by default the flow's response.",
@@ -132,12 +132,12 @@ class StepConfig(Section):
     operation: WrittenEndpoint | None = Field(
         default=None, description='A request: an object, or a text such as `"POST /leave"`.'
     )
-    tool: str = Field(default="", description="A tool that is called: one of `system_tools`, or of the host.")
-    workflow_id: str = Field(default="", alias="workflowId", description="Another flow that is run.")
+    tool: str = Field(default="", description="A tool to call: one of `system_tools`, or of the host.")
+    workflow_id: str = Field(default="", alias="workflowId", description="A flow to run.")
     parallel: list[list[StepConfig]] = Field(
-        default=[], description="Lists of steps that run side by side; the step ends when all have ended."
+        default=[], description="Lists of steps that run in parallel; the step ends when all have ended."
     )
-    ask: _Ask | None = Field(default=None, description="A question to the user, whose answer is waited for.")
+    ask: _Ask | None = Field(default=None, description="A question to the user that the run waits for.")
     confirm: _Confirm | Literal[False] | None = Field(
         default=None,
         description="A yes or no of the user; after a no the step has failed. With `tool`: what they are "
@@ -150,18 +150,18 @@ class StepConfig(Section):
         "in Arazzo. Without any, a tool or a flow gets the inputs that it knows by name.",
     )
     request_body: RequestBody | None = Field(
-        default=None, alias="requestBody", description="What the request sends, as in Arazzo."
+        default=None, alias="requestBody", description="Body of the request, as in Arazzo."
     )
     success_criteria: list[WrittenCriterion] = Field(
         default=[],
         alias="successCriteria",
-        description="What has to hold for the step to have succeeded, besides what its request says.",
+        description="Criteria of success, in addition to those of its request.",
     )
     on_success: list[Action] = Field(
-        default=[], alias="onSuccess", description="What follows then; by default the next step."
+        default=[], alias="onSuccess", description="What follows a success; by default the next step."
     )
     on_failure: list[Action] = Field(
-        default=[], alias="onFailure", description="What follows otherwise; by default the run has failed."
+        default=[], alias="onFailure", description="What follows a failure; by default the run fails."
     )
     outputs: dict[str, str] = Field(
         default={},
@@ -172,10 +172,13 @@ class StepConfig(Section):
     )
     idempotent: bool | None = Field(
         default=None,
-        description="Whether doing it twice does what once does; by default what its request or tool says.",
+        description="Whether it is idempotent; by default as its request or tool.",
     )
     timeout_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="For the step; waiting for the user does not count."
+        default=None,
+        gt=0,
+        le=3600,
+        description="Timeout of the step, without the time spent waiting for the user.",
     )
 
     @property

@@ -36,7 +36,7 @@ NAME_INPUT = "Name it in the `properties` of `input_schema`."
 """Advice where no input has a name."""
 
 _SHOWN = 80
-_GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-config.md says what can be written."
+_GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-config.md describes the syntax."
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def _step_problems(
     elif before is not None and step not in before:
         yield ConfigProblem(
             path,
-            f"the step {step!r} is not done before this one, so it has no outputs yet.",
+            f"the step {step!r} does not come before this one, so it has no outputs yet.",
             "Refer to a step before this one, or move it.",
         )
     elif rest and rest[0] not in outputs[step]:

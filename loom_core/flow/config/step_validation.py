@@ -75,7 +75,7 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         if there
     ]
     if step.confirm is False and step.kind != "tool":
-        yield ConfigProblem((*path, "confirm"), "there is nothing here that would be asked.", "Leave it out.")
+        yield ConfigProblem((*path, "confirm"), "this has no effect here.", "Leave it out.")
     if len(said) > 1 and said != ["tool", "confirm"]:
         yield ConfigProblem(
             (*path, said[1]), f"a step is one thing, not {' and '.join(said)}.", "Make it several steps."
@@ -88,12 +88,12 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
     if placed.in_branch and asks:
         yield ConfigProblem(
             (*path, asks),
-            "side by side with other steps the user is not asked.",
+            "the user cannot be asked in parallel with other steps.",
             "Ask in a step before or after.",
         )
     if any(not branch for branch in step.parallel) or len(step.parallel) == 1:
         yield ConfigProblem(
-            (*path, "parallel"), "two or more lists of steps run side by side.", "None of them is empty."
+            (*path, "parallel"), "`parallel` needs two or more lists of steps.", "None of them is empty."
         )
     if step.operation is not None:
         yield from endpoint_problems(step.operation, (*path, "operation"), flow_url=flow_url)
@@ -112,15 +112,15 @@ def _argument_problems(step: StepConfig, path: ConfigPath) -> Iterator[ConfigPro
             yield ConfigProblem((*path, "requestBody"), "the operation has a body already.", "Keep one.")
         yield from secret_problems(texts_in(step.request_body.payload, (*path, "requestBody", "payload")))
     if step.parameters and step.kind not in {"operation", "tool", "workflow"}:
-        yield ConfigProblem((*path, "parameters"), "there is nothing here that takes parameters.")
+        yield ConfigProblem((*path, "parameters"), "this step takes no parameters.")
     names = [(each.in_, each.name) for each in step.parameters]
     for index, each in enumerate(step.parameters):
         at = (*path, "parameters", index)
         if (each.in_, each.name) in names[:index]:
-            yield ConfigProblem(at, f"the parameter {each.name[:80]!r} is there twice.")
+            yield ConfigProblem(at, f"the parameter {each.name[:80]!r} is defined twice.")
         if request is None:
             if each.in_:
-                yield ConfigProblem((*at, "in"), "only parameters of a request are put somewhere.")
+                yield ConfigProblem((*at, "in"), "only parameters of a request have `in`.")
             yield from secret_problems(texts_in(each.value, (*at, "value")))
             continue
         try:
@@ -141,7 +141,7 @@ def _action_problems(
         if action.type == "retry" and not after_failure:
             yield ConfigProblem(
                 (*at, "type"),
-                "only what has failed is done again.",
+                "only a failed step is retried.",
                 "To wait for something, let `successCriteria` say what, and retry in `onFailure`.",
             )
         if action.type == "end":
@@ -152,7 +152,7 @@ def _action_problems(
                 (*at, "stepId"),
                 f"there is no step {action.step_id[:80]!r} in this list."
                 if action.step_id
-                else "it lacks a step.",
+                else "it needs a step.",
                 missing(action.step_id, placed.beside, none="Name one."),
             )
         if action.response and (action.type != "end" or placed.in_branch):
@@ -187,9 +187,9 @@ _SECRETS = "Write secrets into `headers` or `query`, where they are hidden from 
 def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[ConfigProblem]:
     """Yield the problem that a path has no `flow_url` to resolve against."""
     if not url.lower().startswith(("https://", "http://")) and not flow_url:
-        what = f"the path {url[:80]!r} is put behind `flow_url`" if url else "`flow_url` is asked"
+        what = f"the path {url[:80]!r} is relative to `flow_url`" if url else "`flow_url` is asked"
         yield ConfigProblem(
-            path, f"{what}, which is not there.", 'Write "flow_url": "https://…", or a whole address.'
+            path, f"{what}, which is not set.", 'Write "flow_url": "https://…", or an absolute address.'
         )
 
 
@@ -206,7 +206,7 @@ def secret_problems(texts: Iterator[Text]) -> Iterator[ConfigProblem]:
     """Yield references to secrets where they are not resolved."""
     for text in texts:
         if reference_in(text.text):
-            yield ConfigProblem(text.path, "a secret is not looked up here.", _SECRETS)
+            yield ConfigProblem(text.path, "a secret is not resolved here.", _SECRETS)
 
 
 def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[Text]:
@@ -235,7 +235,7 @@ def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterat
         if criterion.type == "simple":
             if criterion.context:
                 yield ConfigProblem(
-                    (*path, index, "context"), "a condition names itself what it looks at.", "Leave it out."
+                    (*path, index, "context"), "a condition has no separate context.", "Leave it out."
                 )
             continue
         if not criterion.context:

@@ -140,7 +140,7 @@ class FlowQuestions:
         with self._waiting(pending):
             await self._people.waited(pending)
         if id_ not in state.answers:
-            self._record.answered_by(Answered(id=id_, action="cancel", by="nobody, in time"))
+            self._record.answered_by(Answered(id=id_, action="cancel", by="no one, in time"))
         return state.answers[id_]
 
     def _remark(self, problem: str) -> str:

@@ -127,7 +127,7 @@ class FlowAudit:
                 await self._audit.write(entry)
             except RecordError as error:
                 raise LoomError(
-                    f"{what} was not sent, as it could not be put on the audit: {error}"
+                    f"{what} was not sent, because the audit log could not be written: {error}"
                 ) from error
         else:
             await self._audit.try_write(entry)

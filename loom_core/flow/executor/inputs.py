@@ -66,8 +66,8 @@ def checked_inputs(
         json.dumps(dict(given), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         raise InvalidInputError(
-            f"The inputs for {flow.title} hold what JSON does not have: half a character, or a number "
-            "that is none or too long.",
+            f"The inputs for {flow.title} have a value that JSON does not support: a lone "
+            "surrogate, or a number that is not finite or too long.",
             advice="Give plain values.",
         ) from None
     schema = flow.input_schema if schema is None else schema

@@ -149,7 +149,8 @@ class FlowLoop(Driving[FlowRecord]):
     def _over_time(self) -> LoomError:
         seconds = self._record.run.request.budget.seconds
         return FlowTimeError(
-            f"The flow has taken all of its {seconds:g} s.", advice="Resume it to grant the same once more."
+            f"The flow exceeded its timeout of {seconds:g} s.",
+            advice="Resume it to grant the same time again.",
         )
 
     def _revive(self, order: Order) -> None:
@@ -188,7 +189,7 @@ class FlowLoop(Driving[FlowRecord]):
             if step_id not in known:
                 raise NotFoundError(
                     f"The run cannot go on from the step {order.step!r}: "
-                    "it is not there, or was not come to.",
+                    "it does not exist, or was not reached.",
                     advice=f"There are: {', '.join(known or self._present.known())}.",
                 )
         root = state.root
@@ -282,7 +283,7 @@ class FlowLoop(Driving[FlowRecord]):
             f"The step {failed!r} of {flow.title} has failed: {problem}",
             step=failed,
             said=scene.said_of(root),
-            advice="Correct what is wrong, and resume the run: it goes on with this step.",
+            advice="Correct the problem, and resume the run: it continues with this step.",
         )
 
     def _failed_step(self, frame: Frame) -> str:
@@ -319,7 +320,7 @@ class FlowLoop(Driving[FlowRecord]):
         return request.goal if flow is None else flow.title
 
 
-_BROKEN_OFF = "The run was called off before there was an answer."
+_BROKEN_OFF = "The run was cancelled before there was an answer."
 
 
 def told_of_changes(record: FlowRecord, file: FlowFile, wording: Wording, *, said: str) -> str:
@@ -419,9 +420,9 @@ class PresentSteps:
                 step = unchanged_problem(frame.digests, now, list(frame.steps))
                 if step:
                     raise FlowChangedError(
-                        f"The flow {flow.title!r} is not what it was when this run began: its step {step!r} "
-                        "has changed since.",
-                        advice="Retry the run from a step to go on as the flow is now, or leave it.",
+                        f"The flow {flow.title!r} has changed since this run began: its step {step!r} "
+                        "is different.",
+                        advice="Retry the run from a step to continue with the changed flow, or abort it.",
                     )
 
 
@@ -492,8 +493,8 @@ class StepMachine:
         """Execute a step, and record its outcome and the next step."""
         if step_id not in steps:
             raise FlowChangedError(
-                f"The flow {frame.flow_id!r} has no step {step_id!r} any more, and the run stands there.",
-                advice="Retry it from a step that there is.",
+                f"The flow {frame.flow_id!r} has no step {step_id!r} any more, and the run is at it.",
+                advice="Retry it from an existing step.",
             )
         step, began = steps[step_id], monotonic()
         try:
@@ -501,7 +502,7 @@ class StepMachine:
                 outcome, circles = await self.work.outcome(frame, step), False
             else:
                 self._record.step_begun(frame, step_id, "")
-                problem = f"It was come to {self._parts.limits.visits} times: this goes in circles."
+                problem = f"It was visited {self._parts.limits.visits} times: this is an endless loop."
                 outcome, circles = StepOutcome(status="failure", problem=problem), True
             outcome, outputs, values = self._judged(frame, step, outcome)
             if step_id != frame.at:

@@ -60,20 +60,20 @@ class Wording:
     again: str = "That does not fit: {problem}"
     used: str = (
         "{name} cannot be changed any more: “{step}” was done with it. To have it otherwise, cancel this and "
-        "begin anew."
+        "start again."
     )
     maybe_used: str = (
-        "{name} cannot be changed now: “{step}” may have been done with it. Try it again as it was, or look "
+        "{name} cannot be changed now: “{step}” may have been done with it. Try it again as it was, or check "
         "there first."
     )
     done_before: str = "This had been done before: {steps}."
     maybe_done_before: str = (
-        "This had been sent before, and nobody knows whether it was done: {steps}. Look there first."
+        "This had been sent before, and it is not known whether it was done: {steps}. Check there first."
     )
     begin: str = "Begin “{flow}”?"
     unknown: str = (
-        "{step} had begun, and nobody knows whether it was done. Do it again? Look there first, so that it "
-        "is not done twice."
+        "{step} had started, and it is not known whether it was done. Do it again? Check there first, so "
+        "that it is not done twice."
     )
     join: str = ", "
     space: str = " "

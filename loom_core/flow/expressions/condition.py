@@ -88,8 +88,8 @@ class _Compared:
         pair = _comparable(left, right)
         if pair is None:
             raise IncomparableError(
-                f"{_told(self.left, left)} {self.operator} {_told(self.right, right)} cannot be said.",
-                advice="See what was answered; where it may lack, write `… != null && …`.",
+                f"{_told(self.left, left)} {self.operator} {_told(self.right, right)} cannot be compared.",
+                advice="Check the response; if it may lack the value, write `… != null && …`.",
             )
         return _ORDERS[self.operator](*pair)
 
@@ -157,7 +157,7 @@ class _Reader:
             raise UnreadableTextError.at(self._text, _LONGEST, f"it has more than {_LONGEST:,} characters")
         part = self._either()
         if self._at < len(self._text):
-            self._fail("nothing more can stand here")
+            self._fail("nothing more is allowed here")
         return part
 
     def _fail(self, reason: str) -> NoReturn:
@@ -232,7 +232,7 @@ class _Reader:
 
     def _group(self) -> _Part:
         if self._depth == _DEEPEST:
-            self._fail(f"more than {_DEEPEST} brackets within each other")
+            self._fail(f"more than {_DEEPEST} nested brackets")
         self._depth += 1
         self._at += 1
         part = self._either()
@@ -382,5 +382,5 @@ def _no_pattern(pattern: str) -> UnreadableTextError:
     return UnreadableTextError.at(
         pattern,
         0,
-        "it is no regular expression that can be used: look-around and back references are not known",
+        "it is no valid regular expression: look-around and back references are not supported",
     )

@@ -123,7 +123,7 @@ def check_expression(text: str) -> None:
 def _whole(text: str) -> Expression:
     expression, end = read_expression(text, 0)
     if end != len(text):
-        _fail(text, end, f"nothing can stand behind {expression.source}")
+        _fail(text, end, f"nothing is allowed after {expression.source}")
     return expression
 
 
@@ -153,7 +153,7 @@ def read_expression(text: str, start: int) -> tuple[Expression, int]:
                 )
             return Expression(text[start : header.end()], "header", (header[1],)), header.end()
         if not part or part[1] != "body":
-            _fail(text, at, "behind $response stands .body or .header")
+            _fail(text, at, "$response is followed by .body or .header")
         name, at = "body", part.end()
     path, at = _path(text, at)
     if name == "steps":
@@ -175,7 +175,7 @@ def _path(text: str, at: int) -> tuple[list[str], int]:
         elif text.startswith(".", at) and text[at + 1 : at + 2].strip(" .,;:!?)}。，；：！？）"):
             _fail(text, at, 'here should be a name; write others as ["any name"]')
         elif text.startswith("[", at):
-            _fail(text, at, "in brackets stands a place, or a name in quotes")
+            _fail(text, at, "in brackets, write an index, or a name in quotes")
         elif text.startswith("#", at):
             pointer, end = _pointer(text, at + 1)
             return path + pointer, end
@@ -190,7 +190,7 @@ def _unquoted(text: str, at: int, quoted: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError:
-        _fail(text, at, "this name cannot be read")
+        _fail(text, at, "this name is invalid")
 
 
 def _pointer(text: str, at: int) -> tuple[list[str], int]:
@@ -201,7 +201,7 @@ def _pointer(text: str, at: int) -> tuple[list[str], int]:
         return [], end
     if not pointer.startswith("/") or re.search(r"~(?![01])", pointer):
         _fail(
-            text, at, "behind # stands a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1"
+            text, at, "# is followed by a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1"
         )
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")], end
 
@@ -261,7 +261,7 @@ def read_output(name: str, written: str, values: Values, *, succeeded: bool) -> 
         return value
     if succeeded and not written.endswith(_MAY_LACK):
         raise NoOutputError(
-            f"Its output {name!r} is not there: {written} leads nowhere in what it was answered.",
-            advice=f"Correct the expression, or write {written}? where it may lack.",
+            f"Its output {name!r} is missing: {written} does not exist in the response.",
+            advice=f"Correct the expression, or write {written}? if it is optional.",
         )
     return None

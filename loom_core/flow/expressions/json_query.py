@@ -39,7 +39,7 @@ def query(path: str, value: JsonValue, *, limit: int = _MOST_FOUND) -> list[Json
         return cast("list[JsonValue]", [match.obj for match in islice(read.finditer(value), limit)])
     except (JSONPathError, RecursionError):
         raise InvalidInputError(
-            f"The query {path[:200]!r} cannot be asked of this: it is nested too deeply.",
+            f"The query {path[:200]!r} cannot be evaluated: the value is nested too deeply.",
             advice="Write a query that names the levels, instead of `..`.",
         ) from None
 

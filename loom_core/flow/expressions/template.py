@@ -126,7 +126,9 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
         plain += text[at:begun]
         expression, end = read_expression(text, begun + 1)
         if not text.startswith("}", end):
-            raise UnreadableTextError.at(text, end, f"behind {expression.source} should be a closing brace")
+            raise UnreadableTextError.at(
+                text, end, f"{expression.source} should be followed by a closing brace"
+            )
         pieces += [plain, expression] if plain else [expression]
         plain, at = "", end + 1
     plain += text[at:]
@@ -164,7 +166,7 @@ def fill_url(template: str, values: Values) -> str:
     url = "".join(piece if isinstance(piece, str) else _quoted(piece, values) for piece in pieces)
     if _leads_elsewhere(url):
         raise InvalidInputError(
-            "The address would lead to another folder: a placeholder in it holds dots only.",
+            "The address would traverse to another folder: a placeholder in it is dots only.",
             advice="Give a value that names something.",
         )
     return url
@@ -184,7 +186,7 @@ def fill_header(template: str, values: Values) -> str | None:
     value = "".join(map(text_of, found))
     if _NOT_IN_HEADER.search(value):
         raise InvalidInputError(
-            "A header would hold a line break or another control character.",
+            "A header would contain a line break or another control character.",
             advice="Send such a text in the body.",
         )
     return value.strip()
@@ -206,7 +208,7 @@ def _pieces(template: str) -> tuple[Piece, ...]:
             at += len(piece.source) + 2
         elif unsafe := _UNSAFE.search(piece):
             raise UnreadableTextError.at(
-                template, at + unsafe.start(), "an address holds no blanks and no backslashes"
+                template, at + unsafe.start(), "an address contains no blanks and no backslashes"
             )
         else:
             at += len(piece)
@@ -216,7 +218,7 @@ def _pieces(template: str) -> tuple[Piece, ...]:
     if len(pieces) > 1 and host and host.end() == len(beginning) and "://" in beginning:
         raise UnreadableTextError.at(template, host.end(), "a placeholder may not choose the host")
     if _leads_elsewhere("".join(piece if isinstance(piece, str) else "x" for piece in pieces)):
-        raise UnreadableTextError.at(template, 0, "an address holds no . and .. as folders")
+        raise UnreadableTextError.at(template, 0, "an address contains no . and .. as folders")
     return pieces
 
 
@@ -229,12 +231,12 @@ def _quoted(expression: Expression, values: Values) -> str:
     value = expression.value(values)
     if value is MISSING or value is None or value == "":
         raise InvalidInputError(
-            f"The address wants {expression.source}, which has no value.",
-            advice="Give it one; what may be left out belongs under `query`.",
+            f"The address needs {expression.source}, which has no value.",
+            advice="Give it one; optional values belong under `query`.",
         )
     if isinstance(value, bool | int | float | str) and not (isinstance(value, str) and _HALF.search(value)):
         return quote(text_of(value), safe="")
     raise InvalidInputError(
-        f"The address wants {expression.source}, which is no text and no number.",
+        f"The address needs {expression.source}, which is no text and no number.",
         advice="Name a part of it, or send it under `query` or in the body.",
     )

@@ -250,7 +250,7 @@ class EndpointCaller:
             failed = error  # redacted outside of the handler, because a chained error would keep the original
         else:
             failed = NetError(
-                f"{request.place} was not asked: too many requests were before this one.",
+                f"{request.place} got no request: too many others were waiting.",
                 advice="Try again later, or raise `net.concurrency` or `net.per_minute`.",
                 failure="unavailable",
             )

@@ -84,8 +84,8 @@ def whole_address(url: str, base: str) -> str:
         return url
     if not base:
         raise ConfigError(
-            f"{url[:80]!r} is put behind `flow_url`, which is not there.",
-            advice='Write "flow_url": "https://…", or a whole address.',
+            f"{url[:80]!r} is relative to `flow_url`, which is not set.",
+            advice='Write "flow_url": "https://…", or an absolute address.',
         )
     address, mark, query = base.partition("?")
     if url and not url.startswith("?"):
@@ -136,7 +136,7 @@ def _checked_path(url: str) -> str:
     path = unquote(urlsplit(url).path)
     if _CLIMBS.intersection(_SEPARATORS.split(path)) or _CONTROL.search(path):
         raise InvalidInputError(
-            "The address would lead elsewhere: a value in it has `..` or a control character.",
+            "The address is unsafe: a value in it has `..` or a control character.",
             advice="Give a plain value.",
         )
     return url
@@ -246,7 +246,7 @@ def _content(endpoint: EndpointConfig, body: JsonValue) -> bytes:
             return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         except ValueError:
             raise InvalidInputError(
-                "The body holds a number that JSON does not have.", advice="Give a plain number."
+                "The body contains a number that JSON does not support.", advice="Give a plain number."
             ) from None
     return text_of(body).encode("utf-8", "replace")
 

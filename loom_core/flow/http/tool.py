@@ -64,7 +64,7 @@ Variables = Callable[[CallContext], Mapping[str, "JsonValue"]]
 """Callback that returns the caller's context variables (`$context.tenantId`)."""
 
 _MADE_OF_PARTS = frozenset({"allOf", "anyOf", "oneOf", "$ref", "patternProperties", "if"})
-_MAYBE_DONE = "Whether it took effect is not known: look before you try it again, or tell the user."
+_MAYBE_DONE = "It is not known whether it took effect: check before you try again, or tell the user."
 
 
 class HttpTool(Tool):
@@ -118,7 +118,7 @@ class HttpTool(Tool):
     @property
     def approval_reason(self) -> str:
         """Reason for approval, if the file demands it."""
-        return "Each call of it has to be confirmed." if self._config.confirm else ""
+        return "Each call needs confirmation." if self._config.confirm else ""
 
     @property
     def needs_seconds(self) -> float:
@@ -221,7 +221,7 @@ class SystemExecutor:
         """
         if problem := schema_problem(config.parameters):
             raise ConfigError(
-                f"The tool {config.name!r} cannot be used: its schema {problem}.",
+                f"The tool {config.name!r} is invalid: its schema {problem}.",
                 advice="Correct `parameters`: a JSON Schema of an object.",
             )
         return HttpTool(config, self._caller, variables=self._variables)

@@ -52,7 +52,7 @@ __all__ = [
 _FETCH_SECONDS = 10.0
 _WARM_SECONDS = 60.0
 _TOGETHER = 8
-_STOPPED = "It was not waited for."
+_STOPPED = "No caller waited for it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ class KnowledgeExecutor:
             with anyio.move_on_after(_WARM_SECONDS):
                 await source.warm_up()
         except LoomError as error:  # the first query reports the reason
-            _log.info("a source of knowledge is not ready: %s", error)
+            _log.info("a knowledge source is not ready: %s", error)
         except Exception:  # noqa: BLE001 - sources are others' code, and this is the task's end
-            _log.exception("a source of knowledge broke")
+            _log.exception("a knowledge source failed unexpectedly")
         finally:
             self._is_warming = False
 
@@ -232,7 +232,7 @@ class KnowledgeExecutor:
         flight = self._flights.get(key)
         if flight is None:
             if self._tasks is None:
-                raise RuntimeError("a KnowledgeExecutor is used as a context manager")
+                raise RuntimeError("use a KnowledgeExecutor as a context manager")
             flight = self._flights[key] = _Flight(key)
             self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
         else:
@@ -269,8 +269,8 @@ class KnowledgeExecutor:
         except LoomError as error:
             return _failed(error, seconds=anyio.current_time() - began)
         except Exception as error:  # noqa: BLE001 - sources are others' code, and this is the task's end
-            _log.exception("a source of knowledge broke")
-            problem = f"The source broke: {type(error).__name__}."
+            _log.exception("a knowledge source failed unexpectedly")
+            problem = f"The source failed unexpectedly: {type(error).__name__}."
             return KnowledgeAnswer("failed", problem=problem, seconds=anyio.current_time() - began)
         return None
 
@@ -290,7 +290,7 @@ def _found(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0) -> Knowled
 
 
 def _failed(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
-    _log.warning("nothing is known about a message: %s", error)
+    _log.warning("no knowledge about a message: %s", error)
     return KnowledgeAnswer("failed", problem=without_assigned(str(error)), seconds=seconds)
 
 

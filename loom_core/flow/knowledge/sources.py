@@ -110,8 +110,7 @@ class ProviderKnowledge:
             value = context.get(variable)
             if not isinstance(value, str | int) or value == "":
                 raise SourceError(
-                    f"{self._provider.name!r} keeps apart what belongs to whom, and the message has no "
-                    f"{variable}.",
+                    f"{self._provider.name!r} isolates tenants, and the message has no {variable}.",
                     advice=f"Give {variable} in the `context` of the message or of the flow file.",
                 )
             filters[name] = value
@@ -168,7 +167,7 @@ class ApiKnowledge:
             )
         if isinstance(answer.body, str):
             raise SourceError(
-                f"{answer.url} answered with what is no JSON.",
+                f"{answer.url} answered without valid JSON.",
                 advice="Check that `retrieve_knowledge_url` is the address of an API, not of a page.",
             )
         items = read_items(answer.body or [], self._config.mapping, source=self._name)

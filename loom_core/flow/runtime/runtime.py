@@ -323,7 +323,7 @@ class RuntimeInUse:
 
     def _opened(self) -> TaskGroup:
         if self._group is None:
-            raise RuntimeError("a WorkflowOrchestrator is used inside its `async with` block only")
+            raise RuntimeError("use a WorkflowOrchestrator only inside its `async with` block")
         return self._group
 
     async def _hold(self, runtime: FlowRuntime, *, task_status: TaskStatus[None]) -> None:

@@ -98,7 +98,7 @@ def compiled(pattern: str) -> tuple[PatternText, Search]:
     text = translated(pattern)
     search = _backtracking(text) if text.backtracking or not _has_re2() else _linear(text)
     if next(search.find("", Clock()), None) is not None:
-        raise text.error("it fits every message, even an empty one")
+        raise text.error("it matches every message, even an empty one")
     return text, search
 
 
@@ -132,7 +132,7 @@ def _linear(text: PatternText) -> Search:
     # The count is of what multiplies states; a long list of words has few at a time.
     weight = max(1, exact.programsize - loose.programsize // 2)
     if weight > _MOST_STATES:
-        raise text.error("it is too large: count to less, or split it into several")
+        raise text.error("it is too large: use smaller counts, or split it into several")
     return _Linear(exact, min(LONGEST_MESSAGE, _WORK // weight))
 
 
@@ -141,7 +141,7 @@ def _refused(text: PatternText, error: Exception) -> UnreadableTextError:
     reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     what, _, where = reason.partition(": ")
     if "too large" in reason or "out of memory" in reason:
-        return text.error("it is too large: count to less, or split it into several")
+        return text.error("it is too large: use smaller counts, or split it into several")
     return text.error(reason, max(0, text.exact.find(where)) if where and what else 0)
 
 
@@ -172,7 +172,7 @@ def _backtracking(text: PatternText) -> Search:
     try:
         import regex
     except ImportError:
-        why = text.backtracking or "is searched for without google-re2"
+        why = text.backtracking or "needs google-re2, which is not installed"
         raise text.error(f"it {why}, for which the package regex is not installed") from None
     try:
         exact = _ESCAPE.sub(lambda found: "\\Z" if found[0] == "\\z" else found[0], text.exact)
@@ -181,7 +181,7 @@ def _backtracking(text: PatternText) -> Search:
         told = cast("Any", error)  # its stubs lack `msg` and `pos`
         raise text.error(told.msg, told.pos or 0) from None
     except (IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
-        raise text.error("it cannot be read") from None
+        raise text.error("it is invalid") from None
     return _Backtracking(pattern, text)
 
 
@@ -213,7 +213,7 @@ class _Backtracking:
         except TimeoutError:
             if not self._told:
                 self._told = True
-                _log.warning("A trigger pattern takes too long and is left out: %r", self._text.source)
+                _log.warning("A trigger pattern takes too long and is skipped: %r", self._text.source)
             return None
         finally:
             clock.left -= min(time.thread_time() - began, _SECONDS)

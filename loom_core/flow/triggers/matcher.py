@@ -157,9 +157,9 @@ def _compiled(flow_id: str, pattern: str) -> tuple[PatternText, Search]:
         return compiled(pattern)
     except UnreadableTextError as error:
         raise ConfigError(
-            f"The flow {flow_id!r} has a trigger pattern that cannot be used: {pattern[:200]!r}, "
+            f"The flow {flow_id!r} has an invalid trigger pattern: {pattern[:200]!r}, "
             f"column {error.column}: {error.reason}.",
-            advice="Correct it; the syntax is that of RE2, with look-around and back references besides.",
+            advice="Correct it; the syntax is that of RE2, with look-around and back references in addition.",
         ) from None
 
 

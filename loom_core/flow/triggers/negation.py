@@ -4,10 +4,10 @@ Decided by the words around a pattern's match in its clause, and by later revoca
 less costs a question; taking a refusal for a request has an unwanted effect. So unclear cases are in doubt,
 by these rules:
 
-- **Negation.** 不, 没, 别, 取消, "don't", "not", "nobody" and their like in front, with words between that
+- **Negation.** 不, 没, 别, 取消, "don't", "not", "no one" and their like in front, with words between that
   do not begin a new wish: 「我不想这么早就请假」 and "I don't think I want to take leave" are negated,
-  「今天不能来上班要请假」 is not. Who lets, tells or asks somebody leads on to what they are to do: in
-  「老板不让我请假」 and "nobody asked you to take leave" it is negated too. Behind it 「请假算了」, "never
+  「今天不能来上班要请假」 is not. Letting, telling or asking someone leads on to what they are to do: in
+  「老板不让我请假」 and "no one asked you to take leave" it is negated too. Behind it 「请假算了」, "never
   mind"; later 「等等，先别提交」, "or maybe not". Within it only if the pattern does not say so itself:
   「取消.*订单」 is certain.
 - **Double negation** stays in doubt (「我不是不想请假」), except where it means that something must
@@ -17,8 +17,8 @@ by these rules:
   「能不能帮我请假」, "could you book". Nor are the questions that a flow is there to answer:
   「我的订单到哪了」. A pattern that asks, 「怎么请假」, is certain where it fits.
 - **Mentions** are in doubt: of what has been done, came of it or might be (「我已经请过假了」,
-  「付款失败了」, "if I take leave"); of what somebody else wants, or wants of one (「我同事要请假」,
-  「他让我转账」, "she asked to"). To want it for somebody else is a request: 「帮他请假」.
+  「付款失败了」, "if I take leave"); of what another person wants, or wants of one (「我同事要请假」,
+  「他让我转账」, "she asked to"). To want it for another person is a request: 「帮他请假」.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _ZH_WILL = (
 _ZH_FACT = "不是|不会|不能|不可以|不可|不该|不应该?|不敢|不|没有|没|未"
 _ZH_NEGATION = re.compile(f"(?P<will>{_ZH_WILL})|(?:{_ZH_FACT})")
 _ZH_THINKING = re.compile("(?:是|觉得|认为|确定|记得|说过?|想过)")
-# Who lets or tells somebody, or does it for them: what follows is negated as well.
+# Letting or telling someone, or doing it for them: what follows is negated as well.
 _ZH_LEADS_ON = re.compile(
     "(?:是?让|叫|允许|许|准许?|同意|批准|要求|答应|建议|安排|帮|替|给|有?人|谁|我们?|咱们?|你们?|您|他们?|她们?)+"
 )
@@ -296,7 +296,7 @@ _EN_NEUTRAL = re.compile(
 )
 _EN_NEGATION = re.compile(
     r"\b(?:(?:do|does|did|wo|would|ca|could|should|is|ai|was|are|have|has|had|must|need)n['’]?t|cannot|"
-    r"not|never|no longer|no one|nobody|no|without|hate|"
+    r"not|never|no longer|no one|nobody|no|without|hate|"  # plain-english: data
     r"cancel(?:l?ing|led)?|stop|abort|undo|revoke|withdraw|forget|avoid|refuse|neither|nor|"
     r"(?:instead|rather) (?:of|than))\b",
     re.I,
@@ -310,11 +310,11 @@ _EN_ATTACHED = re.compile(
     r"(?:want|need|like|wish|plan|intend|have|care|going|trying|looking|here)?(?:ing)?\b",
     re.I,
 )
-# Who lets or asks somebody: what follows is negated as well.
+# Letting or asking someone: what follows is negated as well.
 _EN_LEADS_ON = re.compile(
     r"\W*(?:(?:really|actually|ever|has|have|had|to)\W+)*"
     r"(?:let|make|allow|ask|tell|told|force|have|get|want|permit|authori[sz]e|expect|need|like)(?:s|ed|d|ing)?\W+"
-    r"(?:me|you|him|her|us|them|anyone|anybody|my \w+)\b(?:\W+to\b)?",
+    r"(?:me|you|him|her|us|them|anyone|anybody|my \w+)\b(?:\W+to\b)?",  # plain-english: data
     re.I,
 )
 _EN_WISH = re.compile(
@@ -376,7 +376,8 @@ _EN_CAME_OF_IT = re.compile(
     re.I,
 )
 _EN_OTHER = (
-    r"(?:he|she|they|someone|somebody|everyone|everybody|anyone|people|(?:my|our|the|his|her|a) \w+)"
+    r"(?:he|she|they|someone|somebody|everyone|everybody|anyone|people|"  # plain-english: data
+    r"(?:my|our|the|his|her|a) \w+)"
     r"(?:['’](?:s|d|ll))?(?: \w+ly| also| still| just| really)?"
 )
 _EN_OTHER_WISHES = re.compile(

@@ -116,7 +116,7 @@ class _Reader:
             self._fail(f"it has more than {_LONGEST:,} characters", _LONGEST)
         for at, char in enumerate(text):
             if "\ud800" <= char <= "\udfff":
-                self._fail("here is half a character", at)
+                self._fail("here is a lone surrogate", at)
         while self._at < len(text):
             self._part(text[self._at])
         if self._open:
@@ -220,7 +220,7 @@ class _Reader:
         """Translate a word boundary; in RE2 it is one of ASCII letters."""
         around = self._text[self._at - 1 : self._at] + self._text[self._at + 2 : self._at + 3]
         if any(map(is_cjk, around)):
-            self._backtracks("looks for the edge of a word beside a Chinese character")
+            self._backtracks("has a word boundary next to a Chinese character")
         self._put(f"\\{char}", 2)
 
     def _backtracks(self, reason: str) -> None:
@@ -281,7 +281,7 @@ class _Reader:
                 f"{name[:40]!r} is no name: it is letters, digits and _, and begins with no digit", self._at
             )
         if name in self._groups:
-            self._fail(f"the name {name!r} is there twice", self._at)
+            self._fail(f"the name {name!r} is defined twice", self._at)
         self._groups.append(name)
 
     def _flags(self) -> None:

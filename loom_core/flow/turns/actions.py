@@ -149,7 +149,7 @@ async def order_run(turn: TurnContext, run: Run, order: Order, *, route: Route, 
     try:
         told = await turn.host.order(run.id, order, caller=turn.conversation.caller)
     except InvalidInputError as error:
-        _log.info("run %s was not told: %s", run.id, error)
+        _log.info("run %s did not accept a command: %s", run.id, error)
         late = is_overdue(run)  # it counts as declined, and the run continues from that
         text, after = (turn.phrases.late, run.last_seq) if late else ("", 0)
         return Outcome(route=route, run_id=run.id, text=text, after=after)

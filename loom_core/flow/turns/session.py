@@ -365,8 +365,8 @@ class Conversations:
             conversation.answered = [*others, *conversation.answered][-_MOST_KEYS:]
             conversation.version = latest.version
         raise RecordError(
-            f"The session {conversation.session_id} cannot be written: others write it again and again.",
-            advice="Send one message of it at a time.",
+            f"The session {conversation.session_id} could not be saved: other processes keep saving it.",
+            advice="Send its messages one at a time.",
         )
 
     async def said(self, session_id: str, message: str = "", reply: str = "") -> None:
@@ -447,7 +447,7 @@ class Conversations:
                 if told:
                     await self.keep(conversation)
         except LoomError as error:
-            _log.warning("results of %s may be told again: %s", session_id, error)
+            _log.warning("results of %s may be repeated: %s", session_id, error)
 
     def _has_reached(self, conversation: Conversation, run_id: str) -> bool:
         """Return whether a result was delivered by this process or, as far as known, by another live one."""

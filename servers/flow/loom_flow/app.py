@@ -76,7 +76,7 @@ async def watch_flows(server: LoomServer, service: Service, said: str = "") -> N
         except LoomError as error:
             if str(error) != said:
                 said = str(error)
-                _log.warning("the flow file is not used: %s", error)
+                _log.warning("the flow file is not in use: %s", error)
             continue
         said = ""
         if changed:

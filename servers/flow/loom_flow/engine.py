@@ -144,7 +144,7 @@ class Engine:
         except ConfigError as error:
             self.model, self._model_problem = model
             self._refused = loaded
-            self._refusal = f"{error} What the file said before is still used."
+            self._refusal = f"{error} The last valid version stays in use."
             _log.warning("%s", self._refusal)
             return False
         self._loaded, self._refused, self._refusal = loaded, None, ""
@@ -169,7 +169,7 @@ class Engine:
             LoomError: the assistant has ended unexpectedly.
         """
         loaded = await self.latest()
-        assert self._tasks is not None, "an engine is used as `async with`"
+        assert self._tasks is not None, "use an engine as `async with`"
         async with self._turn:
             if flows not in self._assistants:
                 self._assistants[flows] = _Assistant(self, flows)
@@ -293,7 +293,7 @@ class Engine:
         try:
             await self.assistant()
         except LoomError as error:
-            _log.warning("runs that others have left are not gone on with: %s", error)
+            _log.warning("orphaned runs are not adopted: %s", error)
 
     async def _close(self) -> None:
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
@@ -339,7 +339,7 @@ class _Assistant:
                 await self._tried.wait()
             if self._open is None:
                 raise self._error or LoomError(
-                    "Flows cannot be run by this process any more.", advice="Its log says why; start it anew."
+                    "This process cannot run flows any more.", advice="Its log says why; restart it."
                 )
             return self._open
 
@@ -373,7 +373,7 @@ class _Assistant:
             except LoomError as error:
                 self._error = error
             except Exception:  # noqa: BLE001 - calls say that there is none, and others go on
-                _log.exception("flows are not run any more")
+                _log.exception("the assistant has ended unexpectedly")
             finally:
                 self._open = None
                 self._tried.set()

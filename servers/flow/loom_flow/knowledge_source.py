@@ -106,13 +106,15 @@ class KnowledgeSources:
         entries = {entry.name: entry for entry in Catalogue(home).list()}
         entry = entries.get(config.knowledge_base)
         if entry is None:
-            known = f"There are: {', '.join(entries)}." if entries else "There is none: make it with loom-kb."
+            known = (
+                f"There are: {', '.join(entries)}." if entries else "There is none: create it with loom-kb."
+            )
             raise ConfigError(
                 f"There is no knowledge base {config.knowledge_base!r} in {home}.", advice=known
             )
         if entry.problem:
             raise ConfigError(
-                f"The knowledge base {config.knowledge_base!r} cannot be used: {entry.problem}.",
+                f"The knowledge base {config.knowledge_base!r} is not usable: {entry.problem}.",
                 advice=f"loom-kb check --kb {config.knowledge_base} says what can be done.",
             )
         _check_installed()
@@ -153,7 +155,7 @@ class KnowledgeSources:
 def _check_installed() -> None:
     if not all(find_spec(name) is not None for name in _NEEDED):
         raise ConfigError(
-            "What `knowledge` names cannot be searched: what does that is not installed.",
+            "`knowledge` cannot be searched: a required package is not installed.",
             advice=how_to_install("loom-flow-server[kb]"),
         )
 

@@ -136,7 +136,7 @@ class Wording:
     ask: str = "Call flow_status with run_id {run_id} and wait_seconds 45: the user is asked then."
     paused: str = "It is paused. Call flow_resume with run_id {run_id} and action resume to go on."
     failed: str = (
-        "Give the user the text; a problem that is told besides is for whoever looks after the flows. When "
+        "Give the user the text; an additional problem is for the operator of the flows. When "
         "it is solved, call flow_resume with run_id {run_id} and action retry: it goes on with the step that "
         "failed, and nothing that was done is done again."
     )
@@ -524,7 +524,7 @@ def explain_text(result: ExplainResult) -> str:
     action = result.action or "as the model decides"
     lines = [f"“{visible(result.message)}” → {action}{f': {target}' if target else ''} ({result.decided_by})"]
     if result.run_id:
-        lines.append(f"It would be told to the run {result.run_id}.")
+        lines.append(f"It would go to the run {result.run_id}.")
     if result.confidence is not None:
         lines.append(f"Confidence: {result.confidence:.2f}. {visible(result.reason)}".rstrip())
     if result.problem:

@@ -91,7 +91,7 @@ def _written(
             continue
         other = next((step.workflow_id for step in flow.steps if step.workflow_id in left_out), "")
         if other:
-            lost[flow.flow_id] = f"It runs {other!r}, which is left out."
+            lost[flow.flow_id] = f"It runs {other!r}, which is not exported."
             continue
         try:
             workflows.append(_Workflow(file, flow, servers).written())
@@ -322,7 +322,7 @@ class _Workflow:
         text = _CONTEXT.sub(lambda match: f"$inputs.{self._add(match[1], _VARIABLE)}", text)
         text = _MESSAGE.sub(lambda _: f"$inputs.{self._add('message', 'What the user has written.')}", text)
         if "$context" in text or "$inputs}" in text or text in {"$inputs", "$context"}:
-            raise InvalidInputError("It hands on all inputs or the whole context at once.")
+            raise InvalidInputError("It passes on all inputs or the whole context at once.")
         return text
 
     def _add(self, name: str, description: str) -> str:
@@ -331,7 +331,7 @@ class _Workflow:
             name in (self._known or ())
             or self._added.get(name, {}).get("description", description) != description
         ):
-            raise InvalidInputError(f"{name!r} is an input and something else besides.")
+            raise InvalidInputError(f"{name!r} is the name of an input and of something else.")
         self._added[name] = {"description": description}
         return name
 

@@ -105,7 +105,7 @@ class _Import:
     def flows(self) -> ImportedFlows:
         flows = tuple(self._flow(each) for each in self._root.get("workflows").items())
         if not self._sources.flow_url and any(step.operation for flow in flows for step in flow.steps):
-            self._notes["Write `flow_url`: the address that the paths of the API are put behind."] = None
+            self._notes["Set `flow_url`: the base address for the paths of the API."] = None
         return ImportedFlows(flows, self._sources.flow_url, tuple(self._notes))
 
     def _flow(self, part: JsonPart) -> FlowConfig:
@@ -136,7 +136,7 @@ class _Import:
     def _step(self, part: JsonPart, workflow: JsonPart) -> dict[str, Any]:
         for key in _ASYNCHRONOUS:
             if part.get(key).value is not None:
-                raise part.get(key).wrong("belongs to messages, which Loom's flows do not send.")
+                raise part.get(key).wrong("belongs to messages, which Loom's flows do not support.")
         criteria = [self._criterion(each) for each in part.get("successCriteria").items()]
         step: dict[str, Any] = {
             "stepId": part.text("stepId", required=True),
@@ -205,7 +205,7 @@ class _Import:
             each = self._component(written, "parameters")
             where = each.text("in")
             if where not in {"", "path", "query", "header"}:
-                raise written.wrong(f"is put in {where!r}, which Loom's flows do not do.")
+                raise written.wrong(f"is in {where!r}, which Loom's flows do not support.")
             value = written.get("value") if "value" in written.members() else each.get("value")
             found[where, each.text("name", required=True)] = self._filled(value)
         return found
@@ -248,7 +248,7 @@ class _Import:
         kind = part.get("type")
         said = kind.text("type") if isinstance(kind.value, Mapping) else part.text("type")
         if said not in {"", "simple", "regex", "jsonpath"}:
-            raise kind.wrong(f"is {said[:20]!r}, which Loom's flows do not have.")
+            raise kind.wrong(f"is {said[:20]!r}, which Loom's flows do not support.")
         return {
             "condition": part.text("condition", required=True),
             "type": said or "simple",
@@ -281,7 +281,7 @@ class _Import:
             raise part.wrong("refers to itself, or is nested too deeply.")
         self._parts += 1
         if self._parts > _MOST_PARTS:
-            raise part.wrong(f"makes more than {_MOST_PARTS:,} parts of the inputs.", "Refer to less.")
+            raise part.wrong(f"makes more than {_MOST_PARTS:,} parts in the inputs.", "Use fewer references.")
         value = part.value
         if isinstance(value, list):
             return [self._resolved(each, depth + 1) for each in part.items()]

@@ -47,11 +47,11 @@ def document_of(text: str, *, name: str) -> object:
         import yaml
     except ImportError:
         raise ConfigError(
-            f"{name} is no JSON, and YAML cannot be read here.", advice="Install the extra `install`."
+            f"{name} is no JSON, and no YAML parser is installed.", advice="Install the extra `install`."
         ) from None
     try:
         if "*" in text and _has_alias(text):
-            raise ConfigError(f"{name} has aliases, such as *this.", advice="Write out what they stand for.")
+            raise ConfigError(f"{name} has aliases, such as *this.", advice="Replace them by their values.")
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark: Any = getattr(error, "problem_mark", None)
@@ -107,7 +107,7 @@ class Sources:
             if not found or found[3] not in _METHODS or found[1] not in self._names:
                 raise step.get("operationPath").wrong(
                     "is no operation of a source.",
-                    "It looks so: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
+                    "An example: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
                 )
             way = found[2].replace("~1", "/").replace("~0", "~")
             return Operation(found[3].upper(), self._address(found[1], way))
@@ -120,7 +120,7 @@ class Sources:
                 for method in _METHODS:
                     if _id_of(operations.get(method)) == wanted:
                         return Operation(method.upper(), self._address(name, way))
-        raise step.get("operationId").wrong(f"{identifier[:80]!r} is not in the sources at hand.", _GIVE)
+        raise step.get("operationId").wrong(f"{identifier[:80]!r} is not in the available sources.", _GIVE)
 
     def _address(self, name: str, way: str) -> str:
         return way if self.flow_url else self._servers.get(name, "") + way

@@ -107,7 +107,7 @@ class StepWork:
                         with anyio.move_on_after(_ABANDON_SECONDS):
                             await self._parts.toolbox.find(step.tool).abandoned(context=context)
                     except LoomError as error:
-                        _log.warning("what goes on for the call %s may go on: %s", key, error)
+                        _log.warning("work for the call %s may continue: %s", key, error)
 
     async def starting(
         self,
@@ -170,7 +170,7 @@ class StepWork:
         begun = frame.steps.get(step.step_id)
         sent = begun is not None and begun.begun and begun.changes
         unknown = sent and begun is not None and begun.risky
-        problem = f"It took more than {step.timeout_seconds:g} s."
+        problem = f"It exceeded its timeout of {step.timeout_seconds:g} s."
         return StepOutcome(
             status="unknown" if unknown else "failure",
             problem=problem,
@@ -280,7 +280,7 @@ class StepWork:
             arguments=self._record.state.inputs(frame),
         )
         if decision.action == "deny":
-            why = "Nobody knows whether it was done, and it was not to be done again."
+            why = "It is not known whether it was done, and it was not to be repeated."
             return StepOutcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
         return True
 
@@ -352,7 +352,7 @@ class InnerSteps:
         inner = state.frames.get(path)
         if inner is None:
             if self._depth(frame) >= self._scene.parts.limits.depth:
-                return StepOutcome(status="failure", problem="There are too many flows within each other.")
+                return StepOutcome(status="failure", problem="Flows are nested too deeply.")
             values = self._scene.values(frame)
             given = cast("dict[str, Any]", fill(step.arguments, values))
             if not step.parameters:

@@ -39,14 +39,14 @@ def _init(args: argparse.Namespace, settings: Settings) -> int:
     path = settings.config
     if path.exists() and not args.force:
         raise InvalidInputError(
-            f"There is {path} already.", advice="Name another with --config, or write over it with --force."
+            f"{path} already exists.", advice="Choose another with --config, or overwrite it with --force."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(starter_text(), encoding="utf-8")
     if args.json:
         out_json({"file": str(path)})
     else:
-        out(f"{path} is written. Try it:")
+        out(f"Wrote {path}. Try it:")
         for command in (("chat",), ("explain", "请给我回电"), ("install", "claude-desktop")):
             out(f"  {invocation(settings, *command)}")
     return 0
@@ -72,7 +72,7 @@ def _validate(args: argparse.Namespace, settings: Settings) -> int:
             f"{count} {what.replace('_', ' ').removesuffix('s') if count == 1 else what.replace('_', ' ')}"
             for what, count in _counted(file).items()
         )
-        say(f"{settings.config} is in order: {counted}.")
+        say(f"{settings.config} is valid: {counted}.")
     return 1 if problems else 0
 
 
@@ -169,7 +169,7 @@ def text_of(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InvalidInputError(f"{path} cannot be read: {reason}.") from error
+        raise InvalidInputError(f"{path} is not readable: {reason}.") from error
 
 
 def _write(path: Path, text: str) -> None:

@@ -79,16 +79,16 @@ def _flows(settings: Settings) -> Section:
     model = chosen_model(file, settings) if settings.provider else file.model
     for flow in flows:
         if not flow.trigger_patterns and model is None:
-            what = f"Nothing begins the flow {flow.flow_id!r} but its id: it has no trigger pattern."
+            what = f"The flow {flow.flow_id!r} has no trigger pattern, so only its id starts it."
             remedy = "Write `trigger_patterns`, or name a `model`."
             findings.append(warning("flow-without-trigger", what, remedy))
     if any(skill.enabled for skill in file.skills) and model is None:
-        findings.append(warning("skills-without-model", "Skills want a model.", "Name a `model`."))
+        findings.append(warning("skills-without-model", "Skills need a model.", "Name a `model`."))
     if find_spec("re2") is None:
-        what = "google-re2 is not installed: patterns are searched for one after the other."
-        findings.append(warning("no-linear-matcher", what, "Install it where there is a wheel of it."))
+        what = "google-re2 is not installed: patterns are matched one after the other."
+        findings.append(warning("no-linear-matcher", what, "Install it if your platform has a wheel."))
     if not findings:
-        findings.append(fine("flows", "The file is in order."))
+        findings.append(fine("flows", "The file is valid."))
     return Section(name="flows", facts=facts, findings=findings)
 
 
@@ -104,7 +104,7 @@ def _model(settings: Settings) -> Section | None:
     except ConfigError as error:
         found = told_by(error, "model-unusable", remedy=_CORRECT)
         return Section(name="language model", findings=[found])
-    finding = fine("model", f"{llm.name}/{llm.model} can be asked.".replace("/ ", " "))
+    finding = fine("model", f"{llm.name}/{llm.model} is available.".replace("/ ", " "))
     return Section(name="language model", findings=[finding])
 
 
@@ -150,7 +150,7 @@ def _tools(settings: Settings) -> Section | None:
         server, _, tool = name.partition(":")
         if name not in unasked and pins.find(server, tool) is None:
             what = f"The file names the tool {name}, which no operator has approved: flows cannot call it."
-            remedy = f"Look at it, and approve it: {approvals.command(name)}."
+            remedy = f"Review and approve it: {approvals.command(name)}."
             findings.append(warning("tool-not-approved", what, remedy))
     return Section(name="tools", facts={"tools": tools}, findings=findings)
 
@@ -169,8 +169,8 @@ async def _silent(places: Mapping[tuple[str, int], str]) -> list[Finding]:
             with anyio.fail_after(_CONNECT_SECONDS):
                 await (await anyio.connect_tcp(*place)).aclose()
         except (OSError, TimeoutError):
-            what = f"{who}: nobody answers at {place[0]}:{place[1]}."
-            found.append(warning("host-silent", what, "Start what listens there, or correct the address."))
+            what = f"{who}: {place[0]}:{place[1]} accepts no connection."
+            found.append(warning("host-silent", what, "Start the server, or correct the address."))
 
     async with anyio.create_task_group() as tasks:
         for place, who in places.items():

@@ -44,7 +44,7 @@ class DryRun(BaseModel):
     """Result of a dry run, if everything succeeds."""
 
     flow_id: str
-    inputs: dict[str, Any] = Field(description="With defaults, put right where they were nearly right.")
+    inputs: dict[str, Any] = Field(description="With defaults, and small mistakes repaired.")
     missing: list[str] = Field(description="What would be asked for first.")
     confirms: bool = Field(description="Whether it would be asked if it may begin.")
     steps: list[DryStep]

@@ -63,7 +63,7 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
                 return await interrupts.unless(lambda: commands[args.command](service, args))
             except Interrupted:
                 if run_id := getattr(args, "run_id", "") if args.command != "status" else "":
-                    say("\nInterrupted. What is under way is in the journal, and goes on where it stopped.")
+                    say("\nInterrupted. Active runs are in the journal, and can be resumed.")
                     say(f"Go on with: {invocation(settings, 'resume', run_id)}")
                 return _INTERRUPTED
 
@@ -177,7 +177,7 @@ async def _resume(service: Service, args: argparse.Namespace) -> int:
         steps = [each for each in args.retry if "=" not in each]
         if len(steps) > 1:
             raise InvalidInputError(
-                f"It goes on from one step, not from {' and '.join(steps)}.", advice="Name the first."
+                f"Retry from one step, not from {' and '.join(steps)}.", advice="Give the first."
             )
         flow = (await service.loaded()).file.flow(run.request.profile)
         schema = None if flow is None else flow.input_schema

@@ -226,7 +226,7 @@ def _register_resume(server: LoomServer, service: Service) -> None:
     ) -> ToolReply[RunInfo]:
         if answer and action not in _WITH_ANSWER:
             raise InvalidInputError(
-                f"Nothing becomes of an answer with the action {action!r}.",
+                f"An answer has no meaning with the action {action!r}.",
                 advice="Use `answer`, `approve` with changed inputs, or `retry` with corrected ones.",
             )
         run = await service.run(run_id)
