@@ -311,7 +311,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: Surroundings) -> I
         yield from reference_problems(step_texts(each), inputs, outputs, own=flow.outputs, before=done)
     yield from reference_problems(_texts(flow, path), inputs, outputs, own=flow.outputs)
     if "steps" in flow.model_fields_set and not flow.steps:
-        advice = "Write one, or leave `steps` out: then `endpoint` is asked, or `flow_url`."
+        advice = "Write one, or leave `steps` out: then the request goes to `endpoint`, or to `flow_url`."
         yield ConfigProblem((*path, "steps"), "it has no steps.", advice)
     if flow.steps:
         yield from _answer_problems(_texts(flow, path))

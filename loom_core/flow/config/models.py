@@ -159,8 +159,8 @@ class NetConfig(Section):
 
     allow: list[str] = Field(
         default=[],
-        description="Hosts, addresses and networks (`flow-api.corp`, `10.0.0.0/8`) that may be asked though "
-        "not on the open internet. Addresses of cloud metadata never are.",
+        description="Hosts, addresses and networks (`flow-api.corp`, `10.0.0.0/8`) that are allowed "
+        "in addition to the open internet. Addresses of cloud metadata never are.",
     )
     only: list[str] = Field(
         default=[],
@@ -168,7 +168,7 @@ class NetConfig(Section):
     )
     trace: list[str] = Field(
         default=[],
-        description="Hosts that are told which trace a request belongs to (`traceparent`, W3C); "
+        description="Hosts that receive the trace context of a request (`traceparent`, W3C); "
         "`*.example.org` for all below. By default none is.",
     )
     seconds: float = Field(default=60.0, gt=0, le=600, description="Timeout of a request.")
@@ -337,8 +337,8 @@ class FlowFile(Section):
     )
     flow_url: Address = Field(
         default="",
-        description="What paths of endpoints are put behind; and what is asked for a flow that has neither "
-        "endpoint nor steps: POST {flow_id, message, parameters, context}.",
+        description="Base address for paths of endpoints, and address of the request of a flow without "
+        "endpoint and steps: POST {flow_id, message, parameters, context}.",
     )
     flows: list[FlowConfig] = Field(default=[], description="The flows; of equal matches the first wins.")
     skills: Annotated[list[SkillConfig], AfterValidator(_with_ids)] = Field(

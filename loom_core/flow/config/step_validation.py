@@ -187,7 +187,7 @@ _SECRETS = "Write secrets into `headers` or `query`, where they are hidden from 
 def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[ConfigProblem]:
     """Yield the problem that a path has no `flow_url` to resolve against."""
     if not url.lower().startswith(("https://", "http://")) and not flow_url:
-        what = f"the path {url[:80]!r} is relative to `flow_url`" if url else "`flow_url` is asked"
+        what = f"the path {url[:80]!r} is relative to `flow_url`" if url else "the request goes to `flow_url`"
         yield ConfigProblem(
             path, f"{what}, which is not set.", 'Write "flow_url": "https://…", or an absolute address.'
         )

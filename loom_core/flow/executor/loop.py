@@ -188,7 +188,7 @@ class FlowLoop(Driving[FlowRecord]):
             known = [] if frame is None else [step.step_id for step in self._present.of(frame)]
             if step_id not in known:
                 raise NotFoundError(
-                    f"The run cannot go on from the step {order.step!r}: "
+                    f"The run cannot continue from the step {order.step!r}: "
                     "it does not exist, or was not reached.",
                     advice=f"There are: {', '.join(known or self._present.known())}.",
                 )

@@ -23,7 +23,7 @@ StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What follows a step.
+    """The next step or the end, as decided after a step.
 
     Attributes:
         to: the step `step`; the successful end; the failed end; or the same step again.

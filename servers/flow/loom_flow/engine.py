@@ -186,7 +186,7 @@ class Engine:
         await self.look()
         if self._loaded is None:
             raise ConfigError(
-                f"There is no flow yet: {self._settings.config} is not there.",
+                f"There is no flow yet: {self._settings.config} does not exist.",
                 advice=f"Write one that works, to begin with: {invocation(self._settings, 'init')}. "
                 "Or name another by --config. "
                 'The least is {"flow_url": "https://api.example", "flows": [{"flow_id": "order_status", '

@@ -56,7 +56,7 @@ def made_model(config: ProviderConfig) -> LLMProvider:
     if reason := llm.problem():
         cause, _, remedy = reason.partition(". ")
         raise ConfigError(
-            f"The language model {llm.name} cannot be asked: {cause.rstrip('.')}.",
+            f"The language model {llm.name} is not usable: {cause.rstrip('.')}.",
             advice=f"{remedy.rstrip('.')}. Or leave `model` out: then rules decide alone.".lstrip(". "),
         )
     return llm

@@ -357,7 +357,7 @@ async def test_a_server_starts_without_the_file_that_was_named(home, settings, r
     server = build(settings(config=home / "other.json", config_given=True))
     async with Client(server.protocol) as client:
         told = await refused(client, "flow_chat", message="eins")
-        assert "other.json is not there" in told
+        assert "other.json does not exist" in told
         assert f"init --config {home / 'other.json'}" in told
 
 

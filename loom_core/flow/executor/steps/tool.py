@@ -145,7 +145,7 @@ class ToolStep:
         if planned.tool is None or not planned.is_unapproved or not said:
             return None
         error = UnapprovedToolError(planned.tool, said=said)
-        _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
+        _log.warning("run %s cannot continue: %s", self._work.record.run.id, error)
         return StepOutcome(status="failure", problem=str(error), said=error.said)
 
     async def _decided(self, planned: PlannedCall) -> PlannedCall | StepOutcome:

@@ -255,7 +255,7 @@ def test_a_place_is_line_and_column():
             "the schema is wrong",
         ),
         # addresses
-        ({"flows": [{"flow_id": "f"}]}, "`flow_url` is asked, which is not set"),
+        ({"flows": [{"flow_id": "f"}]}, "the request goes to `flow_url`, which is not set"),
         ({"flows": [{"flow_id": "f", "endpoint": "GET /x"}]}, "the path '/x' is relative to `flow_url`"),
         ({"flow_url": "/api"}, "no base address for paths"),
         ({"flow_url": "https://a.example/{$inputs.x}"}, "no base address for paths"),
