@@ -216,7 +216,7 @@ class WorkflowOrchestrator:
             idempotency_key: a repeated message with the same key gets the same reply, and has no further
                 effect.
             wait_seconds: timeout of waiting for its run; None for the default.
-            tracks_delivery: whether the reply reaches the user at once; (else call call `confirm_delivery` when it does.
+            tracks_delivery: whether the reply reaches the user at once; else call `confirm_delivery` later.
 
         Raises:
             NotFoundError: the caller has no such session.

@@ -50,7 +50,7 @@ class _ToolList:
 
 
 class ServerTools:
-    """The tools of one server; what `ToolHome` asks for.
+    """The tools of one server; what `ToolEnvironment` asks for.
 
     Args:
         make_connection: makes the connection, given what is to be told of changes.

@@ -57,7 +57,7 @@ _current: ContextVar[Caller] = ContextVar("loom_caller", default=FULL_ACCESS)
 
 
 def current_caller() -> Caller:
-    """The caller that is being served; `EVERYTHING` outside of requests, as in background work."""
+    """The caller that is being served; `FULL_ACCESS` outside of requests, as in background work."""
     return _current.get()
 
 

@@ -47,7 +47,7 @@ class CallerRuns(Protocol):
         ...
 
     async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
-        """Wait until a run stands still; see `Journal.changed`."""
+        """Wait until a run stands still; see `Journal.wait_until_idle`."""
         ...
 
     async def send_commands(self, run_id: str, order: Command, /) -> Run:

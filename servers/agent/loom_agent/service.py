@@ -209,7 +209,7 @@ class Service:
         """Adopt a run that no process executes, at least to apply its queued commands.
 
         Raises:
-            NotFoundError: as for `go_on`.
+            NotFoundError: as for `resume`.
             ConfigError: likewise.
         """
         host = await self._host_for(await self.run(run_id))

@@ -373,7 +373,7 @@ def find_damaged_indexes(
 ) -> Iterator[tuple[str, str]]:
     """Find indexes that do not open, with the reason; engines are tried in child processes.
 
-    No process may be working on them: hold `ProcessLock.looking` meanwhile.
+    No process may be working on them: hold `ProcessLock.block_acquirers` meanwhile.
 
     Args:
         folder: where they are.

@@ -82,7 +82,7 @@ class DocumentsConfig(_Written):
 
 
 SourceConfig: TypeAlias = "LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig"
-"""What besides `WrittenSource` a source says."""
+"""What besides `SourceConfigBase` a source says."""
 
 
 def config_model(kind: Kind) -> type[LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig]:
