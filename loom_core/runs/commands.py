@@ -60,7 +60,7 @@ class InputResponse:
 
     Attributes:
         id: `Pending.id`.
-        action: as in `loom_core.tools.interface.Answer`.
+        action: as in `loom_core.tools.interface.QuestionAnswer`.
         content: the answer.
         by: who answered.
     """

@@ -61,7 +61,7 @@ async def main():
     async with agent, RunHost(journal, {"default": agent}) as host:
         run = await host.start(RunRequest(goal="记账", idempotency_key="book"))
         while run.status != "completed":
-            run = await journal.changed(run.id, after=run.last_seq, seconds=10)
+            run = await journal.wait_until_idle(run.id, after=run.last_seq, seconds=10)
 
 anyio.run(main)
 '''

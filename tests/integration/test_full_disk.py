@@ -94,7 +94,7 @@ from pathlib import Path
 from loom_core.agent.agent import Agent
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import Budget
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.llm.messages import AssistantMessage, ToolCallPart
 from loom_core.llm.mock import MockAnswer, MockProvider
 from loom_core.tools.function_tool import tool
@@ -130,13 +130,13 @@ async def main(disk):
     refusal = ""
     try:
         await agent.run("寄信")
-    except RecordError as error:
+    except StoreError as error:
         refusal = str(error)
     (run,) = await agent.journal.runs()
     try:
         await agent.resume(run.id)
         still = ""
-    except RecordError as error:
+    except StoreError as error:
         still = str(error)
     events = await agent.journal.events(run.id, limit=100_000)
     begun = {event.payload["call_id"] for event in events if event.type == "tool_start"}
@@ -186,7 +186,7 @@ def run_on_disk(disk: Path, mount: str, code: str) -> Any:
 def test_when_the_disk_is_full_the_reason_is_told_and_all_goes_on_with_room(tmp_path: Path) -> None:
     told = run_on_disk(tmp_path, 'mount -t tmpfs -o size=96m none "$1"', FULL)
     assert told["acknowledged"]
-    assert "RecordError" in told["refusal"]
+    assert "StoreError" in told["refusal"]
     assert "full" in told["refusal"]
     assert "full" in told["told"]
     assert any("full" in note for note in told["notes"])

@@ -197,7 +197,7 @@ import anyio
 from pathlib import Path
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import RunRequest
-from loom_core.errors import LoomError, RecordError
+from loom_core.errors import LoomError, StoreError
 
 async def main(disk):
     journal = Journal(Path(disk) / "runs.db")
@@ -212,11 +212,11 @@ async def main(disk):
                     event = log.add("text_delta", {"text": "x" * 20_000})
                     await log.commit()
                     committed[run.id] = event.seq
-        except RecordError as error:
+        except StoreError as error:
             refusals.append(str(error))
             try:
                 log.add("error", {}, status="failed")
-            except RecordError as dead:
+            except StoreError as dead:
                 again.append(str(dead))
 
     async with anyio.create_task_group() as tasks:

@@ -186,9 +186,9 @@ def test_installed_distributions_are_found_by_module_and_by_function(tmp_path: P
         entry_points="by-module = extra_module\nby-function = extra_function:add",
         modules={
             "extra_module": """
-                from loom_core.plugins import register, registered
+                from loom_core.plugins import list_registered, register
                 print("imported once")
-                registered("retriever")  # asking while it is loaded is no endless loop
+                list_registered("retriever")  # asking while it is loaded is no endless loop
 
                 @register("retriever", "倒排")
                 def make(sources, *, top_k=5):
@@ -204,10 +204,10 @@ def test_installed_distributions_are_found_by_module_and_by_function(tmp_path: P
     )
     done = _run(
         """
-        from loom_core.plugins import create, registered
+        from loom_core.plugins import create, list_registered
         sys.stdout.reconfigure(encoding="utf-8")
         print(create("retriever", "倒排", ["a"], top_k=7))
-        print("倒排" in registered("retriever"), "extra" in registered("reranker"))
+        print("倒排" in list_registered("retriever"), "extra" in list_registered("reranker"))
         print(create("reranker", "extra"))
         """,
         folder,
@@ -295,10 +295,10 @@ def test_tools_and_memories_of_an_installed_distribution_are_created_by_name(tmp
     done = _run(
         """
         import anyio
-        from loom_core.plugins import PluginRegistry, registered
+        from loom_core.plugins import PluginRegistry, list_registered
         made = PluginRegistry.get_tool("时钟", zone="Asia/Shanghai")
         print(anyio.run(made.call, {}).text)
-        print(type(PluginRegistry.get_memory("forgetful")).__name__, "forgetful" in registered("memory"))
+        print(type(PluginRegistry.get_memory("forgetful")).__name__, "forgetful" in list_registered("memory"))
         """,
         folder,
     )

@@ -199,7 +199,7 @@ class ServerConfig(BaseModel):
 
     @property
     def secrets(self) -> tuple[SecretStr, ...]:
-        """Secrets that no message of this server may contain, for `loom_core.keys.redacted`."""
+        """Secrets that no message of this server may contain, for `loom_core.keys.redact`."""
         oauth = self.oauth or OAuthConfig()
         kept = filter(None, (oauth.client_secret, oauth.private_key))
         return (*self.expanded, *kept, *map(SecretStr, self._likely_secrets()))

@@ -27,7 +27,9 @@ async def test_who_waits_for_a_run_is_told_why_it_does_not_go_on(running, config
     configure(研究={"model": "deepseek"})
     async with running() as service:
         with anyio.fail_after(30):
-            while not (held := await service.changed(run.id, after=run.last_seq, seconds=0.1)).problem:
+            while not (
+                held := await service.wait_until_idle(run.id, after=run.last_seq, seconds=0.1)
+            ).problem:
                 pass
         assert held.status == "working"
         assert "DEEPSEEK_API_KEY" in held.problem

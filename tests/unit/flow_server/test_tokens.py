@@ -19,7 +19,7 @@ async def test_what_a_token_is_bound_to_wins_over_what_a_call_says(running, writ
             reply = await service.chat("问好", context=said)
             assert "甲/E1?" in reply.text
             run = await service.start("greet", {}, context=said)
-            run = await service.changed(run.id, seconds=5)
+            run = await service.wait_until_idle(run.id, seconds=5)
             assert run.pending[0].reason == "甲/E1?"
         with use_caller(replace(ADA, id="token:bob", context={})):
             assert "乙/E1?" in (await service.chat("问好", context=said)).text
@@ -31,6 +31,6 @@ async def test_a_token_is_told_only_of_tools_that_it_has(running, write):
     write(reads, changes)
     async with running() as service:
         with use_caller(ADA):
-            assert [flow.tool for flow in (await service.listed()).flows] == ["look", "pay"]
+            assert [flow.tool for flow in (await service.list_flows()).flows] == ["look", "pay"]
         with use_caller(replace(ADA, scopes=frozenset({"read"}))):
-            assert [flow.tool for flow in (await service.listed()).flows] == ["look", ""]
+            assert [flow.tool for flow in (await service.list_flows()).flows] == ["look", ""]

@@ -378,10 +378,10 @@ async def test_runs_and_sessions_belong_to_who_began_them(running):
     async with running() as service:
         with use_caller(ADA):
             begun = await service.start("order_status", {})
-            run = await service.changed(begun.id, seconds=30)  # until it asks for the number
-            assert service.decides(run)
+            run = await service.wait_until_idle(begun.id, seconds=30)  # until it asks for the number
+            assert service.can_decide(run)
         with use_caller(BOB):
-            assert not service.decides(run)
+            assert not service.can_decide(run)
             for look in (service.run, service.steps, service.events):
                 with pytest.raises(NotFoundError):
                     await look(run.id)
@@ -390,7 +390,7 @@ async def test_runs_and_sessions_belong_to_who_began_them(running):
             assert await service.runs() == []
         with use_caller(ADA):
             reply = await service.chat("BO20418", session_id=run.request.session_id, seconds=30)
-            done = await service.changed(run.id, after=run.last_seq, seconds=30)
+            done = await service.wait_until_idle(run.id, after=run.last_seq, seconds=30)
     assert reply.run_id == run.id
     assert done.status == "completed"
 
@@ -399,7 +399,7 @@ async def test_runs_and_sessions_belong_to_who_began_them(running):
 async def test_a_token_that_is_bound_to_flows_has_no_others(running):
     async with running() as service:
         with use_caller(ORDERS_ONLY):
-            assert [flow.flow_id for flow in (await service.listed()).flows] == ["order_status"]
+            assert [flow.flow_id for flow in (await service.list_flows()).flows] == ["order_status"]
             reply = await service.chat("我想请三天假")
             assert reply.flow_id == ""
             with pytest.raises(NotFoundError, match="leave_request"):

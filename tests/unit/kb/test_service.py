@@ -174,16 +174,16 @@ async def test_paths_must_be_given_and_exist(service, tmp_path):
 async def test_relative_paths_are_meant_from_the_roots(service, tmp_path):
     root = tmp_path / "allowed"
     (root / "港口").mkdir()
-    assert await service.allowed(["港口", "."]) == [root / "港口", root]
-    assert await service.allowed([str(root / "港口" / "..")]) == [root]
-    assert await service.allowed(["missing.md"]) == [root / "missing.md"]
+    assert await service.check_paths(["港口", "."]) == [root / "港口", root]
+    assert await service.check_paths([str(root / "港口" / "..")]) == [root]
+    assert await service.check_paths(["missing.md"]) == [root / "missing.md"]
 
 
 @pytest.mark.hostile("paths and links")
 @pytest.mark.parametrize("path", ["..", "../allowed2", "/", "港口/../../x"])
 async def test_paths_outside_the_roots_are_refused(path, service):
     with pytest.raises(InvalidInputError, match="is outside the folders"):
-        await service.allowed([path])
+        await service.check_paths([path])
 
 
 async def test_the_same_document_in_two_sources_is_removed_from_the_one_that_is_named(service):

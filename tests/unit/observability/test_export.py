@@ -19,14 +19,14 @@ pytestmark = pytest.mark.slow
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROGRAM = """
 import json, logging, sys, time
-from loom_core.observability.export import exported_traces
+from loom_core.observability.export import export_traces
 from loom_core.observability.spans import KNOWLEDGE_SEARCH
 from loom_core.observability.tracing import span
 logging.basicConfig(stream=sys.stderr, format="%(message)s")
 for name in json.loads(sys.argv[1]):
     sys.modules[name] = None
 began = time.monotonic()
-with exported_traces("loom-kb", version="1.2", flush_seconds=0.5):
+with export_traces("loom-kb", version="1.2", flush_seconds=0.5):
     with span(KNOWLEDGE_SEARCH):
         pass
     loaded = "opentelemetry.sdk.trace" in sys.modules
@@ -35,9 +35,9 @@ print(json.dumps([time.monotonic() - began, loaded]))
 """
 
 SDK_PROGRAM = """
-from loom_core.observability.export import exported_traces
+from loom_core.observability.export import export_traces
 from opentelemetry.trace import StatusCode, get_tracer
-with exported_traces("loom-kb"):
+with export_traces("loom-kb"):
     said = "Hunter2-Quartz-99x 港口"
     given = {"jsonrpc.request.id": "Hunter2-Quartz-99x", "n": 5}
     name = "tools/call Hunter2-Quartz-99x"

@@ -85,14 +85,14 @@ async def events(record: Record) -> list[tuple[str, dict]]:
 
 
 async def test_a_run_waits_as_long_as_somebody_is_asked_and_its_clock_stands_still(record):
-    record.asked(CALL)
-    record.asked(QUESTION)
+    record.record_request(CALL)
+    record.record_request(QUESTION)
     assert (record.run.status, record.run.pending) == ("input_required", (CALL, QUESTION))
     still = record.stopwatch.seconds
     assert record.stopwatch.seconds == still
-    record.decided(ApprovalDecision(id="c1", action="approve", by="小王"))
+    record.record_decision(ApprovalDecision(id="c1", action="approve", by="小王"))
     assert record.run.status == "input_required"
-    record.question_closed("q1", action="accept", by="小王")
+    record.close_question("q1", action="accept", by="小王")
     assert (record.run.status, record.run.pending) == ("working", ())
     told = await events(record)
     assert [type_ for type_, _ in told[-4:]] == ["approval_required"] * 2 + ["approval_decided"] * 2
@@ -108,15 +108,15 @@ async def test_what_a_tool_asks_is_not_kept_for_a_process_that_goes_on(journal, 
 
 
 async def test_a_paused_run_stays_so_when_somebody_answers(record):
-    record.asked(CALL)
-    record.paused_by("小王")
-    record.decided(ApprovalDecision(id="c1", action="deny", by="小王"))
+    record.record_request(CALL)
+    record.record_pause("小王")
+    record.record_decision(ApprovalDecision(id="c1", action="deny", by="小王"))
     assert (record.run.status, record.paused) == ("paused", True)
 
 
 async def test_a_run_that_fails_waits_for_nobody_and_says_why(record):
-    record.asked(CALL)
-    record.failed(LoomError("没有纸了。", advice="买纸。"), failure="tool", output="")
+    record.record_request(CALL)
+    record.record_failure(LoomError("没有纸了。", advice="买纸。"), failure="tool", output="")
     assert (record.run.status, record.run.pending, record.paused) == ("failed", (), False)
     assert record.run.problem == "没有纸了。 买纸。"
     assert (await events(record))[-1] == (

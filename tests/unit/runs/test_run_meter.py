@@ -83,8 +83,8 @@ def test_an_agent_is_active_while_it_is_worked_on(meter, registry):
     tell(meter, ("approval_decided", 2.0, "working", {"action": "approve"}))
     assert active() == 1
     run = Run(id="run_1", request=RunRequest(goal="灯塔"), status="working", created=0.0, updated=2.0)
-    meter.on_left(run)
-    meter.on_left(run)
+    meter.on_detach(run)
+    meter.on_detach(run)
     assert active() == 0, "left as it is, it is worked on by nobody here"
 
 

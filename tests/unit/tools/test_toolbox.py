@@ -240,7 +240,7 @@ def test_a_tool_that_changes_what_it_is_given_leaves_its_defaults_alone() -> Non
 
 def test_a_tool_that_has_gone_or_prepares_arguments_itself_is_asked_itself() -> None:
     class Own(_Named):
-        def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
             return {"seen": sorted(arguments)}
 
     assert Toolbox([_Named("x")]).prepare_arguments(Own("x"), {"b": 1, "a": 2}) == {"seen": ["a", "b"]}

@@ -83,7 +83,7 @@ async def test_servers_that_cannot_be_started_are_named(sections, home):
 
 async def test_runs_that_wait_are_counted(sections, running):
     async with running() as service:
-        run = await service.changed((await service.start("note that")).id, seconds=30)
+        run = await service.wait_until_idle((await service.start("note that")).id, seconds=30)
         assert run.status == "input_required"
     found = await sections()
     assert found["runs"].facts["latest runs"] == {"input_required": 1}

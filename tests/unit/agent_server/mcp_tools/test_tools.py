@@ -81,7 +81,7 @@ async def test_of_two_replies_at_once_one_begins_the_run_and_the_other_reaches_i
     async with running() as service:
         first = await service.start("What is there?")
         session = first.request.session_id
-        await service.changed(first.id, seconds=20)
+        await service.wait_until_idle(first.id, seconds=20)
         runs = []
 
         async def reply(text):

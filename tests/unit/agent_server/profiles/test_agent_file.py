@@ -54,7 +54,7 @@ def test_a_whole_file_is_read(read):
     assert (found.model.provider, found.model.model) == ("deepseek", "deepseek-flash")
     assert found.compaction.model.provider == "ollama"
     assert found.budget.budget().cost == 0.5
-    assert found.chosen(found.knowledge, ["产品文档", "other"]) == ["产品文档"]
+    assert found.select(found.knowledge, ["产品文档", "other"]) == ["产品文档"]
     assert file.profile("").model.provider == "openai"
 
 

@@ -157,7 +157,7 @@ async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_t
         await ready(service)
         run = await service.start(goal)
         while run.status != "input_required":
-            run = await service.changed(run.id, after=run.last_seq, seconds=30)
+            run = await service.wait_until_idle(run.id, after=run.last_seq, seconds=30)
     async with AgentService(settings(), adopts=False, sees_all=True) as service:
         service.load()
         run = await service.run(run.id)
@@ -179,10 +179,10 @@ async def test_who_decides_of_their_own_run_only_approves_for_nobody_else(runnin
             with use_caller(Caller("customer", SCOPES, id="token:customer")):
                 run = await service.start(goal)
                 while run.status != "input_required":
-                    run = await service.changed(run.id, after=run.last_seq, seconds=30)
+                    run = await service.wait_until_idle(run.id, after=run.last_seq, seconds=30)
                 told = await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve"))
                 while run.status != "completed":
-                    run = await service.changed(told.id, after=run.last_seq, seconds=30)
+                    run = await service.wait_until_idle(told.id, after=run.last_seq, seconds=30)
                 assert "42" in run.output
 
 
@@ -203,7 +203,7 @@ async def test_a_server_that_has_to_be_there_and_is_not_fails_the_start(running,
         with pytest.raises(ConfigError, match="noone, which the profile names"):
             await service.start("What time is it?", profile="named")
         run = await service.start("What time is it?", profile="fine")
-        assert (await service.changed(run.id, seconds=30)).status == "completed"
+        assert (await service.wait_until_idle(run.id, seconds=30)).status == "completed"
 
 
 async def test_a_server_that_is_not_needed_and_fails_spoils_nothing(connect, call, servers):

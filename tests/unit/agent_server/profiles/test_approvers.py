@@ -163,7 +163,7 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
             assert await service.runs() == []
             for look in (
                 service.run(run.id),
-                service.changed(run.id, seconds=1),
+                service.wait_until_idle(run.id, seconds=1),
                 service.events(run.id),
                 service.blob(run.id, 1),
                 service.latest(run.request.session_id),
@@ -174,7 +174,7 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
             with pytest.raises(NotFoundError):
                 await service.start("x", session_id=run.request.session_id)
         with use_caller(ADA):
-            done = await service.changed(run.id, seconds=30)
+            done = await service.wait_until_idle(run.id, seconds=30)
             assert done.status == "completed"
             assert [each.id for each in await service.runs(query="time")] == [run.id]
 
@@ -184,27 +184,27 @@ async def test_who_is_named_decides_over_http_and_nobody_else(running, configure
     async with running(over_http=True) as service:
         with use_caller(ADA):
             run = await service.start("note that")
-            run = await service.changed(run.id, seconds=30)
+            run = await service.wait_until_idle(run.id, seconds=30)
             assert run.status == "input_required"
-            assert not service.approvers.decides(run)
-            assert not service.approvers.decides_by_tool(run)
+            assert not service.approvers.can_decide(run)
+            assert not service.approvers.can_decide_by_tool(run)
         with use_caller(BOB), pytest.raises(NotFoundError):
             await service.run(run.id)
         with use_caller(OPS):
             assert [each.id for each in await service.runs(status=["input_required"])] == [run.id]
-            assert service.approvers.decides_by_tool(run)
+            assert service.approvers.can_decide_by_tool(run)
             await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve", by="ops"))
-            done = await service.changed(run.id, after=run.last_seq, seconds=30)
+            done = await service.wait_until_idle(run.id, after=run.last_seq, seconds=30)
     assert done.status == "completed"
 
 
 async def test_who_may_only_read_decides_nothing(running):
     async with running(over_http=True) as service:
         with use_caller(ADA):
-            run = await service.changed((await service.start("note that")).id, seconds=30)
+            run = await service.wait_until_idle((await service.start("note that")).id, seconds=30)
         with use_caller(READER):
-            assert service.approvers.sees(run)
-            assert not service.approvers.decides(run)
+            assert service.approvers.can_see(run)
+            assert not service.approvers.can_decide(run)
 
 
 async def test_a_token_that_is_bound_to_profiles_has_no_others(running, configure):
@@ -216,16 +216,16 @@ async def test_a_token_that_is_bound_to_profiles_has_no_others(running, configur
                 await service.start("What time is it?")
             assert raised.value.advice == "There are: 研究."
             run = await service.start("What time is it?", profile="研究")
-            assert (await service.changed(run.id, seconds=30)).status == "completed"
+            assert (await service.wait_until_idle(run.id, seconds=30)).status == "completed"
 
 
 async def test_a_decision_that_comes_twice_is_refused_the_second_time(running):
     async with running() as service:
-        run = await service.changed((await service.start("note that")).id, seconds=30)
+        run = await service.wait_until_idle((await service.start("note that")).id, seconds=30)
         decision = ApprovalDecision(id=run.pending[0].id, action="approve")
         await service.decide(run, decision)
         with pytest.raises(InvalidInputError, match=r"decided already|does not wait|has ended"):
             await service.decide(run, decision)
-        done = await service.changed(run.id, after=run.last_seq, seconds=30)
+        done = await service.wait_until_idle(run.id, after=run.last_seq, seconds=30)
     assert run_code(run) == 3
     assert run_code(done) == 0

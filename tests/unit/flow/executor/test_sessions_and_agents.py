@@ -111,7 +111,7 @@ async def test_what_goes_on_for_a_call_is_ended_with_the_run(flows: Flows) -> No
         return ""
 
     class Lasting(type(begin)):  # type: ignore[misc] - whatever a decorated function is
-        async def abandoned(self, *, context: CallContext) -> None:
+        async def abandon(self, *, context: CallContext) -> None:
             ended.append(context.call_id)
 
     begin.__class__ = Lasting

@@ -29,9 +29,9 @@ ABANDONED = """
 import os, sys
 from pathlib import Path
 from loom_core.knowledge.indexes import GraphIndex
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 folder = Path(sys.argv[1])
-index = GraphIndex(Record(folder / "record.db"), folder, small=0)
+index = GraphIndex(KnowledgeStore(folder / "record.db"), folder, small=0)
 index.sync()
 print(index.building.pid, flush=True)
 os.kill(os.getpid(), 9)

@@ -118,9 +118,9 @@ import json, sys
 import numpy as np
 from pathlib import Path
 from loom_core.knowledge.indexes import FlatVectors
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.store import KnowledgeStore
 folder = Path(sys.argv[1])
-record = Record(folder / "record.db")
+record = KnowledgeStore(folder / "record.db")
 index = FlatVectors(record, folder)
 question = np.arange(1, 9, dtype=np.float32)
 question /= np.linalg.norm(question)

@@ -87,14 +87,14 @@ def test_what_is_imported_equals_what_was_exported(filled, open_kb, archive: Pat
     assert told == [(3, 3)]
     assert content(other) == content(filled)
     assert other.description == "Städte und 城市"
-    assert not other.record.offered.there_are()
+    assert not other.record.offered.has_any()
     assert asyncio.run(other.check()).sound
 
 
 def test_decisions_of_an_archive_hold_for_what_is_there_already(filled, archive: Path, tmp_path: Path):
     filled.aliases.merge("Ada Lovelace", "Charles Babbage")
     export(filled.record, tmp_path / "b.zip", name="wissen")
-    filled.aliases.undecide("Ada Lovelace", "Charles Babbage")
+    filled.aliases.clear_decision("Ada Lovelace", "Charles Babbage")
     take_in(filled, tmp_path / "b.zip")
     assert set(filled.aliases.group_of("Ada Lovelace").names) == {"Ada Lovelace", "Charles Babbage"}
     asyncio.run(filled.worker.drain())
@@ -114,7 +114,7 @@ def test_vectors_of_the_same_embedder_are_not_made_again(open_kb, archive: Path,
 def test_vectors_of_another_embedder_are_made_anew(open_kb, archive: Path, tmp_path: Path):
     other = open_kb(tmp_path / "other", embedder="static")
     take_in(other, archive)
-    assert not other.record.offered.there_are()
+    assert not other.record.offered.has_any()
     asyncio.run(other.worker.drain())
     assert other.coverage()[0] == other.coverage()[1] > 0
     assert asyncio.run(other.check()).sound
@@ -141,13 +141,13 @@ CHILD = """
 import os, signal, sys
 from pathlib import Path
 from loom_core.knowledge.maintenance.archive import ArchiveReader
-from loom_core.knowledge.maintenance.archive import receive_archive
-from loom_core.knowledge.store import Record
+from loom_core.knowledge.maintenance.archive import import_archive
+from loom_core.knowledge.store import KnowledgeStore
 
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
-record = Record(folder / "record.db")
-receive_archive(record, ArchiveReader(Path(sys.argv[2])), folder=folder,
+record = KnowledgeStore(folder / "record.db")
+import_archive(record, ArchiveReader(Path(sys.argv[2])), folder=folder,
                 progress=lambda done, total: os.kill(os.getpid(), signal.SIGKILL))
 """
 

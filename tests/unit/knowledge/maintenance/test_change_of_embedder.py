@@ -85,7 +85,7 @@ def test_until_then_questions_are_answered_by_the_old_one(filled):
 def test_documents_that_come_meanwhile_have_vectors_before_and_after(filled):
     filled.submit_embedder(create_embedder("static"))
     asyncio.run(steps(filled, 1))
-    assert filled.reembedded()[0] > 0
+    assert filled.reembedding_progress()[0] > 0
     filled.submit(DocumentsRequest([]))
     asyncio.run(filled.add_texts(["# Rome\n\nA new note about Rome."]))
     assert filled.embedder_id == STATIC

@@ -127,8 +127,8 @@ def test_a_person_may_split_what_was_merged_and_take_it_back(make: Make, tmp_pat
     # It holds for passages that come later.
     asyncio.run(add(knowledge_base, ["Once more: the World Meteorological Organization (WMO)."]))
     assert groups(knowledge_base) == []
-    assert knowledge_base.aliases.undecide("WMO", "World Meteorological Organization")
-    assert not knowledge_base.aliases.undecide("WMO", "World Meteorological Organization")
+    assert knowledge_base.aliases.clear_decision("WMO", "World Meteorological Organization")
+    assert not knowledge_base.aliases.clear_decision("WMO", "World Meteorological Organization")
     assert groups(knowledge_base) == [{"WMO", "World Meteorological Organization"}]
     asyncio.run(knowledge_base.worker.drain())
     check_indexes(knowledge_base)

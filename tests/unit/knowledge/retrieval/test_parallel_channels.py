@@ -161,7 +161,7 @@ async def test_what_is_found_is_what_one_channel_after_the_other_finds(films, qu
     channels = Channels(
         films._words.searcher(),
         films._vectors.current(),
-        covered=films._reader.covered(asked.question.language),
+        covered=films._reader.comparable_groups(asked.question.language),
         centroids=asked.channels.centroids,
     )
     expected = retrieve(

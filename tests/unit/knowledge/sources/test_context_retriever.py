@@ -64,7 +64,7 @@ async def test_a_chinese_message_is_helped_in_chinese(shelf):
 
 
 async def test_a_retriever_will_do_too(shelf):
-    context = await ContextRetriever(KnowledgeBaseRetriever([await shelf.opened()])).context_for(
+    context = await ContextRetriever(KnowledgeBaseRetriever([await shelf.open_base()])).context_for(
         "rope makers"
     )
     assert context.items[0].source == "note:rope"

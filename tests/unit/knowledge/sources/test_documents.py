@@ -42,7 +42,7 @@ async def test_the_documents_are_read_once_however_many_ask_at_first(shelf):
     bases: list[object] = []
 
     async def open_() -> None:
-        bases.append(await shelf.opened())
+        bases.append(await shelf.open_base())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(5):

@@ -171,7 +171,7 @@ async def test_a_remote_embedder_is_remembered_with_the_knowledge_base(tmp_path)
 async def test_a_server_that_does_not_answer_leaves_no_knowledge_base_of_unknown_dimension(tmp_path):
     config = {"provider": "vllm", "model": "m", "base_url": "http://127.0.0.1:9/v1"}
     library = Library(tmp_path, embedder=json.dumps(config))
-    with pytest.raises(EmbeddingError, match="connection to vLLM failed while m"):
+    with pytest.raises(EmbeddingError, match="connection to vLLM failed during a request to m"):
         await library.get("notes", create=True)
     assert library.list() == []
     library.close()

@@ -91,7 +91,7 @@ async def test_a_tool_that_fails_over_its_arguments_costs_its_own_call_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Careless(Doing):
-        def prepared(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
             return {"path": arguments["path"]}
 
     bad, good = await ran(pipeline_of(Careless("坏"), Doing("x")), tool_call("坏", "1"), tool_call("x", "2"))

@@ -117,7 +117,7 @@ class LLMEntityExtractor:
             max_tokens=max_tokens,
             concurrency=concurrency,
             timeout=timeout,
-            patience=max_failures,
+            max_failures=max_failures,
         )
         self._llm = llm
         self._config = config or ExtractionConfig()

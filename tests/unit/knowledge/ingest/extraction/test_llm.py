@@ -342,7 +342,7 @@ def test_the_id_tells_the_settings_and_not_the_model():
 
 
 @pytest.mark.parametrize(
-    "name", ["request_tokens", "request_passages", "max_tokens", "concurrency", "timeout", "patience"]
+    "name", ["request_tokens", "request_passages", "max_tokens", "concurrency", "timeout", "max_failures"]
 )
 def test_numbers_out_of_range_are_refused(name: str):
     options: dict[str, Any] = {name: 0}
