@@ -39,7 +39,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def command():
-    """What the suite starts: it has its scenarios done by one client that is running already."""
+    """Return the command that the suite starts: a running client carries out its scenarios."""
     process = subprocess.Popen([sys.executable, str(_CLIENT)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process:

@@ -72,7 +72,7 @@ def company() -> Iterator[str]:
 
 @pytest.fixture
 def effects(company: str) -> Callable[[], list[str]]:
-    """What that business has done."""
+    """Return a function that lists the effects of that business."""
     return lambda: [each["what"] for each in httpx2.get(f"{company}/effects").json()]
 
 
@@ -217,7 +217,7 @@ def write_lighthouses(tmp_path: Path) -> Callable[[int], Path]:
 
 @pytest.fixture
 def until() -> Callable[..., object]:
-    """Waits for something that another process does and tells nobody: `until(condition)` gives its value.
+    """Waits for something that another process does and tells no one: `until(condition)` gives its value.
 
     It fails after `seconds`, and says `what` has not happened.
     """

@@ -81,7 +81,7 @@ class Harbour(NamedTuple):
 
 
 def use(tool: str, **arguments: Any) -> str:
-    """What the demonstration understands as a call."""
+    """Return the text that the demonstration parses as a call."""
     return f"使用 {tool} {json.dumps(arguments, ensure_ascii=False)}"
 
 
@@ -187,7 +187,7 @@ async def approved(client: Client, run: dict[str, Any]) -> dict[str, Any]:
 
 
 async def events(client: Client, run: dict[str, Any]) -> list[dict[str, Any]]:
-    """What happened in a run."""
+    """Return the events of a run."""
     return (await answered(client, "agent_events", run_id=run["run_id"], limit=500))["events"]
 
 
@@ -214,7 +214,7 @@ async def test_an_agent_works_for_a_client_in_python(connect: Connect, harbour: 
         await _is_done_as_the_user_decides(client, harbour)
         assert len(asked) == 4, "what reads only is asked about once"
     async with connect() as client:
-        await _is_decided_by_the_tool_and_by_nobody(client, harbour)
+        await _is_decided_by_the_tool_or_by_timeout(client, harbour)
         await _ends_as_it_is_told_or_too_late(client)
         await _is_made_shorter_in_the_middle(client)
         cut = await _is_cut_by_its_host(client)
@@ -251,7 +251,7 @@ async def _is_done_as_the_user_decides(client: Client, harbour: Harbour) -> None
     assert types == ["tool_start", "tool_start", "tool_result", "tool_result"], "side by side"
 
 
-async def _is_decided_by_the_tool_and_by_nobody(client: Client, harbour: Harbour) -> None:
+async def _is_decided_by_the_tool_or_by_timeout(client: Client, harbour: Harbour) -> None:
     done = await approved(
         client, await answered(client, "agent_run", goal="请记一条笔记：灯塔", profile="港务")
     )
@@ -306,7 +306,7 @@ async def _is_cut_by_its_host(client: Client) -> str:
 
 
 def seen_by(script: str, *arguments: str) -> dict[str, Any]:
-    """What a script saw, with the packages that it needs."""
+    """Run a Node script with the packages that it needs, and return its output."""
     folder = nodejs.installed(_SCRIPTS)
     for name in ("connect.mjs", script):
         shutil.copy(_SCRIPTS / name, folder)

@@ -1,4 +1,4 @@
-"""What is published of servers beside their packages: the MCPB bundles and the registry's `server.json`."""
+"""MCPB bundles and the registry's `server.json`, which are published with the servers' packages."""
 
 from __future__ import annotations
 

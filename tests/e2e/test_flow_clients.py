@@ -26,7 +26,7 @@ _VERSIONS = {"v1": None, "v2": "2026-07-28"}  # the first generation, of 2025-11
 
 @pytest.fixture
 def command(home: Path, company: str) -> list[str]:
-    """What starts a server of the example's flows."""
+    """Return the command that starts a server of the example's flows."""
     home.mkdir()
     text = (_EXAMPLE / "flow.json").read_text(encoding="utf-8").replace("http://127.0.0.1:8787", company)
     (home / "flow.json").write_text(text, encoding="utf-8")
@@ -35,7 +35,7 @@ def command(home: Path, company: str) -> list[str]:
 
 @pytest.fixture
 def seen_by() -> Callable[..., dict[str, Any]]:
-    """What a client has seen."""
+    """Return a function that runs a client and returns its observations."""
 
     def seen(*arguments: str) -> dict[str, Any]:
         folder = nodejs.installed(_SCRIPTS)

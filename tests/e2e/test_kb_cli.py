@@ -156,7 +156,7 @@ def in_terminal(home):
                     process.send_signal(signal.SIGINT)
                     interrupt_at = None
         except OSError:
-            pass  # that is how Linux says that nobody writes any more
+            pass  # that is how Linux says that no one writes any more
         finally:
             killer.cancel()
             os.close(leader)

@@ -1,7 +1,7 @@
 """Secrets are planted at every entrance of all servers, and looked for in everything that they write.
 
 Each canary is another text, so that one that is found says where it came in. `ALLOWED` are the places where
-one has to be, as it is what somebody has said, or what the server is to give back.
+one has to be, as it is what someone has said, or what the server is to give back.
 """
 
 from __future__ import annotations

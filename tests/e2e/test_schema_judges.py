@@ -1,4 +1,4 @@
-"""What tools of other makers think of what each server says of its tools: mcp-contract and mcp-assert."""
+"""Tool schemas of each server, checked by third-party linters: mcp-contract and mcp-assert."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def command(home: Path) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def promise(run: Run, tmp_path: Path) -> Callable[[str, str], Path]:
-    """What mcp-contract makes of what was accepted of a server's profile."""
+    """Return a function that gives mcp-contract the accepted contract of a server's profile."""
 
     def promise(server: str, profile: str) -> Path:
         file = tmp_path / f"{profile}.json"

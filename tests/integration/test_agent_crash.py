@@ -50,7 +50,7 @@ def script(request):
     return MockAnswer(f"turn {turn}", calls=tuple(pair))
 
 async def look_into_the_book(pending):
-    """A person who lets a call of which nobody knows be made again only if it was not done."""
+    """Approve repeating an interrupted call only if the book does not hold its effect."""
     assert pending.kind == "unknown"
     return str(pending.arguments["number"]) not in book.read_text().split()
 

@@ -170,7 +170,7 @@ def may_mount() -> None:
 
 
 def run_on_disk(disk: Path, mount: str, code: str) -> Any:
-    """What code prints as JSON that runs where a file system is mounted on a folder."""
+    """Mount a file system on a folder, run code there and return the JSON that it prints."""
     shell = f'{mount} && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
         [*MOUNTS, "sh", "-c", shell, "sh", str(disk), sys.executable, code],

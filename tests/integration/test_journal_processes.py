@@ -24,7 +24,7 @@ from loom_core.runs.run import RunRequest
 
 Start = Callable[..., subprocess.Popen[str]]
 
-# Drives what nobody else does: three steps each, with the tally of a step in a file of its own.
+# Drives what no one else does: three steps each, with the tally of a step in a file of its own.
 DRIVER = """
 import sys
 from pathlib import Path

@@ -197,7 +197,7 @@ def test_a_killed_owner_is_replaced_and_every_job_of_every_process_is_done_once(
 
 
 @pytest.mark.slow
-def test_a_stopped_owner_keeps_nobody_waiting(folder: Path, start: Start):
+def test_a_stopped_owner_keeps_no_one_waiting(folder: Path, start: Start):
     owner, peer = start(), start()
     job = owner.do("add", documents(0, 5))
     until(lambda: peer.do("job", job) == {"added": 5})

@@ -1,4 +1,4 @@
-"""What no test can do: hang, leave a process behind, or depend on how the run of tests was started."""
+"""Guards of the test suite: no test hangs, leaves a process behind, or depends on how pytest was started."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def test_what_a_person_has_approved_a_rule_may_let_run_from_then_on(connec
     async with connect() as client:
         await once_ready(client)
         run = await call(client, "agent_run", goal=goal)
-        assert run["status"] == "input_required", "nobody has looked at the tool yet"
+        assert run["status"] == "input_required", "no one has looked at the tool yet"
         decisions = [{"id": run["pending"][0]["id"], "action": "approve"}]
         await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
         again = await call(client, "agent_run", goal=goal)
@@ -169,7 +169,7 @@ async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_t
         assert made.permissions.decide(double, {"number": 1}).action == "allow"
 
 
-async def test_who_decides_of_their_own_run_only_approves_for_nobody_else(running, servers, configure):
+async def test_who_decides_of_their_own_run_only_approves_for_no_one_else(running, servers, configure):
     servers()
     configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
     goal = 'use notes__double {"number": 21} and use notes__double {"number": 4}'

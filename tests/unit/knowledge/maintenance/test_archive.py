@@ -111,7 +111,7 @@ def test_vectors_of_the_same_embedder_are_not_made_again(open_kb, archive: Path,
     assert vectors == {bytes(1024)}
 
 
-def test_vectors_of_another_embedder_are_made_anew(open_kb, archive: Path, tmp_path: Path):
+def test_vectors_of_another_embedder_are_made_again(open_kb, archive: Path, tmp_path: Path):
     other = open_kb(tmp_path / "other", embedder="static")
     take_in(other, archive)
     assert not other.record.offered.there_are()
