@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.jsonrpc import Era, StdioServer
 from tests.fixtures.commands import run_command
+from tests.fixtures.stand_ins import StandIns, start
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -166,6 +167,14 @@ def served() -> Callable[..., AbstractContextManager[str]]:
             assert process.wait(30) == 0, rest
 
     return serve
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[list[str]], list[str]]]:
+    """Gives a command that starts the same server, and quickly where programs of others start it."""
+    address = tmp_path_factory.mktemp("stand-ins") / "socket"
+    with closing(StandIns(address, start)) as stand_ins:
+        yield lambda command: stand_ins.command(*command)
 
 
 @pytest.fixture
