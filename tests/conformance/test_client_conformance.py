@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.fork_server import starts_quickly
+
 pytestmark = pytest.mark.slow
 
 _CLIENT = Path(__file__).with_name("client.py")
@@ -40,7 +42,7 @@ REFUSED = {
 @pytest.fixture(scope="module")
 def command():
     """Return the command that the suite starts: a running client carries out its scenarios."""
-    process = subprocess.Popen([sys.executable, str(_CLIENT)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, starts_quickly(_CLIENT)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process:
         yield f"{sys.executable} -I -S {_CLIENT} {process.stdout.readline().strip()}"

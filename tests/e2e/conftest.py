@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.jsonrpc import Era, StdioServer
 from tests.fixtures.commands import run_command
+from tests.fixtures.fork_server import starts_quickly
 from tests.fixtures.stand_ins import StandIns, start
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def documents() -> Path:
 @pytest.fixture
 def company() -> Iterator[str]:
     """The address of the business of examples/flow_company, in a process of its own."""
-    command = [sys.executable, str(_COMPANY), "--port", "0"]
+    command = [sys.executable, starts_quickly(_COMPANY), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
     assert process.stderr is not None
     try:

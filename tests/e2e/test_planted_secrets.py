@@ -22,6 +22,7 @@ import httpx2
 import pytest
 
 from tests.fixtures.collector import Collector
+from tests.fixtures.fork_server import starts_quickly
 
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
@@ -196,7 +197,7 @@ def world(tmp_path: Path, vendor: LocalServer) -> Iterator[World]:
     servers = {
         "leaky": {
             "command": sys.executable,
-            "args": [str(leaky)],
+            "args": [starts_quickly(leaky)],
             "env": {
                 "LEAKY_API_KEY": CANARIES["a literal in env of mcp.json"],
                 "LEAKY_CLOUD": CANARIES["a key in a tool's result"],

@@ -13,6 +13,7 @@ from mcp_types import ElicitResult
 from loom_core.errors import ConfigError, SourceError
 from loom_core.runs.commands import Decided
 from loom_core.server.auth.caller import SCOPES, Caller, acting
+from tests.fixtures.fork_server import starts_quickly
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +50,7 @@ def servers(home, tmp_path):
     program.write_text(_SERVER, encoding="utf-8")
 
     def write(**others):
-        notes = {"command": sys.executable, "args": [str(program)], "loom": {"era": "legacy"}}
+        notes = {"command": sys.executable, "args": [starts_quickly(program)], "loom": {"era": "legacy"}}
         text = json.dumps({"mcpServers": {"notes": notes, **others}}, ensure_ascii=False)
         (home / "mcp.json").write_text(text, encoding="utf-8")
 

@@ -16,6 +16,7 @@ import pytest
 from loom_core.knowledge.indexes import FlatVectors
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.store import Record
+from tests.fixtures.fork_server import starts_quickly
 
 ENGLISH = ["Zell is a town.", "The river Anna is long.", "Boats lie in the harbour.", "Bread is sold here."]
 CHINESE = ["厦门是城市。", "港口里有渔船。"]
@@ -131,7 +132,7 @@ def test_another_process_reads_along_and_sees_what_comes_goes_and_is_rebuilt(
     record: Record, put, files: FlatVectors, tmp_path: Path, question
 ):
     with subprocess.Popen(
-        [sys.executable, "-c", READER, str(tmp_path)],
+        [sys.executable, "-c", starts_quickly(READER), str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
