@@ -1,4 +1,4 @@
-"""What a step of the agent loop takes, next to other frameworks, and a thousand runs at once.
+"""Overhead of a step of the agent loop, next to other frameworks, and a thousand concurrent runs.
 
     uv venv FOLDER
     uv pip install --python FOLDER/bin/python --require-hashes -r requirements/agent-frameworks.txt
@@ -156,11 +156,11 @@ async def at_once(folder: Path, *, count: int, steps: int, seconds: float) -> No
     print(f"{count} runs of {steps} steps with a call each, at once; one alone takes {alone:.2f} s:")
     print(f"all of them {wall:.1f} s, p50 {p50:.2f} s, p99 {p99:.2f} s")
     print(f"{processor / count / steps * 1e3:.2f} ms of the processor for a step")
-    print(f"memory {before:.0f} MiB before, {_resident():.0f} MiB at the most")
+    print(f"memory {before:.0f} MiB before, {_resident():.0f} MiB peak")
 
 
 def _resident() -> float:
-    """MiB held at the most so far."""
+    """MiB held at most so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -9,7 +9,7 @@ them gets SIGKILL at a random moment and is started again. What the tools do is 
 processes that are killed.
 
 At last all runs are let come to their end, and each is compared with what was counted: no call that must not
-be made twice was, unless a person said so of one of which nobody knew; nothing has a result that was not
+be made twice was, unless a person said so of one of which no one knew; nothing has a result that was not
 done; what was refused was not done, and what was changed was done as changed; every call has one result, and
 events are numbered without a gap. What the model was asked with, each time as long as it got before it was
 shortened, and each conversation that is remembered, is sent to strict fakes of OpenAI and Anthropic.
@@ -63,7 +63,7 @@ class Effects:
                     effects.count(json.loads(line))
                     try:
                         self.wfile.write(b"done\n")
-                    except OSError:  # whoever did it is dead
+                    except OSError:  # the client was killed
                         return
 
         server = _Server(self.shared, Handler)
@@ -80,7 +80,7 @@ class Effects:
 
 
 class _Calls:
-    """What a run's events tell of its calls."""
+    """Calls of a run, by its events."""
 
     def __init__(self) -> None:
         self.tools: dict[str, str] = {}
@@ -113,7 +113,7 @@ class _Calls:
                 pass
 
     def compared(self, id_: str, done: Sequence[str]) -> list[str]:
-        """What is wrong with a call that was done so."""
+        """Return the faults of a call whose effects are `done`."""
         decided, results = self.decided.get(id_), self.results.get(id_)
         once = self.tools[id_] not in _REPEATABLE
         if self.tools[id_] == "help":  # what is done for it is done in a run of its own
@@ -125,7 +125,7 @@ class _Calls:
                 once and len(done) > 1 + self.again[id_]
             ),
             "has a result, and was not done": results == ["success"] and not done,
-            "done, although nobody approved it": (
+            "done without approval": (
                 self.tools[id_] == "sign" and bool(done) and decided not in {"approve", "edit"}
             ),
             f"done with other arguments than decided: {done}": any(
@@ -136,7 +136,7 @@ class _Calls:
 
 
 class Findings:
-    """What is compared at last."""
+    """Findings of the final comparison."""
 
     def __init__(self, done: dict[tuple[str, str], list[str]]) -> None:
         self._done = done
@@ -233,7 +233,7 @@ def _asked_on(history: Sequence[Message]) -> list[Message]:
 
 
 async def _conversations(journal: Journal, run_id: str) -> tuple[list[list[Message]], list[Message]]:
-    """What the model was asked with in a run, and the conversation as it is at the end.
+    """Return the model's requests in a run, and the final conversation.
 
     Of requests that each go on with the one before only the last is there: it holds the others.
     """

@@ -3,11 +3,11 @@
     python benchmarks/agent_crash_actor.py drive JOURNAL SOCKET
     python benchmarks/agent_crash_actor.py person JOURNAL SEED
 
-`drive` drives runs. What their model answers follows from the conversation alone, so that it is the same
-whoever asks; what the tools do is counted by who listens at the socket. One of the tools is an agent, with a
-task of its own and the same other tools. `person` begins runs, decides what
-they ask, and now and then pauses, aborts, resumes them or says something; once the file `JOURNAL.stop` is
-there it begins nothing and lets all runs come to their end.
+`drive` executes runs. Their model's replies follow from the conversation alone, so that they are the same in
+every process; the process that listens at the socket counts the effects of tools. One of the tools is an
+agent, with its own task and the same other tools. `person` starts runs, answers their questions, and now
+and then pauses, aborts, resumes or messages one; once the file `JOURNAL.stop` is there, it starts nothing and
+lets all runs come to their end.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOOK_SECONDS = 0.3
 
 
 class World:
-    """The tools; each effect is reported to whoever counts them before the call has a result."""
+    """Return the tools; each reports its effect to the counting process before the call has a result."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -122,7 +122,7 @@ def summary(request: ChatRequest) -> str:
 
 
 async def drive(path: Path, address: str) -> None:
-    """Drive whatever nobody drives."""
+    """Drive whatever no one drives."""
     journal = Journal(path)
     rules = [PermissionRule(action="ask", tool="sign"), PermissionRule(action="allow", tool="*")]
     tools, memory = World(address).tools, SQLiteMemory(journal=journal)

@@ -1,4 +1,4 @@
-"""What `client.py calls` and `server.py calls` have in common: their options, the eras, what a call takes."""
+"""Common parts of `client.py calls` and `server.py calls`: options, eras, cost of a call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 __all__ = ["MODES", "Taken", "add_calls"]
 
 MODES = {"legacy": "legacy", "modern": "2026-07-28"}
-"""What the SDK's client calls the eras of the protocol."""
+"""The SDK client's names of the protocol's eras."""
 
 
 class Taken(NamedTuple):
-    """What something takes: until it is done, and of the processors."""
+    """Cost of an operation: wall time and processor time."""
 
     waited: float
     worked: float

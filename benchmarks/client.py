@@ -1,4 +1,4 @@
-"""What Loom's MCP client takes on top of the SDK's, and whether many servers start as fast as one.
+"""Overhead of Loom's MCP client over the SDK's, and whether many servers start as fast as one.
 
     python benchmarks/client.py calls [--calls 200] [--rounds 15] [--era legacy|modern]
     python benchmarks/client.py start [--servers 20] [--rounds 3]

@@ -3,7 +3,7 @@
     python benchmarks/crash.py [--kills 200] [--processes 1] [--seed 0] [--keep FOLDER]
 
 Each process adds, changes and removes documents, keeps a folder of files in step, asks questions, has indexes
-built anew and truncates the log. One of them gets SIGKILL at a random moment (with several processes every
+rebuilt and truncates the log. One of them gets SIGKILL at a random moment (with several processes every
 other time the owner) and is started again. After every kill of a single process, and every tenth of several,
 all are ended, a fresh process brings everything to an end, and it is compared: every acknowledged document is
 there once in its last version, every removed one is gone, files and documents agree, and `check` finds
@@ -41,21 +41,21 @@ _OWNER_SECONDS = 30
 
 @dataclass(slots=True)
 class Ledger:
-    """What an actor's documents must be: the version acknowledged last, or one that was tried after it."""
+    """Expected state of an actor's documents: the version acknowledged last, or one tried after it."""
 
     acknowledged: dict[str, int | None] = field(default_factory=dict[str, "int | None"])
     perhaps: dict[str, set[int | None]] = field(default_factory=dict[str, "set[int | None]"])
     operations: int = 0
 
     def told(self, tried: dict[str, int | None]) -> None:
-        """What was tried last has been acknowledged."""
+        """Note that the last attempt was acknowledged."""
         self.acknowledged |= tried
         self.operations += 1
         for uri in tried:
             self.perhaps.pop(uri, None)
 
     def unsure(self, tried: dict[str, int | None]) -> None:
-        """What was tried last may have been done or not."""
+        """Note that the last attempt may have been done or not."""
         for uri, version in tried.items():
             self.perhaps.setdefault(uri, set()).add(version)
 
@@ -240,7 +240,7 @@ class Run:
                 self.takeovers.append(time.monotonic() - killed)
                 return
             time.sleep(0.005)
-        self.failures.append(f"nobody took over within {_OWNER_SECONDS} s")
+        self.failures.append(f"no process took over within {_OWNER_SECONDS} s")
 
 
 def main() -> None:

@@ -53,7 +53,7 @@ def read_dataset(folder: Path, *, limit: int | None = None) -> Dataset:
 
     Args:
         folder: where it is.
-        limit: how many questions at the most, a fixed random sample.
+        limit: how many questions at most, a fixed random sample.
     """
     gold: dict[str, set[str]] = {}
     for line in (folder / "qrels.tsv").read_text(encoding="utf-8").splitlines()[1:]:

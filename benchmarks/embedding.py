@@ -288,8 +288,8 @@ def report(speed: Speed, loads: dict[str, Load], qualities: Sequence[Quality], *
         row("processor ms a passage, best round", *cpu, ratio=cpu[1] / cpu[0]),
         row("query, ms, median", median(speed.ours_query_ms), median(speed.wheel_query_ms)),
         row("query, ms, 95th percentile", late(speed.ours_query_ms), late(speed.wheel_query_ms)),
-        row("query beside passages, ms, median", median(speed.ours_query_while_embedding_ms), None),
-        row("query beside passages, ms, 95th p.", late(speed.ours_query_while_embedding_ms), None),
+        row("query next to passages, ms, median", median(speed.ours_query_while_embedding_ms), None),
+        row("query next to passages, ms, 95th p.", late(speed.ours_query_while_embedding_ms), None),
     ]
     if loads:
         ours, wheel = loads["ours"], loads["wheel"]

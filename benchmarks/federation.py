@@ -1,4 +1,4 @@
-"""What asking several sources together costs against one knowledge base that holds all of it.
+"""Quality of federated search over several sources against one knowledge base that holds all of it.
 
     python benchmarks/federation.py --keep FOLDER --vectors-from FOLDER DATASET_DIR DATASET_DIR …
 
@@ -11,7 +11,7 @@ three in several ways; the same questions are asked of the one and, through `Fed
 - foreign: as sets, but the second and third give an order and neither scores nor cosines, as services do.
 
 Printed is a Markdown table for each way: R@5 in per cent and the paired difference to the one knowledge base
-with its 95 % confidence interval, for every set; beside it what two plain ways would make of the same
+with its 95 % confidence interval, for every set; next to it what two plain ways would make of the same
 candidates: the best of every source, then the second best (`by rank`), and the sources' own relevances taken
 as they are (`by relevance`). A passage that several sources have counts as every one of its copies.
 `--keep` keeps the knowledge bases, `--vectors-from` takes vectors from others; see `retrieval.py`.

@@ -1,4 +1,4 @@
-"""What flows cost beside the work they do.
+"""Overhead of flows, compared with the work that they do.
 
     python benchmarks/flow.py match
     python benchmarks/flow.py redos
@@ -72,7 +72,7 @@ _CHAT_EN = (
 
 
 class Flow(NamedTuple):
-    """What the matcher wants to know of a flow."""
+    """The part of a flow that the matcher needs."""
 
     flow_id: str
     trigger_patterns: tuple[str, ...]
@@ -88,7 +88,7 @@ def main() -> None:
     parts.add_parser("redos", help="hostile patterns")
     overhead = parts.add_parser("overhead", help="next to a bare request")
     overhead.add_argument("--messages", type=int, default=50, help="of each round")
-    knowledge = parts.add_parser("knowledge", help="beside a slow knowledge API")
+    knowledge = parts.add_parser("knowledge", help="next to a slow knowledge API")
     for part in (overhead, knowledge):
         part.add_argument("--rounds", type=int, default=10)
     args = arguments.parse_args()

@@ -90,7 +90,7 @@ class Effects:
 
 
 class _Step:
-    """What a run's events tell of one visit of a step.
+    """One visit of a step, by a run's events.
 
     Attributes:
         path: of the step.
@@ -115,7 +115,7 @@ class _Step:
 
     def start(self) -> None:
         if not self._free and self.once:
-            self.wrong.append("begun again, although it may have been done and nobody had said so")
+            self.wrong.append("begun again, although it may have been done and no person had said so")
         self.begun += 1
         self.allowed += self._again
         self._free, self._again = False, 0
@@ -131,7 +131,7 @@ class _Step:
 
 
 class _Steps:
-    """What a run's events tell of its steps."""
+    """Steps of a run, by its events."""
 
     def __init__(self) -> None:
         self.by_key: dict[str, _Step] = {}
@@ -166,7 +166,7 @@ class _Steps:
 
 
 class Findings:
-    """What is compared at last."""
+    """Findings of the final comparison."""
 
     def __init__(self, done: Counter[str]) -> None:
         self._done = done

@@ -86,7 +86,7 @@ def flows(port: int) -> LoadedFlows:
 
 
 async def drive(path: Path, port: str) -> None:
-    """Drive whatever nobody drives."""
+    """Drive whatever no one drives."""
     journal, loaded = Journal(path), flows(int(port))
     async with EndpointCaller(loaded.file) as caller:
         executor = FlowExecutor(

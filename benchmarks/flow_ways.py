@@ -1,4 +1,4 @@
-"""What `flow.py` measures of whole messages: next to the bare request, and beside knowledge that is slow."""
+"""Measurements of whole messages for `flow.py`: against the bare request, and with a slow knowledge API."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class _Family:
     two: bool = False
 
     def noun(self, language: str) -> str:
-        """What a sentence of a language calls it."""
+        """Return its name in a sentence of a language."""
         return self.nouns[language == "zh"]
 
 
@@ -209,7 +209,7 @@ class _Set:
 
 @dataclass(slots=True)
 class _Tally:
-    """What was found for the questions of a family, by language and half."""
+    """Results for the questions of a family, by language and half."""
 
     first: list[bool] = field(default_factory=list[bool])
     strong: list[bool] = field(default_factory=list[bool])

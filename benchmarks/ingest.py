@@ -5,7 +5,7 @@
 Documents (the passages of the data sets, and beyond those variants of them, `synthetic.py`) are given to a
 knowledge base in a folder, 50,000 in a job, and its worker runs as it does in a server. Searchable means
 that every chunk is found by words and through the graph: it is in the index of words, and every name of
-the base is linked wherever it stands. What comes after that and nobody waits for (comparing texts for
+the base is linked wherever it stands. What comes after that and no one waits for (comparing texts for
 duplicates, Kùzu for the `graph` tool) is timed apart. There is no embedder: `embedding.py` measures that.
 
 Markdown is printed: for every size the chunks a second of the stretch up to it and CPU time for a chunk, in
@@ -44,7 +44,7 @@ _LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a knowledge base had taken so far.
+    """Progress of a knowledge base so far.
 
     Attributes:
         chunks: in it.

@@ -112,7 +112,7 @@ class JournalFile:
         """How many runs are not at their end, or have an order to obey.
 
         Args:
-            failed: whether those that have failed count, as somebody will have them go on.
+            failed: whether those that have failed count, as someone will have them go on.
         """
         more = " OR status = 'failed'" if failed else ""
         with closing(self._open()) as db:
@@ -165,7 +165,7 @@ def kill_often(
 
 
 class CountedEffects(Protocol):
-    """What was done outside of the processes that are killed."""
+    """Counter of effects outside of the processes that are killed."""
 
     @property
     def shared(self) -> str:
@@ -178,7 +178,7 @@ class CountedEffects(Protocol):
 
 
 class RunFindings(Protocol):
-    """What came out of comparing runs with what was done.
+    """Findings of comparing runs with their effects.
 
     Attributes:
         wrong: what must not be.

@@ -99,7 +99,7 @@ def measure(args: argparse.Namespace, home: Path) -> None:
 
 
 def _in_a_process(task: Task) -> Measured:
-    """What a process of its own says that carries out a task; it ends this one if it fails."""
+    """Run a task in a child process and return its figures; end this process if the task fails."""
     command = [sys.executable, __file__, _CHILD, task.to_json()]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode:

@@ -40,7 +40,7 @@ _INGESTED = 20_000  # documents that are waiting while questions are asked
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one process does: fill a knowledge base, or ask it.
+    """Task of one process: fill a knowledge base, or query it.
 
     Attributes:
         kind: which.
@@ -79,7 +79,7 @@ class Task:
 
 
 class Measured(TypedDict):
-    """What a task took.
+    """Time and memory of a task.
 
     `seconds` is the time of filling, or from the beginning of opening to the first answer; `ms` has the times
     of questions by circumstance (`plain`, `filtered`, `ingesting`) and strategy; memory is that of the

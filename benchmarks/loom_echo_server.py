@@ -18,7 +18,7 @@ from loom_core.server.serving.run import serve
 
 
 class Text(BaseModel):
-    """What was said."""
+    """The echoed text."""
 
     result: str
 

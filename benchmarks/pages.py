@@ -1,4 +1,4 @@
-"""What the pages for a browser take: to write, on the disk, to load, and while they are moved.
+"""Benchmark of browser pages: time to write, size on disk, time to load, and frame rate while they are moved.
 
     python benchmarks/pages.py [--entities 5000] [--events 20000] [--repeat 3] [--kb NAME --home FOLDER]
 

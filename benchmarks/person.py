@@ -59,7 +59,7 @@ class Person(ABC):
 
     @abstractmethod
     def _said(self, pending: Pending) -> Command:
-        """What is said to something that a run waits for."""
+        """Return the command that answers a waiting run."""
 
     async def _look_back(self, *, stopping: bool) -> None:  # noqa: B027 - who does nothing says nothing
         """Have a hand in runs that are at their end."""
@@ -100,6 +100,6 @@ async def act(drive: Callable[[Path, str], Awaitable[None]], person: Callable[[P
     if role == "drive":
         await drive(Path(path), more)
         return
-    somebody = person(Path(path), int(more))
+    someone = person(Path(path), int(more))
     print("began", flush=True)
-    await somebody.live()
+    await someone.live()

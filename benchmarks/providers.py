@@ -1,4 +1,4 @@
-"""What Loom's language-model providers take on top of the vendors' own SDKs.
+"""Overhead of Loom's language-model providers over the vendors' own SDKs.
 
     python benchmarks/providers.py
     python benchmarks/providers.py --tokens 5000 --calls 200 --rounds 15

@@ -25,7 +25,7 @@ Figures = dict[str, "NDArray[np.float64]"]
 
 
 def figures(rankings: Sequence[Sequence[str]], golds: Sequence[Set[str]]) -> Figures:
-    """What each ranking is worth.
+    """Return the quality of each ranking.
 
     R@k is the share of a question's gold documents among the first k, all@k whether all of them are there.
     """

@@ -1,4 +1,4 @@
-"""What Loom's server layer takes on top of the SDK, and how it stands many clients at once.
+"""Overhead of Loom's server layer over the SDK, and how it handles many concurrent clients.
 
     python benchmarks/server.py calls [--calls 200] [--rounds 15] [--era legacy|modern]
     python benchmarks/server.py load [--clients 50] [--seconds 60] [--embedder NAME]

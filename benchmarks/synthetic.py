@@ -54,7 +54,7 @@ def _variants(originals: Sequence[DocumentDraft]) -> Iterator[DocumentDraft]:
 
 
 def _new_title(document: DocumentDraft, dice: random.Random) -> str:
-    """A name nobody has, in the manner of the original's: its last words, and a new one before."""
+    """A name no one has, in the manner of the original's: its last words, and a new one before."""
     coined = "".join(dice.choices(_SYLLABLES, k=3)).capitalize()
     return f"{coined} {' '.join(document.title.split()[-2:])}".strip()
 

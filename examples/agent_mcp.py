@@ -74,7 +74,7 @@ async def main(folder: Path, question: str) -> None:
 
 
 def script(folder: Path, question: str) -> MockLLM:
-    """What a model would do here, but that it would answer in words of its own."""
+    """Stand in for a model, with fixed wording."""
     calls = [call("kb__add", paths=[str(folder)]), call("kb__query", query=question, limit=1)]
 
     def turn(request: ChatRequest) -> MockTurn:

@@ -1,4 +1,4 @@
-"""An agent with one tool: it counts the words of files, and asks nobody, as that harms nothing.
+"""An agent with one tool: it counts the words of files, and asks no one, as that harms nothing.
 
     DEEPSEEK_API_KEY=… uv run examples/agent_quickstart.py "Which is longer, README.md or README.zh.md?"
 
@@ -40,7 +40,7 @@ async def main(goal: str) -> None:
 
 
 def script() -> MockLLM:
-    """What a model would do here: make two calls at once, and then say what it read."""
+    """Stand in for a model: make two calls at once, and then report their results."""
     return MockLLM(
         [
             [call("count_words", path="README.md"), call("count_words", path="README.zh.md")],

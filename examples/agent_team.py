@@ -2,7 +2,7 @@
 
     DEEPSEEK_API_KEY=… uv run examples/agent_team.py "我想退掉订单 42"
 
-What is paid back, a person has to approve: you are asked here; where nobody can be, it is refused. Without a
+What is paid back, a person has to approve: you are asked here; where no one can be, it is refused. Without a
 key, scripts stand in for the models.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @tool(read_only=True, open_world=False)
 def find_order(number: int) -> dict[str, object]:
-    """What there is of an order."""
+    """Return the data of an order."""
     return {"number": number, "what": "a kettle", "paid": 39.9, "state": "delivered"}
 
 
@@ -39,12 +39,12 @@ def pay_back(number: int, amount: float) -> str:
 
 
 async def approve(pending: Pending) -> bool:
-    """Ask whoever sits here."""
+    """Ask the person at this terminal."""
     wanted = f"{pending.tool} {dict(pending.arguments)}"
     try:
         return await asyncio.to_thread(input, f"{wanted} — {pending.reason} Do it? [y/N] ") == "y"
     except EOFError:
-        print("\nNobody is here who could agree.", file=sys.stderr)
+        print("\nThere is no one here to approve it.", file=sys.stderr)
         return False
 
 
@@ -68,7 +68,7 @@ def desk() -> MultiAgentSystem:
 
 
 def pay_back_if_allowed(request: ChatRequest) -> MockTurn:
-    """What a model would do here."""
+    """Stand in for a model."""
     told = [message.text for message in request.messages if isinstance(message, ToolMessage)]
     if not any("kettle" in text for text in told):
         return call("find_order", number=42)

@@ -27,7 +27,7 @@ FORECAST = ToolSpec(
 
 
 def call(part: ToolCallPart) -> str:
-    """What the tool answers. A real one would look it up."""
+    """Return the tool's result. A real one would look it up."""
     if part.unreadable:
         return f"These are no arguments: {part.unreadable}"
     return f"{part.arguments.get('city', 'There')}: 18 °C, dry, a light wind."

@@ -23,7 +23,7 @@ MINUTES = "王芳会在周五前更新文档。Tom said he may look at the faili
 
 
 class Task(BaseModel):
-    """Something that somebody is to do."""
+    """Something that someone is to do."""
 
     who: str
     what: str

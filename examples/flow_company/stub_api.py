@@ -55,7 +55,7 @@ _KNOWN = [
 
 
 class Company:
-    """What the business has on file.
+    """Records of the business.
 
     Attributes:
         done: what was done, in order: a name for what, and the body of the request.

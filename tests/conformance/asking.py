@@ -1,4 +1,4 @@
-"""What the conformance suite expects of a server that asks: its user, the client's model, its roots."""
+"""The conformance suite's server that asks: its user, the client's model, its roots."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DEADLINE = 20.0
 
 
 class Said(BaseModel):
-    """What came of a question."""
+    """Outcome of a question."""
 
     text: str
 

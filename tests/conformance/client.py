@@ -176,7 +176,7 @@ async def _issuer(url: str) -> str:
 
 
 class _Browser:
-    """Somebody who agrees to every page that is shown."""
+    """Someone who agrees to every page that is shown."""
 
     redirect_uri = _HERE
     _page = ""
@@ -193,7 +193,7 @@ class _Browser:
 
 
 async def _agree(question: Question) -> QuestionAnswer:
-    """What a form holds before anything is changed; yes where it holds nothing."""
+    """Accept a form with its defaults; yes where a field has none."""
     from loom_core.tools.interface import QuestionAnswer
 
     fields: Mapping[str, Any] = question.schema.get("properties", {})

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.fork_server import starts_quickly
+
 _HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="module")
 def fixtures_url() -> Iterator[str]:
     """Where the fixture server serves; it ends with the module, in good order."""
-    command = [sys.executable, str(_HERE / "server.py")]
+    command = [sys.executable, starts_quickly(_HERE / "server.py")]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, encoding="utf-8"
     )

@@ -58,7 +58,7 @@ ADDRESS_SCHEMA: dict[str, Any] = {
 
 
 class Said(BaseModel):
-    """What a fixture has to say."""
+    """Text of a fixture."""
 
     text: str
 
@@ -259,7 +259,7 @@ def _register_logging(server: LoomServer) -> None:
             for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
                 await ctx.session.send_log_message("info", text, related_request_id=ctx.request_id)
                 await anyio.sleep(0.05)
-        return _said("Three messages were sent to whoever wants them.")
+        return _said("Three messages were sent to every subscriber.")
 
     for name in ("test_tool_with_logging", "test_logging_tool"):
         _fixture(server, name=name)(log)

@@ -1,4 +1,4 @@
-"""What the conformance suite expects of a server with the Tasks extension."""
+"""The conformance suite's server with the Tasks extension."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loom_core.server.protocol.tools import ToolFunction
 
 
 class Done(BaseModel):
-    """What came of the work."""
+    """Outcome of the work."""
 
     text: str
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.fork_server import starts_quickly
+
 pytestmark = pytest.mark.slow
 
 _CLIENT = Path(__file__).with_name("client.py")
@@ -39,8 +41,8 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def command():
-    """What the suite starts: it has its scenarios done by one client that is running already."""
-    process = subprocess.Popen([sys.executable, str(_CLIENT)], stdout=subprocess.PIPE, text=True)
+    """Return the command that the suite starts: a running client carries out its scenarios."""
+    process = subprocess.Popen([sys.executable, starts_quickly(_CLIENT)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process:
         yield f"{sys.executable} -I -S {_CLIENT} {process.stdout.readline().strip()}"

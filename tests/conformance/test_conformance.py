@@ -1,4 +1,4 @@
-"""What the factory makes conforms to both revisions of the protocol, by the official suite."""
+"""Servers of the factory conform to both revisions of the protocol, by the official suite."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def used_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done() -> set[str]:
-    """What has been run on an earlier page."""
+    """Steps that an earlier page has run."""
     return set()
 
 

@@ -67,5 +67,5 @@ def _environment(home: Path, programs: Path) -> dict[str, str]:
 
 
 def _quiet_background(text: str) -> str:
-    """What goes on in the background says nothing: else the shell's output would not end with the shell."""
+    """Silence background jobs: otherwise the shell's output would not end with the shell."""
     return re.sub(r"&$", ">/dev/null 2>&1 &", text, flags=re.MULTILINE)

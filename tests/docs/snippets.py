@@ -2,7 +2,7 @@
 
 A comment right before a block is for the tests, and is not shown to readers:
 
-    <!-- test: skip because it needs somebody else's server -->
+    <!-- test: skip because it needs someone else's server -->
 
 leaves the block out of what is run, and has to give the reason. Commands in it are still checked: whether
 there is such a command with such options.

@@ -44,7 +44,7 @@ def _links(path: Path) -> list[str]:
 
 @cache
 def _anchors(path: Path) -> set[str]:
-    """What `#…` can name in a page, as GitHub makes it of headings."""
+    """Return the anchors of a page, as GitHub makes them of headings."""
     headings = re.findall(r"^#+ (.+?)\s*$", _FENCED.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
     found: set[str] = set()
     for heading in headings:
@@ -117,10 +117,8 @@ def test_a_comment_that_is_not_understood_is_told(tmp_path: Path, monkeypatch) -
     monkeypatch.setattr(snippets, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     block = "```sh\ntrue\n```\n"
-    page.write_text(
-        f"<!-- test: skip because nobody has such a machine -->\n{block}\n{block}", encoding="utf-8"
-    )
-    assert [each.skipped for each in snippets.snippets("page.md")] == ["nobody has such a machine", ""]
+    page.write_text(f"<!-- test: skip because no such machine exists -->\n{block}\n{block}", encoding="utf-8")
+    assert [each.skipped for each in snippets.snippets("page.md")] == ["no such machine exists", ""]
     assert [each.line for each in snippets.snippets("page.md")] == [3, 7]
     for said in ("skip", "skip because", "skip because no"):
         page.write_text(f"<!-- test: {said} -->\n{block}", encoding="utf-8")

@@ -1,6 +1,6 @@
 """The blocks of Python on the pages run as they stand, one after the other, and do what the page says.
 
-What a page takes as given (a model, a folder, knowledge bases) is given here. A page whose blocks nobody runs
+What a page takes as given (a model, a folder, knowledge bases) is given here. A page whose blocks no one runs
 fails.
 """
 
@@ -62,7 +62,7 @@ def _registered() -> Iterator[None]:
 
 
 def _leave(request: ChatRequest) -> str | MockAnswer:
-    """What a model would do: look up the days of leave, or have others do so, and then say them."""
+    """Act as a model: look up the days of leave, or delegate it, and then report them."""
     asked = max(at for at, message in enumerate(request.messages) if isinstance(message, UserMessage))
     question = request.messages[asked].text
     results = [each.text for each in request.messages[asked:] if isinstance(each, ToolMessage)]

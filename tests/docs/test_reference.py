@@ -57,7 +57,7 @@ def test_the_command_says_which_page_is_old_and_writes_it(tmp_path: Path, monkey
     assert page.read_text(encoding="utf-8") == events.page()
 
 
-def test_a_page_that_nobody_makes_is_refused() -> None:
+def test_a_page_that_no_one_makes_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tools.reference", "tolls"],
         cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False,

@@ -17,6 +17,8 @@ import pytest
 
 from tests.e2e.jsonrpc import Era, StdioServer
 from tests.fixtures.commands import run_command
+from tests.fixtures.fork_server import starts_quickly
+from tests.fixtures.stand_ins import StandIns, start
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -57,7 +59,7 @@ def documents() -> Path:
 @pytest.fixture
 def company() -> Iterator[str]:
     """The address of the business of examples/flow_company, in a process of its own."""
-    command = [sys.executable, str(_COMPANY), "--port", "0"]
+    command = [sys.executable, starts_quickly(_COMPANY), "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
     assert process.stderr is not None
     try:
@@ -72,7 +74,7 @@ def company() -> Iterator[str]:
 
 @pytest.fixture
 def effects(company: str) -> Callable[[], list[str]]:
-    """What that business has done."""
+    """Return a function that lists the effects of that business."""
     return lambda: [each["what"] for each in httpx2.get(f"{company}/effects").json()]
 
 
@@ -168,6 +170,14 @@ def served() -> Callable[..., AbstractContextManager[str]]:
     return serve
 
 
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[list[str]], list[str]]]:
+    """Gives a command that starts the same server, and quickly where programs of others start it."""
+    address = tmp_path_factory.mktemp("stand-ins") / "socket"
+    with closing(StandIns(address, start)) as stand_ins:
+        yield lambda command: stand_ins.command(*command)
+
+
 @pytest.fixture
 def http_url(home: Path, served: Callable[..., AbstractContextManager[str]]) -> Iterator[str]:
     """The URL of `loom-kb serve --http` on a free port, which ends with the test."""
@@ -217,7 +227,7 @@ def write_lighthouses(tmp_path: Path) -> Callable[[int], Path]:
 
 @pytest.fixture
 def until() -> Callable[..., object]:
-    """Waits for something that another process does and tells nobody: `until(condition)` gives its value.
+    """Waits for something that another process does and tells no one: `until(condition)` gives its value.
 
     It fails after `seconds`, and says `what` has not happened.
     """

@@ -87,7 +87,7 @@ class StdioServer:
 
     @property
     def stderr(self) -> str:
-        """What the server has logged so far; complete once it has ended."""
+        """Return the server's log so far; complete once it has ended."""
         return "".join(self._stderr)
 
     def connect(self) -> dict[str, Any]:

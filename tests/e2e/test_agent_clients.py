@@ -1,7 +1,7 @@
 """Clients of others at work with `loom-agent-server`: both eras, stdio and HTTP, with real servers behind it.
 
 An agent uses the file server of the makers of MCP and `loom-kb`; goals, names and texts are Chinese. What is
-done with it is what hosts do, the rude ones too.
+done with it is what hosts do, the rude ones too. Each client has both transports and both eras.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Harbour(NamedTuple):
 
 
 def use(tool: str, **arguments: Any) -> str:
-    """What the demonstration understands as a call."""
+    """Return the text that the demonstration parses as a call."""
     return f"使用 {tool} {json.dumps(arguments, ensure_ascii=False)}"
 
 
@@ -114,17 +114,20 @@ def knowledge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def harbour(knowledge: Path, home: Path, tmp_path: Path) -> Harbour:
+def harbour(
+    knowledge: Path, home: Path, tmp_path: Path, stand_in: Callable[[list[str]], list[str]]
+) -> Harbour:
     packages = nodejs.installed(_PEERS) / "node_modules" / "@modelcontextprotocol"
-    program = str(packages / "server-filesystem" / "dist" / "index.js")
+    script = str(packages / "server-filesystem" / "dist" / "index.js")
     folder = tmp_path / "文档"
     folder.mkdir()
     (folder / "灯塔.md").write_text("灯塔由王芳看守。\n", encoding="utf-8")
     for number in range(8):
         lines = [f"第{number}册第{line}号灯塔由李明看守。" for line in range(40)]
         (folder / f"名册{number}.md").write_text("\n".join(lines), encoding="utf-8")
-    files = {"command": nodejs.node(least=(20, 0)), "args": [program, str(folder)]}
-    base = {"command": _KB[0], "args": [*_KB[1:], "--home", str(knowledge), "--embedder", "hashing"]}
+    files = {"command": nodejs.node(least=(20, 0)), "args": [script, str(folder)]}
+    program, *arguments = stand_in([*_KB, "--home", str(knowledge), "--embedder", "hashing"])
+    base = {"command": program, "args": arguments}
     trusted = {"trusted": True}
     by_tool, alone = {"via_tool": "on"}, {"model": "mock", "mcp": {"servers": []}}
     read, commands = {"files": {"root": str(folder)}}, {"enabled": True, "root": str(folder), "seconds": 1}
@@ -187,7 +190,7 @@ async def approved(client: Client, run: dict[str, Any]) -> dict[str, Any]:
 
 
 async def events(client: Client, run: dict[str, Any]) -> list[dict[str, Any]]:
-    """What happened in a run."""
+    """Return the events of a run."""
     return (await answered(client, "agent_events", run_id=run["run_id"], limit=500))["events"]
 
 
@@ -200,8 +203,11 @@ async def servers_are_there(client: Client) -> None:
         await anyio.sleep(0.1)
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize("target", ["stdio", "http"], indirect=True)
+@pytest.mark.parametrize(
+    ("mode", "target"),
+    [("auto", "http"), ("legacy", "stdio")],
+    indirect=["target"],
+)
 async def test_an_agent_works_for_a_client_in_python(connect: Connect, harbour: Harbour) -> None:
     asked: list[str] = []
 
@@ -214,7 +220,7 @@ async def test_an_agent_works_for_a_client_in_python(connect: Connect, harbour: 
         await _is_done_as_the_user_decides(client, harbour)
         assert len(asked) == 4, "what reads only is asked about once"
     async with connect() as client:
-        await _is_decided_by_the_tool_and_by_nobody(client, harbour)
+        await _is_decided_by_the_tool_or_by_timeout(client, harbour)
         await _ends_as_it_is_told_or_too_late(client)
         await _is_made_shorter_in_the_middle(client)
         cut = await _is_cut_by_its_host(client)
@@ -251,7 +257,7 @@ async def _is_done_as_the_user_decides(client: Client, harbour: Harbour) -> None
     assert types == ["tool_start", "tool_start", "tool_result", "tool_result"], "side by side"
 
 
-async def _is_decided_by_the_tool_and_by_nobody(client: Client, harbour: Harbour) -> None:
+async def _is_decided_by_the_tool_or_by_timeout(client: Client, harbour: Harbour) -> None:
     done = await approved(
         client, await answered(client, "agent_run", goal="请记一条笔记：灯塔", profile="港务")
     )
@@ -306,7 +312,7 @@ async def _is_cut_by_its_host(client: Client) -> str:
 
 
 def seen_by(script: str, *arguments: str) -> dict[str, Any]:
-    """What a script saw, with the packages that it needs."""
+    """Run a Node script with the packages that it needs, and return its output."""
     folder = nodejs.installed(_SCRIPTS)
     for name in ("connect.mjs", script):
         shutil.copy(_SCRIPTS / name, folder)
@@ -322,10 +328,12 @@ def seen_by(script: str, *arguments: str) -> dict[str, Any]:
     indirect=["target"],
 )
 def test_an_agent_works_for_a_client_in_typescript(
-    generation: str, target: list[str], harbour: Harbour
+    generation: str, target: list[str], harbour: Harbour, stand_in: Callable[[list[str]], list[str]]
 ) -> None:
-    transport = "stdio" if target == harbour.command else "http"
-    seen = seen_by("drive_agent.mjs", generation, transport, harbour.work, *target)
+    if target == harbour.command:
+        seen = seen_by("drive_agent.mjs", generation, "stdio", harbour.work, *stand_in(target))
+    else:
+        seen = seen_by("drive_agent.mjs", generation, "http", harbour.work, *target)
     assert seen.get("version") == _VERSIONS[generation]
     assert (seen["asked"], seen["worked"]) == (4, "completed")
     assert "李明" in seen["output"]
@@ -338,8 +346,7 @@ def test_an_agent_works_for_a_client_in_typescript(
     assert "Waited 2 s." in seen["again"]
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
-@pytest.mark.parametrize("generation", ["v1", "v2"])
+@pytest.mark.parametrize(("generation", "transport"), [("v1", "stdio"), ("v2", "http")])
 def test_a_client_in_typescript_calls_is_asked_and_waits(
     generation: str,
     transport: str,

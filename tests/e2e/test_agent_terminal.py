@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from tests.fixtures.commands import run_command
 
-pty = pytest.importorskip("pty", reason="terminals are POSIX here")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork_server.py gives terminals on Linux")
 
 _SECONDS = 60.0
 _CTRL_C, _CTRL_D = "\x03", "\x04"
@@ -23,11 +24,16 @@ class Typist:
     """A person at a terminal, who waits for what they see before they type."""
 
     def __init__(self, command: list[str], home: Path) -> None:
-        pid, self._terminal = pty.fork()
-        if pid == 0:
-            os.environ["LOOM_HOME"] = str(home)
-            os.execv(command[0], command)
-        self._pid = pid
+        self._terminal, line = os.openpty()
+        self._process = subprocess.Popen(
+            command,
+            stdin=line,
+            stdout=line,
+            stderr=line,
+            env={**os.environ, "LOOM_HOME": str(home)},
+            start_new_session=True,
+        )
+        os.close(line)
         self._seen = 0
         self._ended = False
         self.shown = ""
@@ -50,12 +56,12 @@ class Typist:
         while not self._ended:
             assert time.monotonic() < deadline, f"it does not end:\n{self.shown}"
             self._read()
-        return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._process.wait()
 
     def close(self) -> None:
         if not self._ended:
-            os.kill(self._pid, 9)
-            os.waitpid(self._pid, 0)
+            self._process.kill()
+        self._process.wait()
         os.close(self._terminal)
 
     def _read(self) -> None:

@@ -46,7 +46,7 @@ def _configure(home: Path, listed: Listed, **loom: Any) -> None:
 
 @pytest.fixture
 def run(home: Path) -> Run:
-    """Runs a command where nobody can be asked."""
+    """Runs a command where no one can be asked."""
 
     def run(*line: str) -> subprocess.CompletedProcess[str]:
         done = run_command(*line, "--home", home)

@@ -1,4 +1,4 @@
-"""What is published of servers beside their packages: the MCPB bundles and the registry's `server.json`."""
+"""MCPB bundles and the registry's `server.json`, which are published with the servers' packages."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ import loom_query.cli
 import pytest
 
 from tests.fixtures import node as nodejs
+from tests.fixtures.fork_server import starts_quickly
 
 if TYPE_CHECKING:
     import argparse
@@ -96,7 +97,7 @@ def start(
             archive.extractall(tmp_path)
             manifest = json.loads(archive.read("manifest.json"))
         server = stdio_server(
-            [sys.executable, str(tmp_path / "src" / "server.py"), *arguments],
+            [sys.executable, starts_quickly(tmp_path / "src" / "server.py"), *arguments],
             env={"LOOM_HOME": str(tmp_path / "home")},
             timeout=60.0,
         )

@@ -1,4 +1,4 @@
-"""What docker-compose.yml starts, without containers: its script, its secrets and its configurations."""
+"""docker-compose.yml without containers: its script, its secrets and its configurations."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def _shown(
         yield page
 
 
-def test_the_page_is_of_the_kind_that_hosts_show_and_may_ask_nobody(app: dict[str, Any]) -> None:
+def test_the_page_is_of_the_kind_that_hosts_show_and_may_ask_no_one(app: dict[str, Any]) -> None:
     assert app["mimeType"] == "text/html;profile=mcp-app"
     assert app["_meta"] == {"ui": {"csp": {}, "prefersBorder": True}}
     assert app["text"].startswith("<!doctype html>")
@@ -186,7 +186,7 @@ def test_a_path_is_shown_as_one(browser: Browser, host: str) -> None:
 
 
 def test_an_error_is_said_in_its_own_words(browser: Browser, host: str) -> None:
-    with _shown(browser, host, capabilities={}, context={}, entity="Nobody at all") as page:
+    with _shown(browser, host, capabilities={}, context={}, entity="Unknown Name") as page:
         said = page.wait("document.querySelector('#panel .empty')?.textContent", frame="app")
         assert "There is no entity like" in said
 

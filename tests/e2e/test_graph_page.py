@@ -135,9 +135,9 @@ def test_the_command_says_what_it_cannot_do(loom_kb: RunCommand, tmp_path: Path)
     missing = loom_kb("graph", "--html", tmp_path / "no" / "folder.html")
     assert missing.returncode == 1
     assert b"cannot be written" in missing.stderr
-    unknown = loom_kb("graph", "--html", tmp_path / "x.html", "--entity", "Nobody")
+    unknown = loom_kb("graph", "--html", tmp_path / "x.html", "--entity", "Unknown Name")
     assert unknown.returncode == 1
-    assert b"no entity like 'Nobody'" in unknown.stderr
+    assert b"no entity like 'Unknown Name'" in unknown.stderr
     assert loom_kb("graph", "--html", tmp_path / "x.html", "--limit", "0").returncode == 2
 
 
@@ -150,7 +150,7 @@ def test_the_command_says_what_it_cannot_do(loom_kb: RunCommand, tmp_path: Path)
         ("雅卡尔", ["里昂的雅卡尔"]),
         ("charles babbage", ["Ｃharles Bábbage"]),
         ("img", [_HOSTILE]),
-        ("nobody", []),
+        ("unknown", []),
     ],
 )
 def test_a_search_finds_names_in_any_script(

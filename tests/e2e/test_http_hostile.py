@@ -104,7 +104,7 @@ def server(tmp_path_factory):
 
 
 def told(answer):
-    """What an answer says, with the letters of every script as they are."""
+    """Return the text of an error response, with the letters of every script as they are."""
     return json.dumps(answer.json(), ensure_ascii=False)
 
 
@@ -206,7 +206,7 @@ def open_session(server, who):
     return server.web.post(server.url, json=body, headers=sent)
 
 
-def test_a_thousand_abandoned_sessions_are_refused_in_time_and_hinder_nobody(server):
+def test_a_thousand_abandoned_sessions_are_refused_in_time_and_hinder_no_one(server):
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: open_session(server, "alice").status_code, range(1000)))
     assert 0 < answers.count(200) <= 100

@@ -1,4 +1,7 @@
-"""The MCP Inspector against each server: schemas that every host can use, and a call that works."""
+"""The MCP Inspector against each server: schemas that every host can use, and a call that works.
+
+Over stdio and HTTP, and in both eras: each transport with each era, at one of two servers.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +61,18 @@ def inspect(inspector: list[str], tmp_path: Path) -> Callable[..., tuple[dict[st
     return run
 
 
-@pytest.fixture(params=["stdio", "http"])
+@pytest.fixture
 def target(request: pytest.FixtureRequest, home: Path) -> list[str]:
     if request.param == "http":
         return [request.getfixturevalue("http_url"), "--transport", "http"]
     return [sys.executable, "-m", "loom_kb", "--home", str(home), "--embedder", "hashing"]
 
 
-@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(
+    ("target", "era"),
+    [("stdio", "legacy"), ("http", "modern")],
+    indirect=["target"],
+)
 def test_every_host_can_use_the_schemas_and_a_tool_answers(era, target, inspect):
     listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", era)
     assert [tool["name"] for tool in listed["tools"]] == FULL
@@ -78,28 +85,31 @@ def test_every_host_can_use_the_schemas_and_a_tool_answers(era, target, inspect)
 
 
 @pytest.mark.parametrize(("transport", "era"), [("stdio", "modern"), ("http", "legacy")])
-def test_every_host_can_use_the_query_server(transport, era, inspect, loom_query, request):
-    url = [request.getfixturevalue("query_url"), "--transport", "http"] if transport == "http" else []
-    listed, told = inspect(url or loom_query, "--method", "tools/list", "--strict", "--protocol-era", era)
+def test_every_host_can_use_the_query_server(transport, era, inspect, loom_query, stand_in, request):
+    if transport == "http":
+        target = [request.getfixturevalue("query_url"), "--transport", "http"]
+    else:
+        target = stand_in(loom_query)
+    listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", era)
     assert [tool["name"] for tool in listed["tools"]] == ["query", "fetch", "sources", "ask"]
     assert portable(told)
     asked = json.dumps({"query": "青岛港的港长是谁？"}, ensure_ascii=False)
     call = ("--method", "tools/call", "--tool-name", "query", "--tool-args-json", asked)
-    found, _ = inspect(url or loom_query, *call, "--protocol-era", era)
+    found, _ = inspect(target, *call, "--protocol-era", era)
     assert "李明" in found["structuredContent"]["passages"][0]["text"]
 
 
 @pytest.mark.parametrize("module", ["loom_kb", "loom_query"])
-def test_every_host_can_use_what_chatgpt_sees(module, home, inspect):
-    target = [sys.executable, "-m", module, "--home", str(home), "--profile", "chatgpt"]
+def test_every_host_can_use_what_chatgpt_sees(module, home, inspect, stand_in):
+    target = stand_in([sys.executable, "-m", module, "--home", str(home), "--profile", "chatgpt"])
     listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", "modern")
     assert [tool["name"] for tool in listed["tools"]] == ["search", "fetch"]
     assert portable(told)
 
 
 @pytest.mark.parametrize(("module", "tools"), [("loom_agent", AGENT), ("loom_flow", FLOW)])
-def test_every_host_can_use_the_servers_of_runs(module, tools, home, inspect):
-    target = [sys.executable, "-m", module, "--home", str(home)]
+def test_every_host_can_use_the_servers_of_runs(module, tools, home, inspect, stand_in):
+    target = stand_in([sys.executable, "-m", module, "--home", str(home)])
     listed, told = inspect(target, "--method", "tools/list", "--strict", "--protocol-era", "modern")
     assert [tool["name"] for tool in listed["tools"]] == tools
     assert portable(told)

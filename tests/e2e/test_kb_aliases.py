@@ -77,7 +77,7 @@ def test_what_cannot_be_decided_is_refused_with_advice(loom_kb, notes: Path):
     loom_kb("add", notes)
     for arguments, said in {
         ("--merge", "WMO", "没有这个名字"): "There is no entity '没有这个名字'",
-        ("Nobody Known",): "There is no entity 'Nobody Known'",
+        ("Unknown Name",): "There is no entity 'Unknown Name'",
         ("--split", "WMO"): "Two names are needed, not 1",
         ("--split", "國立臺灣大學", "国立台湾大学"): "are spellings of one name",
     }.items():

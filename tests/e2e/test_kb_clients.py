@@ -14,7 +14,7 @@ MODES = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 
 @pytest.fixture(params=["stdio", "http"])
 def target(request, home):
-    """What a client connects to."""
+    """The server that a client connects to."""
     if request.param == "http":
         if sys.platform == "win32":
             pytest.skip("stopped by POSIX signals")

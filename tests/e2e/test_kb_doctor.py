@@ -21,7 +21,7 @@ _SECTIONS = [
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    # Reading makes the shared memory of a record's log, and whoever is the last to read removes it.
+    # Reading makes the shared memory of a record's log, and the last reader removes it.
     files = [
         path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))
     ]

@@ -62,7 +62,7 @@ def test_a_folder_of_mixed_files_is_added_and_what_cannot_be_read_is_a_line_each
         assert (name, page) in {(p["uri"].rpartition("/")[2], p.get("page")) for p in found[:3]}, question
 
 
-def test_the_same_folder_again_is_unchanged_and_only_what_changed_is_read_anew(start_kb, tmp_path):
+def test_the_same_folder_again_is_unchanged_and_only_what_changed_is_read_again(start_kb, tmp_path):
     folder = tmp_path / "notes"
     folder.mkdir()
     for name in ("one", "two", "three"):

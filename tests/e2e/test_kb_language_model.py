@@ -27,7 +27,7 @@ TASKS: dict[str, Any] = {
 
 # Nothing in them looks like a name to the rules.
 TOWN = "in zell there is a lake that people call the blau, and it never freezes over.\n"
-DEAR = "what nobody has paid for"
+DEAR = "this text was not paid for"
 LAKE = "# 泽尔\n\n在泽尔有一个湖，当地人叫它蓝湖，冬天从不结冰。\n"
 SAID = {
     "zell": {
@@ -42,7 +42,7 @@ SAID = {
 
 
 def read(request: Recorded) -> Turn:
-    """What a model says of the passage that it is shown, each request being about one."""
+    """Return a model's extraction of the passage in a request, each request being about one."""
     shown = request.body["messages"][-1]["content"]
     if DEAR in shown:
         return Turn(status=402)
@@ -58,7 +58,7 @@ class Vendor(NamedTuple):
     answering: threading.Event
 
     def config(self, **settings: Any) -> str:
-        """What `--llm` is given for it."""
+        """Return its value for `--llm`."""
         config = {"provider": "deepseek", "model": "deepseek-flash", "base_url": self.url}
         return json.dumps({**config, "retry": {"attempts": 1}, **settings})
 
@@ -72,7 +72,7 @@ def vendor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Vendor]:
         answering.wait(30)
         return read(request)
 
-    fake = FakeVendors(answer, key="sk-of-no-value-to-anybody")
+    fake = FakeVendors(answer, key="sk-of-no-value-to-anyone")
     monkeypatch.setenv("DEEPSEEK_API_KEY", fake.key)
     listening = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(fake, log_config=None, lifespan="off"))

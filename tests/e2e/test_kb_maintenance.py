@@ -91,7 +91,7 @@ def test_export_and_import_move_a_knowledge_base_to_another_home(
     assert loom_kb("check", "--kb", "文档").returncode == 0
 
 
-def test_indexes_passages_and_vectors_are_made_anew(loom_kb, home: Path, documents: Path):
+def test_indexes_passages_and_vectors_are_made_again(loom_kb, home: Path, documents: Path):
     loom_kb("add", documents)
     built = loom_kb("rebuild", "--index", "words", "--json", embedder="auto")
     assert json.loads(built.stdout) == {"name": "default", "rebuilt": ["words"]}

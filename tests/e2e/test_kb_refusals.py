@@ -1,4 +1,4 @@
-"""What `loom-kb` refuses: always a result with `isError`, a reason and advice, never a traceback."""
+"""Errors of `loom-kb`: always a result with `isError`, a reason and advice, never a traceback."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="makes symbolic 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A folder that may be read, beside a file that may not and with links to it."""
+    """Return an allowed folder with links to a file outside it, which is not allowed."""
     folder = tmp_path_factory.mktemp("roots")
     root = folder / "allowed"
     root.mkdir()
@@ -91,7 +91,7 @@ BAD_ARGUMENTS = {
     "an unknown action": ("job", {"id": "job-0", "action": "stop"}, "'status', 'wait' or 'cancel'"),
     "cancelling by the tool that looks": ("job", {"id": "job-0", "action": "cancel"}, "Call `job_cancel`"),
     "cancelling an unknown job": ("job_cancel", {"id": "job-0"}, "There is no job 'job-0'"),
-    "an unknown entity": ("graph", {"entity": "Nobody Known"}, "There is no entity like"),
+    "an unknown entity": ("graph", {"entity": "Unknown Name"}, "There is no entity like"),
     "a blank entity": ("graph", {"entity": " "}, "There is no entity like"),
     "too many hops": ("graph", {"entity": "x", "hops": 9}, "less than or equal to 3"),
     "an unknown tool": ("search", {}, "Tools: query, fetch, "),

@@ -23,7 +23,7 @@ def test_the_token_is_all_that_standard_output_holds(loom_kb, home):
 
 def test_what_cannot_be_done_is_said_in_a_line_with_advice(loom_kb):
     for arguments, reason in [
-        (["revoke", "nobody"], "There is no token 'nobody'"),
+        (["revoke", "unknown"], "There is no token 'unknown'"),
         (["create"], "needs a name"),
         (["create", "x", "--kb", "a/b"], "cannot be the name of a knowledge base"),
     ]:

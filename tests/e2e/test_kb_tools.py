@@ -1,4 +1,4 @@
-"""What the tools of `loom-kb` answer, over raw JSON-RPC."""
+"""Results of the tools of `loom-kb`, over raw JSON-RPC."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_filters_narrow_the_answer(server):
     assert nothing["structuredContent"]["passages"] == []
 
 
-def test_a_source_that_cannot_be_asked_is_named_beside_the_answers_of_the_others(server):
+def test_a_source_that_cannot_be_asked_is_named_next_to_the_answers_of_the_others(server):
     add(server, "untagged", "# Mast\n\nA mast carries sails.")
     answer = server.call(
         "query", query="What did we decide?", filters={"tags": "x"}, response_format="detailed"

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="stopped by POSI
 
 
 class Numbers:
-    """What a server tells, as Prometheus's parser reads it."""
+    """A server's metrics, as Prometheus's parser reads them."""
 
     def __init__(self, text: str) -> None:
         families = list(text_string_to_metric_families(text))

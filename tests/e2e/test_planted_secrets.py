@@ -1,7 +1,7 @@
 """Secrets are planted at every entrance of all servers, and looked for in everything that they write.
 
 Each canary is another text, so that one that is found says where it came in. `ALLOWED` are the places where
-one has to be, as it is what somebody has said, or what the server is to give back.
+one has to be, as it is what someone has said, or what the server is to give back.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import httpx2
 import pytest
 
 from tests.fixtures.collector import Collector
+from tests.fixtures.fork_server import starts_quickly
 
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
@@ -196,7 +197,7 @@ def world(tmp_path: Path, vendor: LocalServer) -> Iterator[World]:
     servers = {
         "leaky": {
             "command": sys.executable,
-            "args": [str(leaky)],
+            "args": [starts_quickly(leaky)],
             "env": {
                 "LEAKY_API_KEY": CANARIES["a literal in env of mcp.json"],
                 "LEAKY_CLOUD": CANARIES["a key in a tool's result"],

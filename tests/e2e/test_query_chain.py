@@ -151,7 +151,9 @@ async def test_a_token_opens_the_sources_that_it_is_bound_to_and_no_other(home, 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="asks ps")
 def test_a_server_whose_input_ends_lets_go_of_its_children(home: Path):
-    server = StdioServer([*_QUERY, "--home", str(home)], era="modern", timeout=60.0)
+    python, *query = _QUERY
+    # -B: not by the fork server, which would be one of its children.
+    server = StdioServer([python, "-B", *query, "--home", str(home)], era="modern", timeout=60.0)
     with closing(server):
         assert "Ada Brown" in str(server.call("query", query="master of Port Aster", source="child"))
         children = children_of(server.process.pid)

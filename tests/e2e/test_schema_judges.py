@@ -1,4 +1,4 @@
-"""What tools of other makers think of what each server says of its tools: mcp-contract and mcp-assert."""
+"""Tool schemas of each server, checked by third-party linters: mcp-contract and mcp-assert."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ def run() -> Run:
 
 
 @pytest.fixture
-def command(home: Path) -> Callable[..., list[str]]:
+def command(home: Path, stand_in: Callable[[list[str]], list[str]]) -> Callable[..., list[str]]:
     """How a server is started, with further options."""
-    return lambda server, *more: [sys.executable, "-m", MODULES[server], "--home", str(home), *more]
+    return lambda server, *more: stand_in([sys.executable, "-m", MODULES[server], "--home", str(home), *more])
 
 
 @pytest.fixture
 def promise(run: Run, tmp_path: Path) -> Callable[[str, str], Path]:
-    """What mcp-contract makes of what was accepted of a server's profile."""
+    """Return a function that gives mcp-contract the accepted contract of a server's profile."""
 
     def promise(server: str, profile: str) -> Path:
         file = tmp_path / f"{profile}.json"
-        recorded = [sys.executable, RECORDED, SERVERS / server / "contract.json", profile]
+        recorded = [sys.executable, "-S", RECORDED, SERVERS / server / "contract.json", profile]
         assert run("mcp-contract", "snapshot", "--quiet", "-f", file, "--", *recorded).returncode == 0
         return file
 
@@ -91,7 +91,10 @@ def test_mcp_contract_finds_the_promise_kept_that_depends_on_nothing(server, run
 @pytest.mark.parametrize("server", SEARCHES)
 def test_mcp_contract_tells_a_promise_kept_from_one_that_is_broken(server, run: Run, command, promise):
     check = ("mcp-contract", "check", "-f", promise(server, "chatgpt"))
-    assert run(*check, "--strict", "--", *command(server, "--profile", "chatgpt")).returncode == 0
+    kept = run(*check, "--strict", "--", *command(server, "--profile", "chatgpt"))
+    assert kept.returncode == 0, kept.stdout
+    if server == "query":
+        return  # that it finds out what is broken is shown with one server
     broken = run(*check, "--", *command(server))
     assert broken.returncode == 1, broken.stdout
     assert "search" in broken.stdout

@@ -69,7 +69,7 @@ def the(spans: list[Collected], name: str, service: str = "") -> Collected:
 
 
 def form_of(span: Collected) -> SpanForm:
-    """What the table says of a span."""
+    """Return the row of the documented table that describes a span."""
     if span.scope == "mcp-python-sdk":
         return MCP_SERVER if span.kind == "server" else MCP_CLIENT
     found = [form for form in SPANS if not form.by_sdk and span.name.split(" ")[0] == form.name]

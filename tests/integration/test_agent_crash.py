@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loom_core.runs.journal import Journal
+from tests.fixtures.fork_server import starts_quickly
 
 _CALLS = 18
 _KILL_AT = (1, 2, 7, 14)  # effects
@@ -50,7 +51,7 @@ def script(request):
     return MockAnswer(f"turn {turn}", calls=tuple(pair))
 
 async def look_into_the_book(pending):
-    """A person who lets a call of which nobody knows be made again only if it was not done."""
+    """Approve repeating an interrupted call only if the book does not hold its effect."""
     assert pending.kind == "unknown"
     return str(pending.arguments["number"]) not in book.read_text().split()
 
@@ -69,7 +70,7 @@ anyio.run(main)
 
 def _run(program: Path, path: Path, book: Path, *, kill_at: int | None = None) -> int:
     """Start the agent, and kill it as soon as there are so many effects; returns its exit code."""
-    command = [sys.executable, str(program), str(path), str(book), str(_CALLS)]
+    command = [sys.executable, starts_quickly(program), str(path), str(book), str(_CALLS)]
     with subprocess.Popen(command) as process:
         ends = time.monotonic() + _SECONDS
         while kill_at is not None and process.poll() is None:

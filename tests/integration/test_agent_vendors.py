@@ -43,7 +43,7 @@ _READING = 6  # turns of two chapters each: about 8,000 tokens
 
 
 class _Book:
-    """What the agent reads, and where it waits."""
+    """The data that the agent reads, and the event that it waits for."""
 
     def __init__(self) -> None:
         self.waiting = anyio.Event()
@@ -58,7 +58,7 @@ class _Book:
 
         @tool(read_only=True, open_world=False)
         async def wait_for_editor() -> str:
-            """Waits for somebody who does not come."""
+            """Waits for someone who does not come."""
             self.waiting.set()
             await anyio.sleep_forever()
             return "never"
@@ -158,7 +158,7 @@ async def _stopped_anywhere(agent: Agent, run_id: str) -> list[list[Message]]:
 
 
 async def _taken(histories: Iterable[Sequence[Message]], vendors: Iterable[str]) -> None:
-    """What a run leaves behind is taken by the models of these vendors when the user says more."""
+    """Check that models of these vendors accept a run's conversation when the user continues it."""
     fake = FakeVendors()
     async with fake.http_client() as http_client:
         for vendor in vendors:

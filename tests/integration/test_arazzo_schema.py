@@ -1,4 +1,4 @@
-"""What is exported as Arazzo, held against the JSON Schema that the makers of Arazzo have published for 1.0.
+"""Arazzo export, validated with the JSON Schema that the OpenAPI Initiative has published for 1.0.
 
 The copy is that of Spectral's rules. No package has one of 1.1: a document of 1.1 is checked as one of
 1.0, without the time limits of its steps, which are all that Loom writes of what 1.1 has added.

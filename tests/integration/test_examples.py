@@ -211,16 +211,16 @@ async def test_the_team_hands_over_and_pays_back_what_a_person_approves(said, pa
     assert told == ["success", "success" if paid else "denied"]
 
 
-async def test_the_team_pays_nothing_back_where_nobody_can_be_asked(monkeypatch, capsys):
-    def nobody(_: str) -> str:
+async def test_the_team_pays_nothing_back_where_no_one_can_be_asked(monkeypatch, capsys):
+    def end_of_input(_: str) -> str:
         raise EOFError
 
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
-    monkeypatch.setattr("builtins.input", nobody)
+    monkeypatch.setattr("builtins.input", end_of_input)
     await _example("agent_team").main("我想退掉订单 42")
     shown = capsys.readouterr()
     assert shown.out == "I may not pay that back.\n"
-    assert "Nobody is here who could agree." in shown.err
+    assert "There is no one here to approve it." in shown.err
 
 
 async def test_the_agent_of_a_server_answers_from_files_and_does_nothing_twice(tmp_path, monkeypatch, capsys):

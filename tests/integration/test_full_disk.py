@@ -170,7 +170,7 @@ def may_mount() -> None:
 
 
 def run_on_disk(disk: Path, mount: str, code: str) -> Any:
-    """What code prints as JSON that runs where a file system is mounted on a folder."""
+    """Mount a file system on a folder, run code there and return the JSON that it prints."""
     shell = f'{mount} && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
         [*MOUNTS, "sh", "-c", shell, "sh", str(disk), sys.executable, code],
@@ -215,7 +215,11 @@ def test_a_folder_that_cannot_be_written_is_refused_with_advice(tmp_path: Path) 
 
 
 COMMANDS = """
-import json, subprocess, sys
+import json, os, subprocess, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a process with threads is not to be forked
+import loom_kb.app, loom_kb.command_line.commands, loom_core.knowledge.rag, loom_core.knowledge.ingest.runner
+import numpy, rjieba, tantivy
+from loom_kb.cli import run
 
 home, document = sys.argv[1] + "/home", sys.argv[1] + "/note.md"
 subprocess.run(["mount", "--bind", home, home], check=True)
@@ -226,11 +230,23 @@ for command in (
     ["sync", sys.argv[1]], ["remove", "--all"], ["rebuild"], ["export", sys.argv[1] + "/out.zip"], ["doctor"],
     ["serve"],
 ):
-    done = subprocess.run(
-        [sys.executable, "-m", "loom_kb", *command, "--home", home, "--embedder", "hashing"],
-        stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )
-    told[" ".join(command[:2])[:14]] = [done.returncode, done.stdout + done.stderr]
+    reads, writes = os.pipe()
+    if (pid := os.fork()) == 0:  # as a program of its own would be, without importing all of it again
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(writes, 1)
+        os.dup2(writes, 2)
+        os.close(reads)
+        try:
+            code = run([*command, "--home", home, "--embedder", "hashing"])
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            code = 1
+        sys.stdout.flush()
+        os._exit(code)
+    os.close(writes)
+    with open(reads) as said:
+        text = said.read()
+    told[" ".join(command[:2])[:14]] = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text]
 json.dump(told, sys.stdout)
 """
 

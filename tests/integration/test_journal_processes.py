@@ -21,10 +21,11 @@ from loom_core.runs.commands import Reply
 from loom_core.runs.events import FINAL_EVENTS
 from loom_core.runs.journal import Journal
 from loom_core.runs.run import RunRequest
+from tests.fixtures.fork_server import starts_quickly
 
 Start = Callable[..., subprocess.Popen[str]]
 
-# Drives what nobody else does: three steps each, with the tally of a step in a file of its own.
+# Drives what no one else does: three steps each, with the tally of a step in a file of its own.
 DRIVER = """
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def start() -> Iterator[Start]:
 
         def start(code: str, *arguments: str) -> subprocess.Popen[str]:
             child = subprocess.Popen(
-                [sys.executable, "-c", code, *arguments],
+                [sys.executable, "-c", starts_quickly(code), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 from loom_core.embedding.registry import create_embedder
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag import GraphRAGKnowledgeBase
+from tests.fixtures.fork_server import starts_quickly
 
 TEXTS = 200
 FILES = 100
@@ -70,10 +70,9 @@ def write_files(folder: Path) -> None:
 def run_and_kill(home: Path, files: Path, *, after: int) -> list[str]:
     """Lets a child work for some steps and kills it. Returns the jobs that it acknowledged, if any."""
     child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(home), "|".join(texts()), str(files)],
+        [sys.executable, "-c", starts_quickly(CHILD), str(home), "|".join(texts()), str(files)],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert child.stdout is not None
     jobs: list[str] = []

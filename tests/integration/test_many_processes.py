@@ -18,6 +18,7 @@ import pytest
 
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.storage.ownership import holder_of, read_card
+from tests.fixtures.fork_server import starts_quickly
 
 if TYPE_CHECKING:
     from tests.e2e.jsonrpc import StdioServer
@@ -71,13 +72,13 @@ anyio.run(main, *sys.argv[1:])
 class Peer:
     """A process that has the knowledge base open and works when it can."""
 
-    def __init__(self, folder: Path, transport: str, silence: float) -> None:
+    def __init__(self, folder: Path, transport: str, silence: float, *, fresh: bool) -> None:
+        program = PROGRAM if fresh else starts_quickly(f"{PROGRAM}# with all modules there already\n")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder), transport, str(silence)],
+            [sys.executable, "-c", program, str(folder), transport, str(silence)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONIOENCODING": "utf-8"},
         )
         self._lines: Queue[str] = Queue()
         Thread(target=self._read, daemon=True).start()
@@ -124,8 +125,8 @@ def start(folder: Path) -> Iterator[Start]:
     """Starts processes on one folder; the first has become its owner when it is returned."""
     peers: list[Peer] = []
 
-    def run(transport: str = "unix", *, silence: float = 1.0) -> Peer:
-        peers.append(Peer(folder, transport, silence))
+    def run(transport: str = "unix", *, silence: float = 1.0, fresh: bool = False) -> Peer:
+        peers.append(Peer(folder, transport, silence, fresh=fresh))
         if len(peers) == 1:
             until(lambda: read_card(folder) is not None)
         peers[-1].do("modules")  # it is up
@@ -197,7 +198,7 @@ def test_a_killed_owner_is_replaced_and_every_job_of_every_process_is_done_once(
 
 
 @pytest.mark.slow
-def test_a_stopped_owner_keeps_nobody_waiting(folder: Path, start: Start):
+def test_a_stopped_owner_keeps_no_one_waiting(folder: Path, start: Start):
     owner, peer = start(), start()
     job = owner.do("add", documents(0, 5))
     until(lambda: peer.do("job", job) == {"added": 5})
@@ -218,7 +219,8 @@ def test_a_stopped_owner_keeps_nobody_waiting(folder: Path, start: Start):
 @pytest.mark.slow
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
 def test_whom_the_owner_answers_loads_nothing_heavy(folder: Path, start: Start, transport: str):
-    owner, peer = (start(transport, silence=30.0) for _ in range(2))  # a busy machine is no dead owner
+    # A busy machine is no dead owner.
+    owner, peer = start(transport, silence=30.0), start(transport, silence=30.0, fresh=True)
     job = peer.do("add", documents(0, 5))
     until(lambda: peer.do("job", job) == {"added": 5})
     until(lambda: owner.do("idle"))

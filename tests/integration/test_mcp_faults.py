@@ -1,4 +1,4 @@
-"""What one bad server costs: its own tools, and nobody else's time. All through a real `mcp.json`."""
+"""Fault isolation: a bad server costs its own tools and no other's time. All through a real `mcp.json`."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Chain(NamedTuple):
         return await self.registry.find(name).call(arguments, context=context)
 
     async def text(self, name: str, /, **arguments: Any) -> str:
-        """What a call says that succeeds."""
+        """Return the text of a call that succeeds."""
         output = await self.call(name, **arguments)
         assert not output.is_error, output.text
         return output.text

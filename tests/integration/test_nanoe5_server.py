@@ -130,7 +130,7 @@ async def test_many_small_requests_give_what_one_gives(server: Server, remote: O
 
 
 async def test_its_dimension_is_learnt(server: Server):
-    embedder = OpenAICompatibleEmbedder(model="nobody-knows", base_url=server.url)
+    embedder = OpenAICompatibleEmbedder(model="unknown-model", base_url=server.url)
     await embedder.prepare()
     assert embedder.dimension == 384
     await embedder.aclose()

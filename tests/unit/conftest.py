@@ -1,4 +1,4 @@
-"""What tests of servers share: a home, calls of tools, an environment without keys."""
+"""Fixtures of server tests: a home, calls of tools, an environment without keys."""
 
 from __future__ import annotations
 

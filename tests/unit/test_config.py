@@ -1,4 +1,4 @@
-"""What agents are made of where nothing else is said."""
+"""Default components of agents."""
 
 from __future__ import annotations
 

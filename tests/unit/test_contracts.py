@@ -1,4 +1,4 @@
-"""What the servers have promised their clients: servers/*/contract.json."""
+"""Contracts of the servers with their clients: servers/*/contract.json."""
 
 from __future__ import annotations
 

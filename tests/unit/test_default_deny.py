@@ -1,4 +1,4 @@
-"""What a fresh installation lets a model do: nothing outside Loom's home, no command, no request to anywhere.
+"""Default permissions of a fresh installation: no access outside Loom's home, no command, no request.
 
 Each server is built as its own command line builds it, in an empty home, without an option.
 """
@@ -34,7 +34,7 @@ _CHANGING = {  # what may change something; the hosts ask before they call it
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, on a machine where nobody has a key."""
+    """An empty home, on a machine where no one has a key."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("LOOM_HOME", str(home))

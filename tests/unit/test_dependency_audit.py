@@ -1,4 +1,4 @@
-"""What is found out about dependencies, with a database of vulnerabilities that this test keeps."""
+"""Audit of dependencies, with a vulnerability database that this test keeps."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_pip_is_named_where_there_is_pip_and_else_what_reaches_this_python(tmp_p
     assert without.advice("numpy>=2") == f"Install it: uv pip install 'numpy>=2' --python '{python}'"
 
 
-def test_where_nothing_can_be_written_nobody_is_told_to_install_there(
+def test_where_nothing_can_be_written_no_one_is_told_to_install_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write to any folder of this machine

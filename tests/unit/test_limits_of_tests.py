@@ -1,4 +1,4 @@
-"""What no test can do: hang, leave a process behind, or depend on how the run of tests was started."""
+"""Guards of the test suite: no test hangs, leaves a process behind, or depends on how pytest was started."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ RunTests = Callable[..., str]
 def run_tests(tmp_path: Path) -> RunTests:
     """Runs modules of tests in a run of their own, with these options; gives what it tells."""
     (tmp_path / "impatient.py").write_text(
-        "import tests.conftest\n\ntests.conftest._GRACE_SECONDS = 0.2\n", encoding="utf-8"
+        "import tests.conftest\n\n"
+        "tests.conftest._GRACE_SECONDS = 0.2\n"
+        "tests.conftest.fork_server.install = lambda: None\n",
+        encoding="utf-8",
     )
 
     def run(*options: str, prefix: str = "", **modules: str) -> str:

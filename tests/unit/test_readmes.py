@@ -29,7 +29,7 @@ def _servers(text: str) -> dict[str, list[str]]:
 
 
 def _structure(text: str) -> list[str]:
-    """What a page is made of: headings by their level, blocks, rows of tables, items of lists."""
+    """Return the structure of a page: headings by their level, blocks, rows of tables, items of lists."""
     blocks = re.compile(r"^```(\w*)\n.*?^```$", re.MULTILINE | re.DOTALL)
     shown = re.findall(r"^(#+ |§\w*|\|(?=[^-]).*|- )", blocks.sub(r"§\1", text), re.MULTILINE)
     return [f"row of {line.count(' | ')}" if line.startswith("|") else line for line in shown]

@@ -1,4 +1,4 @@
-"""What a run answers: a value of a schema, a text that was cut off or broke, or why there is none."""
+"""Answers of a run: a value of a schema, a text that was cut off or broke, or the reason for none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a tool may do with the run that calls it: end it, ask its people, and take of its budget."""
+"""Access of a tool to the run that calls it: end it, ask its people, and spend its budget."""
 
 from __future__ import annotations
 

@@ -98,12 +98,12 @@ async def test_the_journal_says_with_which_arguments_of_a_hook_a_call_was_made()
 async def test_a_veto_of_a_call_is_read_by_the_model() -> None:
     class NotThere(Hooks):
         async def before_tool(self, run: Run, planned: PlannedCall) -> Mapping[str, Any] | Veto | None:
-            return Veto("nobody looks at the archive")
+            return Veto("the archive is closed")
 
     llm = MockProvider([_looking("archive"), "pity"])
     async with Agent(llm, tools=[look], hooks=[NotThere(), Watching()]) as agent:
         result = await agent.run("look")
-    assert "nobody looks at the archive" in _result(llm.calls[1])
+    assert "the archive is closed" in _result(llm.calls[1])
     assert result.spent.tool_calls == 0
 
 

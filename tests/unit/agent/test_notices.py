@@ -1,4 +1,4 @@
-"""What Loom says in the language of the goal."""
+"""Notices of Loom in the language of the goal."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def _nothing_done() -> None:
 
 @tool
 async def send(text: str) -> str:
-    """Send a message to somebody."""
+    """Send a message to someone."""
     _DONE.append(text)
     return f"sent {text}"
 
@@ -74,7 +74,7 @@ def _results(request: ChatRequest) -> list[str]:
 
 
 async def _waiting(journal: Journal, *, calls: int = 1) -> Run:
-    """The only run, when so many of its calls wait for somebody: it asks about one after the other."""
+    """The only run, when so many of its calls wait for someone: it asks about one after the other."""
     with anyio.fail_after(10):
         while True:
             for run in await journal.runs(status=["input_required"]):
@@ -83,7 +83,7 @@ async def _waiting(journal: Journal, *, calls: int = 1) -> Run:
             await anyio.lowlevel.checkpoint()
 
 
-async def test_where_nobody_can_be_asked_the_model_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_where_no_one_can_be_asked_the_model_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
     llm = MockProvider([_calling(_send("hi")), "I could not."])
     async with Agent(llm, tools=[send]) as agent:
         result = await agent.run("send hi")
@@ -256,7 +256,7 @@ async def test_a_tool_that_was_approved_for_the_run_still_is_when_the_run_goes_o
         async with Agent(llm, tools=tools, journal=Journal(copy)) as agent:
             (run,) = await agent.journal.runs()
             assert (await agent.resume(run.id)).output == "done"
-        assert done == _DONE, "a tool that is another one by now is asked about, and nobody can be"
+        assert done == _DONE, "a tool that is another one by now needs an approval, and no one can be asked"
 
 
 async def test_who_does_not_answer_in_time_has_refused() -> None:
@@ -308,7 +308,7 @@ async def test_a_tools_question_may_be_answered_by_an_order() -> None:
 
 
 @pytest.mark.parametrize(("waits", "told"), [(True, "cancel"), (False, "nobody to ask")])
-async def test_a_tool_that_nobody_answers_is_told_so(waits: bool, told: str) -> None:
+async def test_a_tool_that_no_one_answers_is_told_so(waits: bool, told: str) -> None:
     llm = MockProvider([_calling(ToolCallPart("a", "ask_colour")), "done"])
     async with Agent(llm, tools=[ask_colour], wait_for_commands=waits, approval_seconds=0.02) as agent:
         result = await agent.run("ask")

@@ -29,7 +29,7 @@ from loom_core.tools.function_tool import tool
 
 
 class World:
-    """What the tools of a test do."""
+    """A test's tools, with a count of their effects."""
 
     def __init__(self) -> None:
         self.effects: Counter[str] = Counter()
@@ -257,7 +257,7 @@ async def _died_in(path: Path, name: str) -> str:
 
 
 @pytest.mark.parametrize(("action", "effects"), [("approve", 1), ("deny", 0)])
-async def test_a_call_of_which_nobody_knows_is_made_again_only_if_a_person_says_so(
+async def test_a_call_of_which_no_one_knows_is_made_again_only_if_a_person_says_so(
     tmp_path: Path, action: Any, effects: int
 ) -> None:
     run_id = await _died_in(tmp_path / "runs.db", "one")
@@ -318,7 +318,7 @@ async def test_a_call_that_a_person_has_changed_is_made_again_as_they_changed_it
     assert world.effects == {"write polite": 1}
 
 
-async def test_where_nobody_can_be_asked_the_model_is_told_that_nobody_knows(tmp_path: Path) -> None:
+async def test_where_no_one_can_be_asked_the_model_is_told_that_no_one_knows(tmp_path: Path) -> None:
     run_id = await _died_in(tmp_path / "runs.db", "one")
     world, llm = World(), MockProvider(["done"])
     async with Agent(
@@ -336,14 +336,14 @@ async def test_what_people_decided_before_the_crash_holds(tmp_path: Path) -> Non
     asked: list[str] = []
     both_asked = anyio.Event()
 
-    async def nobody(pending: Pending) -> bool:
+    async def never_answer(pending: Pending) -> bool:
         asked.append(pending.id)
         if len(asked) == 2:
             both_asked.set()
         await anyio.sleep_forever()
         return False
 
-    async with _agent(path, World(), approve=nobody) as agent, anyio.create_task_group() as group:
+    async with _agent(path, World(), approve=never_answer) as agent, anyio.create_task_group() as group:
         group.start_soon(agent.run, "整理文件")
         with anyio.fail_after(10):
             await both_asked.wait()
@@ -420,7 +420,7 @@ async def test_a_session_goes_on_in_another_process(tmp_path: Path) -> None:
     assert [message.text for message in llm.calls[0].messages[1:]] == ["第一个问题", "one", "第二个问题"]
 
 
-async def test_what_was_said_to_a_run_that_nobody_drives_is_read_when_it_goes_on(tmp_path: Path) -> None:
+async def test_what_was_said_to_a_run_that_no_one_drives_is_read_when_it_goes_on(tmp_path: Path) -> None:
     run_id = await _died_in(tmp_path / "runs.db", "one")
     llm = MockProvider(["done"])
     async with Agent(llm, tools=World().tools(), journal=Journal(tmp_path / "runs.db")) as agent:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def command(home, capsys, monkeypatch):
     """Runs a command on the home; gives the exit code, standard output and standard error."""
-    monkeypatch.setattr("sys.stdin", io.StringIO())  # nobody is there to be asked
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # no one is there to be asked
 
     def call(name, *arguments, provider="mock"):
         model = ["--provider", provider] if provider else []
@@ -40,7 +40,7 @@ def test_settings_are_what_is_asked_for(tmp_path, monkeypatch):
     assert (other.config_given, other.over_http) == (True, True)
 
 
-def test_a_run_prints_its_answer_and_what_it_does_beside(command):
+def test_a_run_prints_its_answer_and_its_progress(command):
     code, out, err = command("run", "What", "time", "is", "it?")
     assert code == 0
     assert out.startswith("The tools say: 20")
@@ -52,7 +52,7 @@ def test_a_run_prints_its_answer_and_what_it_does_beside(command):
     assert out.startswith("工具的结果：20")
 
 
-def test_a_run_that_waits_for_somebody_says_how_to_decide_and_goes_on_then(command):
+def test_a_run_that_waits_for_someone_says_how_to_decide_and_goes_on_then(command):
     code, out, _ = command("run", "请记一条笔记：灯塔", "--json")
     assert code == 3
     waiting = json.loads(out)

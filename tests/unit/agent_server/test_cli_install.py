@@ -1,4 +1,4 @@
-"""What a client is told when the server is put into its configuration."""
+"""Configuration of a client after `install`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What calls are told where runs cannot be driven."""
+"""Errors of calls where runs cannot be driven."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ async def test_an_agent_that_is_extended_keeps_its_callbacks() -> None:
     assert kept.told[-1] == "left:completed"
 
 
-async def test_the_log_has_a_line_for_each_event_and_no_word_of_anybody(
+async def test_the_log_has_a_line_for_each_event_and_no_word_of_anyone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

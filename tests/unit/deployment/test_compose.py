@@ -1,4 +1,4 @@
-"""docker-compose.yml, and what stands beside it."""
+"""docker-compose.yml and the files next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Dockerfile says, and how `tools.dockerfile` reads one."""
+"""The Dockerfile, and how `tools.dockerfile` parses one."""
 
 from __future__ import annotations
 
@@ -82,10 +82,10 @@ def test_all_that_is_copied_for_a_server_is_sent(server: str):
     assert {path for path in copied if path != "."} <= _SENT
 
 
-def test_the_image_runs_as_nobody_in_particular_and_ends_when_told_to():
+def test_the_image_runs_as_no_one_in_particular_and_ends_when_told_to():
     _, image = read_stages(_TEXT, {"SERVER": "loom-kb"})
     user, _, group = image.last("USER").value.partition(":")
-    assert int(user) >= 10_000  # a number, that is nobody's on the host
+    assert int(user) >= 10_000  # a number, that is no one's on the host
     assert int(group) >= 10_000
     assert image.last("STOPSIGNAL").value == "SIGTERM"
     assert image.last("ENTRYPOINT").words() == ["loom-server"]
@@ -155,7 +155,7 @@ def test_every_image_that_the_recipe_starts_was_built_before():
     assert started == ["loom-agent-server", "loom-kb"]
 
 
-def test_a_container_whose_port_nobody_asks_has_no_health_check():
+def test_a_container_whose_port_no_one_asks_has_no_health_check():
     [checked] = set(re.findall(r"127\.0\.0\.1:(\d+)/healthz", _TEXT))
     for command in [each for each in _recipe() if each[1] == "run"]:
         arguments = command[next(at for at, word in enumerate(command) if word in _SERVERS) + 1 :]

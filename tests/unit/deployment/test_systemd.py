@@ -47,7 +47,7 @@ def test_its_folders_and_secrets_are_where_the_servers_look():
     assert "XDG_RUNTIME_DIR=%t/loom" in said
     assert "LOOM_SECRETS_DIR=%d" in said
     assert "ORT_DISABLE_TELEMETRY=1" in said
-    assert settings("SetCredential") == ["unit:%n"]  # without one, systemd 252 lets nobody read the folder
+    assert settings("SetCredential") == ["unit:%n"]  # without one, systemd 252 lets no one read the folder
     assert settings("StateDirectory") == settings("RuntimeDirectory") == ["loom"]
 
 

@@ -71,7 +71,7 @@ class Noting(KeyringBackend):
 @pytest.mark.parametrize(
     ("options", "asked"), [({}, []), ({"api_key_env": "LOOM_TEST_KEY"}, ["LOOM_TEST_KEY"])]
 )
-async def test_the_keyring_is_asked_only_for_a_key_that_somebody_names(
+async def test_the_keyring_is_asked_only_for_a_key_that_someone_names(
     options: dict[str, str], asked: list[str], monkeypatch: pytest.MonkeyPatch
 ):
     for variable in ("OLLAMA_API_KEY", "LOOM_TEST_KEY"):

@@ -319,7 +319,7 @@ async def test_a_shorter_vector_is_asked_for_where_the_model_can_make_one():
     )
 
 
-async def test_a_dimension_that_nobody_knows_is_learnt_from_the_first_answer():
+async def test_a_dimension_that_no_one_knows_is_learnt_from_the_first_answer():
     server = EmbeddingServer(dimension=7)
     async with asking(server) as embedder:
         for ask in (lambda: embedder.dimension, lambda: embedder.id, lambda: embedder.config):
@@ -445,7 +445,7 @@ def test_what_is_known_of_a_model_says_which_languages_it_covers():
     assert (english.languages, english.cross_lingual, english.dimension) == ({"en"}, False, 384)
     both = embedder("bge-m3:latest")
     assert (both.languages, both.cross_lingual, both.dimension) == (None, True, 1024)
-    unknown = embedder("nobody-knows")
+    unknown = embedder("unknown-model")
     assert (unknown.languages, unknown.cross_lingual) == (None, True)
 
 

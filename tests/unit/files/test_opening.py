@@ -23,7 +23,7 @@ pytestmark = [
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder that may be read; beside it a file that may not."""
+    """A folder that may be read; next to it a file that may not."""
     (tmp_path / "secret.txt").write_text("xyzzy", encoding="utf-8")
     root = tmp_path.resolve() / "root"
     (root / "sub").mkdir(parents=True)

@@ -145,6 +145,6 @@ async def talking(
 
 
 def decides(action: str, target: str = "", **more: Any) -> str:
-    """What a model says that decides so."""
+    """Return the model's reply that makes this decision."""
     said = {"action": action, "target": target, "confidence": 0.9, "reason": "because", **more}
     return json.dumps(said, ensure_ascii=False)

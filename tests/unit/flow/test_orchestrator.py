@@ -36,7 +36,7 @@ async def test_rules_ask_no_model_and_no_source() -> None:
     assert known.asked == []
 
 
-async def test_greetings_and_thanks_ask_nobody() -> None:
+async def test_greetings_and_thanks_ask_no_one() -> None:
     llm, known = MockProvider([]), Known(RULES)
     async with talking(llm=llm, knowledge=known, file={"basic_settings": {"name": "小布"}}) as talk:
         hello = await talk("你好")
@@ -111,7 +111,7 @@ async def test_the_file_may_say_in_which_language_is_spoken() -> None:
         assert (await talk("我要请三天假")).text == "请假 needs: 事由."
 
 
-async def test_confirming_shows_what_is_confirmed_and_a_correction_is_confirmed_anew() -> None:
+async def test_confirming_shows_what_is_confirmed_and_a_correction_is_confirmed_again() -> None:
     async with talking(CONFIRMED, ORDER) as talk:
         await talk("我要请三天假")
         asked = await talk("感冒了")
@@ -221,7 +221,7 @@ def test_knowledge_that_only_a_program_can_open_is_asked_for() -> None:
         WorkflowOrchestrator(loaded)
 
 
-async def test_steps_that_ask_and_confirm_take_corrections_and_ask_anew() -> None:
+async def test_steps_that_ask_and_confirm_take_corrections_and_ask_again() -> None:
     steps = [
         {"stepId": "when", "ask": {"question": "{$inputs.days}天，从哪天开始？", "into": "day"}},
         {"stepId": "sure", "confirm": "从{$inputs.day}起请{$inputs.days}天，确定吗？"},
@@ -241,7 +241,7 @@ async def test_steps_that_ask_and_confirm_take_corrections_and_ask_anew() -> Non
     assert talk.api.requests[0][1]["days"] == 2
 
 
-async def test_what_is_said_beside_a_question_about_another_flow_is_no_answer_to_it() -> None:
+async def test_a_question_about_another_flow_is_no_answer() -> None:
     async with talking(knowledge=Known()) as talk:
         await talk("我要请三天假")
         reply = await talk("怎么查订单12")

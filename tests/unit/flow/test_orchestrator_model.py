@@ -117,7 +117,7 @@ async def test_a_slow_source_never_delays_what_does_not_need_it() -> None:
         with anyio.fail_after(5):
             reply = await talk("我的88呢")
             assert reply.text == "订单88在路上"
-            await known.cancelled.wait()  # nobody needs the answer any more
+            await known.cancelled.wait()  # no one needs the answer any more
         assert "knowledge" not in reply.timings
     assert known.asked == ["我的88呢"]
 

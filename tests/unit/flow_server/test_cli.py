@@ -26,7 +26,7 @@ def command(home, capsys, monkeypatch):
     """Runs a command on the home; gives the exit code, standard output and standard error."""
 
     def call(name, *arguments, stdin=""):
-        reading, writing = os.pipe()  # nobody is there to be asked
+        reading, writing = os.pipe()  # no one is there to be asked
         with os.fdopen(reading, encoding="utf-8") as piped:
             with os.fdopen(writing, "w", encoding="utf-8") as typed:
                 typed.write(stdin)
@@ -206,7 +206,7 @@ def test_a_chat_reads_lines_and_goes_on_with_its_session(command, write):
     assert code == 0
     assert "Keep “买橙子”?" in out
     assert "Kept: 买橙子" in out
-    assert "> " not in err, "there is nobody to be prompted"
+    assert "> " not in err, "there is no one to be prompted"
     code, out, _ = command("chat", "--json", stdin="note that\n")
     assert code == 3
     assert json.loads(out)["route"]["how"] == "rules"

@@ -1,4 +1,4 @@
-"""What people are told at the command line: what is wrong, what would be sent, how to go on."""
+"""Output at the command line: errors, requests that would be sent, next steps."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_one_message_is_one(command, write, tmp_path):
     assert "1 message, 0 not" in command("test", lines)[2]
 
 
-def test_an_import_finds_the_descriptions_that_lie_beside_the_document(command, write, tmp_path):
+def test_an_import_finds_the_descriptions_that_lie_next_to_the_document(command, write, tmp_path):
     look = {"flow_id": "look", "trigger_patterns": ["x"], "endpoint": "GET /x"}
     write(look, flow_url="https://api.example")
     out = tmp_path / "out"

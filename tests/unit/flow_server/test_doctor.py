@@ -1,4 +1,4 @@
-"""What `doctor` and `install` find and hand over."""
+"""Findings of `doctor`, and configuration that `install` writes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_what_nothing_begins_wants_a_model_and_hosts_may_be_refused(found, write
     }
 
 
-def test_an_address_where_nobody_listens_is_told_and_one_where_somebody_does_is_not(found, write):
+def test_an_address_where_no_one_listens_is_told_and_one_where_someone_does_is_not(found, write):
     with socket.create_server(("127.0.0.1", 0)) as there:
         listened = there.getsockname()[1]
         with socket.create_server(("127.0.0.1", 0)) as closing:

@@ -1,4 +1,4 @@
-"""What a token is bound to: flows, and variables that no call can change."""
+"""Scope of a token: flows, and variables that no call can change."""
 
 from __future__ import annotations
 

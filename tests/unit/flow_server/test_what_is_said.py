@@ -1,4 +1,4 @@
-"""What people read through the tools: forms, ends of runs, in the language of their conversation."""
+"""Texts for people in tool results: forms and ends of runs, in the language of their conversation."""
 
 from __future__ import annotations
 

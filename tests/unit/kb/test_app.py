@@ -14,7 +14,7 @@ TOOLS, RESOURCES = "notifications/tools/list_changed", "notifications/resources/
 
 
 class News:
-    """What a client was told of its own accord."""
+    """Notifications that a client received."""
 
     def __init__(self):
         self._methods = []

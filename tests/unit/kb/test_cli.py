@@ -70,7 +70,7 @@ def test_what_makes_no_sense_for_a_client_is_refused(after: tuple[str, ...]) -> 
         (("--llm", "openai", "--embedder", "openai"), ["OPENAI_API_KEY"]),
     ],
 )
-def test_the_variables_with_keys_are_known_without_asking_anybody(
+def test_the_variables_with_keys_are_known_without_asking_anyone(
     options: tuple[str, ...], variables: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LOOM_KB_LLM", raising=False)

@@ -1,4 +1,4 @@
-"""What is told about a job."""
+"""Facts that are reported about a job."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError, ExtractionEstimate
 
 SAID = json.dumps({"entities": [{"name": "zell", "type": "town"}, {"name": "泽尔", "type": "town"}]})
-# A limit of one dollar is above what nobody knows the price of; a model that costs has one.
+# A limit of one dollar is above what no one knows the price of; a model that costs has one.
 DEAR = {"input": 1e6, "output": 1e6}
 
 
@@ -152,7 +152,7 @@ async def test_whose_documents_a_model_read_is_not_gone_on_with_by_rules_unnotic
     await added(forgetful, "more.")
 
 
-async def test_a_dear_text_is_not_begun_until_somebody_agrees(
+async def test_a_dear_text_is_not_begun_until_someone_agrees(
     services: Callable[[str], KnowledgeService], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-test")

@@ -51,7 +51,7 @@ def kb() -> Iterator[GraphRAGKnowledgeBase]:
 
 @pytest.fixture(scope="session")
 def films() -> Iterator[GraphRAGKnowledgeBase]:
-    """The corpus in memory, with vectors that need no model. Nobody changes it."""
+    """The corpus in memory, with vectors that need no model. No one changes it."""
     with _films("hashing") as knowledge_base:
         yield knowledge_base
 

@@ -128,7 +128,7 @@ async def test_fallbacks_are_asked_in_turn():
     ("fallbacks", "where", "why"),
     [
         (["openai", "ollama"], "fallbacks[1] ('ollama'): ", "No model is chosen for Ollama."),
-        (["nobody"], "fallbacks[0] ('nobody'): ", "provider: there is no 'nobody'."),
+        (["unknown"], "fallbacks[0] ('unknown'): ", "provider: there is no 'unknown'."),
         (["kimi", {"provider": "vllm", "model": "m", "base_url": "http://"}], "fallbacks[1]", "base_url: "),
         (
             [{"provider": "deepseek", "api_key": "env:LOOM_TEST_KEY"}],

@@ -99,7 +99,7 @@ async def test_a_refusal_is_not_taken_to_another_model():
     assert second.calls == []
 
 
-async def test_a_conversation_that_cannot_be_used_is_nobodys_fault_but_the_callers():
+async def test_a_conversation_that_cannot_be_used_is_no_ones_fault_but_the_callers():
     second = MockProvider(["…"])
     chain = FallbackProvider([MockProvider(["…"]), second])
     with pytest.raises(InvalidInputError):

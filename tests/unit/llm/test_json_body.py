@@ -47,7 +47,7 @@ def test_what_is_nested_too_deeply_is_named_with_its_field(pair: tuple[str, str]
 
 
 @pytest.mark.parametrize("number", [10**5000, -(10**5000), {10**5000: 1}], ids=["great", "small", "name"])
-def test_a_number_that_nobody_writes_out_is_named_with_its_field(number: object) -> None:
+def test_a_number_that_no_one_writes_out_is_named_with_its_field(number: object) -> None:
     with pytest.raises(InvalidInputError, match=r"The field 'extra' .* digit"):
         encode_body({"extra": number})
     assert json.loads(encode_body({"extra": [10**4000, float("nan")]})) == {"extra": [10**4000, "nan"]}

@@ -18,6 +18,7 @@ from loom_core.mcp_client.connections.connection import ServerConnection
 from loom_core.mcp_client.connections.lifecycle import Backoff
 from loom_core.mcp_client.registry import MCPToolRegistry
 from tests.fixtures.authorization import Authorization, Person
+from tests.fixtures.fork_server import starts_quickly
 from tests.unit.mcp_client.asking_server import asking_server
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def asking() -> Callable[..., ServerConfig]:
     """The entry of asking_server.py, which is of both eras."""
 
     def entry(**fields: Any) -> ServerConfig:
-        script = str(_HERE / "asking_server.py")
+        script = starts_quickly(_HERE / "asking_server.py")
         return ServerConfig(
             name="asking",
             transport="stdio",

@@ -230,7 +230,7 @@ async def test_a_rule_that_allows_tools_of_a_trusted_server_needs_no_question(
         assert permissions.decide(registry.find("s:a"), {}).reason == _NEW
 
 
-async def test_a_question_of_a_server_goes_to_the_callbacks_where_an_agent_has_nobody(
+async def test_a_question_of_a_server_goes_to_the_callbacks_where_an_agent_has_no_one(
     tmp_path: Path, serving: Any
 ) -> None:
     from loom_core.mcp_client.configuration.server_config import ServerConfig

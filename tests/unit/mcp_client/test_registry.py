@@ -97,7 +97,7 @@ async def test_a_good_server_is_usable_before_a_slow_one_is_given_up(tmp_path: P
         tasks.cancel_scope.cancel()
 
 
-async def test_a_name_that_nobody_configured_is_told(tmp_path: Path) -> None:
+async def test_a_name_that_no_one_configured_is_told(tmp_path: Path) -> None:
     server = Listed(tmp_path, "files")
     (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server.entry()}}))
     async with MCPToolRegistry(home=tmp_path) as registry:
@@ -169,7 +169,7 @@ async def test_hundreds_of_servers_that_cannot_start_are_told_in_bounded_time(tm
         assert sum(bool(status.problem) for status in registry.servers()) == 300
 
 
-async def test_an_error_of_ours_costs_one_server_and_nobody_waits_for_it(
+async def test_an_error_of_ours_costs_one_server_and_no_one_waits_for_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Listed(tmp_path, "s", offered("a"))

@@ -132,7 +132,7 @@ async def test_a_tool_is_approved_until_it_changes(tmp_path: Path, opened: Opene
         assert not registry.find("s:announce").needs_approval
 
 
-async def test_a_trusted_server_may_word_its_tools_anew(tmp_path: Path, opened: Opened) -> None:
+async def test_a_trusted_server_may_word_its_tools_again(tmp_path: Path, opened: Opened) -> None:
     server = Listed(tmp_path, "kb", offered("announce"), offered("a", "Sources: none."))
     async with opened(server.config(trusted=True)) as registry:
         first = registry.find("kb:a")

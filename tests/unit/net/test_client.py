@@ -307,7 +307,7 @@ async def test_a_name_that_takes_too_long_to_find_is_given_up() -> None:
     assert "could not be connected within 0.1 seconds" in await refusal(client, "http://slow.example/")
 
 
-async def test_nobody_listening_is_said(client) -> None:
+async def test_no_one_listening_is_said(client) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     assert "could not be read" in await refusal(client, f"http://127.0.0.1:{port}/")
@@ -406,7 +406,7 @@ async def test_a_connection_that_is_kept_goes_where_it_was_checked(local_servers
         assert "(10.0.0.1) may not be asked" in await refusal(client, url)
 
 
-async def test_a_server_that_closes_what_is_kept_is_connected_anew(client, server) -> None:
+async def test_a_server_that_closes_what_is_kept_is_reconnected(client, server) -> None:
     url = server.answers("/", b"here")
     async with GuardedClient(LOOPBACK, keep_seconds=5) as client:
         for _ in range(3):

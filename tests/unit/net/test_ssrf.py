@@ -1,6 +1,6 @@
 """Ways of having a server ask what it should not, and that none of them works.
 
-Each attempt is made with the client itself: it has to be refused before anybody is asked, which is what the
+Each attempt is made with the client itself: it has to be refused before anyone is asked, which is what the
 failure `refused` says.
 """
 
@@ -120,7 +120,7 @@ LITERALS = [
     *(f"https://{name}/latest/meta-data/" for name in NAMES),
     *(f"http://example.com:{port}/" for port in PORTS),
 ]
-"""What is refused by what it says, whatever names lead to."""
+"""Addresses that are refused as written, without resolving names."""
 
 ADDRESSES = [
     *PRIVATE,
@@ -128,7 +128,7 @@ ADDRESSES = [
     *IPV6,
     *(form for text in (*PRIVATE, *METADATA) for form in ipv6_forms(text)),
 ]
-"""What a name that looks harmless leads to."""
+"""Addresses to which a harmless-looking name resolves."""
 
 OF_CLOUDS = [
     *(f"http://{text}/" for text in METADATA),

@@ -136,9 +136,9 @@ def test_no_panel_lies_on_another_or_beyond_the_edge():
         assert 0 < place["w"] <= 24 - place["x"]
         assert place["h"] > 0
     for one, other in combinations(places, 2):
-        beside = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
+        side_by_side = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
         below = one["y"] + one["h"] <= other["y"] or other["y"] + other["h"] <= one["y"]
-        assert beside or below, (one, other)
+        assert side_by_side or below, (one, other)
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule["alert"])

@@ -36,7 +36,7 @@ def logger() -> Iterator[logging.Logger]:
 
 @pytest.fixture
 def lines(logger: logging.Logger) -> Lines:
-    """What was logged as JSON so far; each line is an object, or this fails."""
+    """Return the JSON log so far; each line must be an object."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(log_formatter("json", service="loom-kb"))
@@ -152,7 +152,7 @@ def test_events_of_a_run_have_their_figures_as_fields(logger: logging.Logger, li
 
 
 @pytest.mark.parametrize("separator", ["\n", "\r", "\x85", "\u2028", "\x1b[2J", "\x00"])
-def test_nobody_can_put_a_line_of_their_own_into_the_log(
+def test_no_one_can_put_a_line_of_their_own_into_the_log(
     logger: logging.Logger, lines: Lines, text: Callable[[], str], separator: str
 ) -> None:
     with logging_with({"tool": f"a{separator}b"}):
@@ -199,7 +199,7 @@ def test_form_and_level_come_from_option_or_environment_and_must_be_known(
 
 
 def test_what_python_would_print_is_logged_as_well(tmp_path: Path) -> None:
-    """Warnings, and exceptions that nobody catches, in the main thread and in others."""
+    """Warnings, and exceptions that no one catches, in the main thread and in others."""
     program = tmp_path / "program.py"
     program.write_text(
         "import logging, threading, warnings\n"

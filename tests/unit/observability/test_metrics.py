@@ -1,4 +1,4 @@
-"""What Loom counts: names that dashboards rely on, and where they are counted."""
+"""Metrics: names that dashboards rely on, and where they are counted."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_process_counts_nothing_by_itself_and_loads_no_library_for_it():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30)
 
 
-def test_objects_are_known_as_long_as_somebody_holds_them():
+def test_objects_are_known_as_long_as_someone_holds_them():
     class Thing:
         pass
 

@@ -1,4 +1,4 @@
-"""What docs/observability.md names is there. (Its blocks are run by tests/docs.)"""
+"""Every name in docs/observability.md exists. (Its blocks are run by tests/docs.)"""
 
 from __future__ import annotations
 

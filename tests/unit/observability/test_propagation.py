@@ -38,7 +38,7 @@ def test_work_that_is_detached_belongs_to_no_trace():
         assert trace_id_of() == TRACE
 
 
-def test_lines_of_work_that_is_detached_name_nobody():
+def test_lines_of_work_that_is_detached_name_no_one():
     with logging_with({"caller": "爱丽丝", "request_id": "2"}):
         with detach_context():
             assert current_fields() == {}

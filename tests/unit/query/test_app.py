@@ -17,7 +17,7 @@ TOOLS = "notifications/tools/list_changed"
 
 
 class News:
-    """What a client was told of its own accord."""
+    """Notifications that a client received."""
 
     def __init__(self):
         self._arrived = anyio.Event()

@@ -42,7 +42,7 @@ def test_a_question_is_answered_with_passages_and_their_ids(command, configure, 
     assert "    source harbour; relevance 0.99; " in out
 
 
-def test_a_source_that_is_missing_is_told_beside_the_answer_and_by_the_exit_code(command, configure, ports):
+def test_a_missing_source_is_reported_next_to_the_answer_and_by_the_exit_code(command, configure, ports):
     configure({"港口": ports, "bad": {"kind": "http"}})
     code, out, err = command("query", "青岛港的港长是谁？", "--filter", "language=zh")
     assert code == 3

@@ -1,4 +1,4 @@
-"""What any run that is driven writes down: whom it waits for, and that its clock stands still meanwhile."""
+"""Records of any run: whom it waits for, and that its clock is stopped meanwhile."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def events(record: Record) -> list[tuple[str, dict]]:
     return [(each.type, each.payload) for each in await record.journal.events(record.run.id)]
 
 
-async def test_a_run_waits_as_long_as_somebody_is_asked_and_its_clock_stands_still(record):
+async def test_a_run_waits_as_long_as_someone_is_asked_and_its_clock_stands_still(record):
     record.record_request(CALL)
     record.record_request(QUESTION)
     assert (record.run.status, record.run.pending) == ("input_required", (CALL, QUESTION))
@@ -107,14 +107,14 @@ async def test_what_a_tool_asks_is_not_kept_for_a_process_that_goes_on(journal, 
         assert [step.event.payload["pending"]["id"] for step in steps] == ["c1"]
 
 
-async def test_a_paused_run_stays_so_when_somebody_answers(record):
+async def test_a_paused_run_stays_so_when_someone_answers(record):
     record.record_request(CALL)
     record.record_pause("小王")
     record.record_decision(ApprovalDecision(id="c1", action="deny", by="小王"))
     assert (record.run.status, record.paused) == ("paused", True)
 
 
-async def test_a_run_that_fails_waits_for_nobody_and_says_why(record):
+async def test_a_run_that_fails_waits_for_no_one_and_says_why(record):
     record.record_request(CALL)
     record.record_failure(LoomError("没有纸了。", advice="买纸。"), failure="tool", output="")
     assert (record.run.status, record.run.pending, record.paused) == ("failed", (), False)

@@ -43,7 +43,7 @@ async def _ended(journal: Journal, run: Run) -> Run:
     return run
 
 
-async def test_a_run_goes_on_beside_who_started_it() -> None:
+async def test_a_run_goes_on_in_the_background() -> None:
     journal = Journal()
     agent = Agent(MockProvider(_echo), tools=[echo], journal=journal)
     async with agent, RunHost(journal, {"default": agent}) as host:
@@ -190,7 +190,7 @@ async def test_a_run_that_waits_goes_on_when_its_order_is_given_to_the_next_host
     journal = Journal(path)
     agent = made(journal)
     async with agent, RunHost(journal, {"default": agent}) as host:
-        assert not host.driven, "nobody has to drive what only waits"
+        assert not host.driven, "a run that only waits needs no executor"
         await host.send_commands(run.id, ApprovalDecision(id=run.pending[0].id, action="approve"))
         assert (await _ended(journal, run)).output == "sent hi"
 

@@ -85,7 +85,7 @@ def test_an_agent_is_active_while_it_is_worked_on(meter, registry):
     run = Run(id="run_1", request=RunRequest(goal="灯塔"), status="working", created=0.0, updated=2.0)
     meter.on_detach(run)
     meter.on_detach(run)
-    assert active() == 0, "left as it is, it is worked on by nobody here"
+    assert active() == 0, "left as it is, no task here works on it"
 
 
 def test_flows_are_counted_by_their_steps_and_are_no_agents(meter, registry):
@@ -104,7 +104,7 @@ def test_flows_are_counted_by_their_steps_and_are_no_agents(meter, registry):
     assert registry.samples(families.ACTIVE_AGENTS).get((), 0) == 0
 
 
-def test_a_run_that_somebody_ends_is_aborted_not_failed(registry):
+def test_a_run_that_someone_ends_is_aborted_not_failed(registry):
     meter = RunMeter(LoomMetrics(registry=registry), kind="flow")
     tell(meter, ("aborted", 1.0, "aborted", {"by": "张三"}))
     assert registry.samples(families.RUNS) == {("flow", "aborted"): 1}

@@ -1,4 +1,4 @@
-"""What of a vendor's words is quoted: one line of them, and never a key."""
+"""Quotes of a vendor's error text: one line of it, and never a key."""
 
 from __future__ import annotations
 

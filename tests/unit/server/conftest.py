@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from loom_core.server.auth.tokens import TokenFile
+from tests.fixtures.fork_server import starts_quickly
 from tests.unit.server.sample import sample_server
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def sample() -> LoomServer:
 
 @pytest.fixture(scope="session")
 def sample_command() -> list[str]:
-    return [sys.executable, str(_SAMPLE)]
+    return [sys.executable, starts_quickly(_SAMPLE)]
 
 
 @pytest.fixture(params=["auto", "legacy"])

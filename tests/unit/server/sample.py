@@ -50,7 +50,7 @@ class Sources(BaseModel):
 
 
 class Sample:
-    """What the server serves; `log` receives what its lifespan does."""
+    """A sample server, whose lifespan appends to `log`."""
 
     def __init__(self, log: list[str]) -> None:
         self.sources = ["docs"]

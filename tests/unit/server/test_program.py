@@ -1,4 +1,4 @@
-"""What every server's command line does alike, by a small server and by all of ours."""
+"""Behaviour common to every server's command line, with a small server and with all of ours."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ShelfServer(ServerProgram[Shelf]):
 
     def unknown(self, settings: Shelf, names: Sequence[str]) -> list[str]:
         if settings.colour == "unreadable":
-            raise ConfigError("Nobody knows the shelves.")
+            raise ConfigError("The shelves are unknown.")
         return [name for name in names if name != "书架"]
 
     def variables_to_check(self, settings: Shelf) -> set[str]:
@@ -128,7 +128,7 @@ def test_a_token_for_what_is_not_there_yet_is_made_and_that_is_said(run):
 
 def test_no_token_is_made_where_it_cannot_be_said_what_it_is_for(run, home):
     code, out, err = run("token", "create", "laptop", "--shelf", "b", "--colour", "unreadable")
-    assert (code, out, err) == (1, "", "loom-kb: Nobody knows the shelves.\n")
+    assert (code, out, err) == (1, "", "loom-kb: The shelves are unknown.\n")
     assert not token_path(home, NAME).exists()
 
 

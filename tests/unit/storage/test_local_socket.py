@@ -137,14 +137,14 @@ async def test_who_asks_no_longer_ends_the_work_on_the_answer(transport: Transpo
 
 
 async def test_without_signs_of_life_the_peer_is_given_up(transport: Transport):
-    listener, address = await listen(transport)  # nobody accepts: a process that is stopped looks like this
+    listener, address = await listen(transport)  # no one accepts: a process that is stopped looks like this
     async with listener:
         with pytest.raises(PeerError, match="no sign of life"):
             await request(address, b"?", silence=0.1)
     remove_socket(address)
 
 
-async def test_where_nobody_listens_the_peer_has_gone(transport: Transport):
+async def test_where_no_one_listens_the_peer_has_gone(transport: Transport):
     async with served(transport) as address:
         pass
     with pytest.raises(PeerError, match="has gone"):
@@ -193,7 +193,7 @@ async def test_without_the_secret_nothing_is_answered(transport: Transport):
 
 @pytest.mark.hostile("other users of the machine")
 async def test_a_stranger_at_the_address_is_told_nothing():
-    """A port may have been taken over by anybody since its owner died."""
+    """A port may have been taken over by anyone since its owner died."""
     heard = bytearray()
 
     async def stranger(stream: Any) -> None:
@@ -272,7 +272,7 @@ def test_whatever_a_stranger_says_the_next_request_is_answered(said: list[bytes]
     anyio.run(run)
 
 
-async def test_a_unix_socket_is_where_nobody_else_can_go():
+async def test_a_unix_socket_is_where_no_one_else_can_go():
     async with served("unix") as address:
         path = anyio.Path(address.place)
         assert stat.S_IMODE((await path.parent.stat()).st_mode) == 0o700
@@ -314,7 +314,7 @@ def test_a_link_to_a_folder_is_refused(runtime: Path, tmp_path: Path, monkeypatc
 
 @pytest.mark.hostile("other users of the machine")
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_somebody_else_is_refused():
+def test_a_folder_of_someone_else_is_refused():
     os.chown(socket_folder(), 12345, -1)
     try:
         with pytest.raises(PeerError, match="only this user"):

@@ -107,7 +107,7 @@ def test_a_lock_whose_file_cannot_be_written_is_not_kept(tmp_path: Path, monkeyp
 
 
 def test_a_lock_file_with_other_content_has_no_holder(tmp_path: Path):
-    (tmp_path / "lock").write_text("somebody", encoding="ascii")
+    (tmp_path / "lock").write_text("someone", encoding="ascii")
     assert ProcessLock(tmp_path / "lock").holder() is None
 
 
@@ -125,7 +125,7 @@ def test_whether_a_lock_is_held_can_be_seen_without_taking_it(tmp_path: Path):
     assert not onlooker.is_held()
 
 
-def test_whoever_only_looks_keeps_nobody_from_taking_the_lock(tmp_path: Path):
+def test_a_process_that_only_looks_does_not_block_the_lock(tmp_path: Path):
     lock = ProcessLock(tmp_path / "lock")
     assert lock.acquire()
     lock.release()
@@ -149,10 +149,10 @@ def test_whoever_only_looks_keeps_nobody_from_taking_the_lock(tmp_path: Path):
     assert all(taken)
 
 
-def test_while_somebody_looks_nobody_takes_the_lock_and_it_counts_as_free(tmp_path: Path):
+def test_while_someone_looks_no_one_takes_the_lock_and_it_counts_as_free(tmp_path: Path):
     lock, other = ProcessLock(tmp_path / "lock"), ProcessLock(tmp_path / "lock")
     with lock.block_acquirers() as free:
-        assert free  # nobody has ever held it
+        assert free  # no one has ever held it
     assert other.acquire()
     other.release()
     with lock.block_acquirers() as free, other.block_acquirers() as also_free:
@@ -165,7 +165,7 @@ def test_while_somebody_looks_nobody_takes_the_lock_and_it_counts_as_free(tmp_pa
     assert other.holder() == os.getpid()
 
 
-def test_who_looks_at_a_lock_that_is_held_is_told_and_disturbs_nobody(tmp_path: Path):
+def test_who_looks_at_a_lock_that_is_held_is_told_and_disturbs_no_one(tmp_path: Path):
     child, acquired = start_holder(tmp_path / "lock")
     try:
         assert acquired == "True"

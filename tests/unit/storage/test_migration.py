@@ -1,4 +1,4 @@
-"""Older files are brought up to date with a copy beside them; newer ones are left alone."""
+"""Older files are brought up to date with a copy next to them; newer ones are left alone."""
 
 from __future__ import annotations
 

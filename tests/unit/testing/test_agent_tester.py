@@ -1,4 +1,4 @@
-"""What an agent did, in a test's words."""
+"""Assertions about an agent's actions."""
 
 from __future__ import annotations
 

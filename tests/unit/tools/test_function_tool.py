@@ -142,7 +142,7 @@ def test_the_worst_is_assumed_of_what_is_not_said() -> None:
     assert other.needs_approval
 
 
-def test_what_only_reads_may_run_beside_others_and_again() -> None:
+def test_read_only_tools_may_run_concurrently_and_again() -> None:
     assert weather.annotations == ToolAnnotations(
         read_only=True, destructive=False, idempotent=True, open_world=False
     )
@@ -160,7 +160,7 @@ async def test_names_that_a_model_class_keeps_for_itself_can_be_arguments() -> N
     assert list(query.args_schema["properties"]) == ["schema", "copy", "_x", "model_config", "城市"]
 
 
-async def test_models_beside_the_function_are_found() -> None:
+async def test_models_next_to_the_function_are_found() -> None:
     class Local(BaseModel):
         a: int
 

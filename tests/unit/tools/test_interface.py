@@ -36,7 +36,7 @@ def test_the_worst_is_assumed_of_a_tool_that_says_nothing() -> None:
     assert not tool.annotations.repeatable
 
 
-def test_what_only_reads_may_run_beside_others_and_again() -> None:
+def test_read_only_tools_may_run_concurrently_and_again() -> None:
     class Reader(_Adder):
         @property
         def annotations(self) -> ToolAnnotations:

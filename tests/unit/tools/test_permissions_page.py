@@ -1,4 +1,4 @@
-"""What docs/reference/permissions.md says is so."""
+"""Statements of docs/reference/permissions.md hold."""
 
 from __future__ import annotations
 

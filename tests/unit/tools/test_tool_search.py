@@ -48,7 +48,7 @@ _TOOLS: tuple[Tool, ...] = (
     _Named("files:read_file", "Read the content of a file.", "path"),
     _Named("文件:读取", "读取一个文件的全部内容。", "路径"),
     _Named("天气:查询", "查询某个城市今天的天气预报。", "城市"),
-    _Named("mail:send", "Send an e-mail to somebody.", "to", "subject", "body"),
+    _Named("mail:send", "Send an e-mail to someone.", "to", "subject", "body"),
 )
 
 

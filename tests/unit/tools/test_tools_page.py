@@ -1,4 +1,4 @@
-"""What docs/tools.md has to name. (Its blocks are run by tests/docs.)"""
+"""Names that docs/tools.md must mention. (Its blocks are run by tests/docs.)"""
 
 from __future__ import annotations
 

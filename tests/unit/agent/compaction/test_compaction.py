@@ -375,7 +375,7 @@ async def test_a_vendor_that_calls_a_conversation_too_long_is_believed():
     assert compacted.after < 0.7 * compacted.before
 
 
-async def test_what_is_beside_the_messages_counts():
+async def test_tokens_outside_the_messages_count():
     history, compactor = _history(20), _compactor(window=16_000)
     bare = compactor.measure(history).used
     with_tools = ContextUsage(bare + 5000, 12_000)

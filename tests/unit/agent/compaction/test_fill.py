@@ -31,7 +31,7 @@ def test_without_a_measure_the_estimate_counts():
     assert TokenScale.of([], ContextUsage(500, 2000)).before == 0
 
 
-def test_a_history_whose_messages_have_changed_is_measured_anew():
+def test_a_history_whose_messages_have_changed_is_measured_again():
     sizes, first = TokenCounts(), [_user("a" * 40), _user("b" * 400), _user("c" * 4000)]
 
     assert sizes.of(first) == [14, 104, 1004]

@@ -162,7 +162,7 @@ async def test_an_earlier_summary_is_merged_and_not_wrapped():
     assert "以前的事。" not in summary
 
 
-async def test_the_window_of_the_model_is_looked_up_where_nobody_says_it():
+async def test_the_window_of_the_model_is_looked_up_where_no_one_says_it():
     llm = MockProvider([_sections()])
     summariser = Summarizer(llm, tokens=500, seconds=5)
 

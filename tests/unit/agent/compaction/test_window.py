@@ -14,7 +14,7 @@ def test_the_lists_know_the_windows_of_well_known_models():
     assert window_of(create_provider("anthropic/claude-haiku-4-5")) == 200_000
 
 
-def test_a_model_that_nobody_knows_is_taken_for_a_usual_one():
+def test_a_model_that_no_one_knows_is_taken_for_a_usual_one():
     assert window_of(MockProvider([])) == USUAL_WINDOW
     unknown = create_provider({"provider": "custom", "model": "mine", "base_url": "https://llm.example/v1"})
     assert window_of(unknown) == USUAL_WINDOW

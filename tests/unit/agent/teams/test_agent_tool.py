@@ -41,7 +41,7 @@ async def test_the_answer_of_the_other_agent_is_what_the_call_says() -> None:
     assert runs["researcher"].request.depth == 1
 
 
-async def test_what_both_agents_call_is_on_the_audit_for_whoever_has_asked(tmp_path: Path) -> None:
+async def test_what_both_agents_call_is_on_the_audit_for_the_caller(tmp_path: Path) -> None:
     logged: list[str] = []
 
     @tool

@@ -1,4 +1,4 @@
-"""What an agent that is called has to ask is asked where the agent that calls has its people."""
+"""Approvals and questions of a called agent reach the people of the calling agent."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_person_may_decide_at_the_run_itself() -> None:
     assert (run.status, run.pending) == ("completed", ())
 
 
-async def test_nobody_is_asked_where_nobody_is_there() -> None:
+async def test_no_one_is_asked_where_no_one_is_there() -> None:
     written: list[str] = []
     child = writer(written)
     assert (await boss_of(child).run("go")).status == "completed"

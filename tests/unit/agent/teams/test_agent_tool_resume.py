@@ -219,7 +219,7 @@ async def test_a_host_takes_up_the_run_that_calls_when_the_run_of_its_call_is_to
     async with boss, RunHost(boss.journal, {"boss": boss}, look_seconds=0.01) as host:
         runs = await runs_by_profile(boss)
         assert {run.status for run in runs.values()} == {"input_required"}
-        assert not host.driven, "nobody has to drive what only waits"
+        assert not host.driven, "a run that only waits needs no executor"
         await host.send_commands(
             runs["child"].id, ApprovalDecision(id=runs["child"].pending[0].id, action="approve")
         )

@@ -1,4 +1,4 @@
-"""What cannot be a step is refused before anything runs, and what a step cannot use is told with its name."""
+"""Invalid steps are refused before a run, and unusable inputs are reported with their name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def _later(_: object) -> AsyncGenerator[int]:
 
 
 def _wrong(given: object) -> Any:
-    """What type checkers would not let through."""
+    """Hide from type checkers that a step is wrong."""
     return given
 
 

@@ -95,7 +95,7 @@ async def test_the_next_message_of_a_session_goes_to_who_answered_the_last_one()
     assert second.session_id == first.session_id
 
 
-async def test_the_calls_beside_a_hand_over_are_made_first() -> None:
+async def test_other_calls_of_a_turn_run_before_a_handoff() -> None:
     order: list[str] = []
 
     @tool(read_only=True, open_world=False)

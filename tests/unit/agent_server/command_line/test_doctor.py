@@ -1,4 +1,4 @@
-"""What `doctor` says of the profiles, their models and tools, knowledge, servers and runs."""
+"""Findings of `doctor` about the profiles, their models and tools, knowledge, servers and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run waits for, decided and answered by `agent_decide`."""
+"""Approvals and inputs of a waiting run, given with `agent_decide`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is seen of runs besides their answers: events, past runs, resources, prompts, progress."""
+"""Views of runs besides their answers: events, past runs, resources, prompts, progress."""
 
 from __future__ import annotations
 

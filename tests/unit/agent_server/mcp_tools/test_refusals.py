@@ -1,4 +1,4 @@
-"""What the tools refuse, and how it is said: with what to do, and in few words."""
+"""Errors of the tools: each has short advice."""
 
 from __future__ import annotations
 

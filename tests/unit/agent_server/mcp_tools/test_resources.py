@@ -1,4 +1,4 @@
-"""Addresses of resources and ids of runs as somebody writes them who looks for what is not theirs."""
+"""Addresses of resources and ids of runs as someone writes them who looks for what is not theirs."""
 
 from __future__ import annotations
 

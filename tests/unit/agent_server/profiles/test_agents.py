@@ -13,6 +13,7 @@ from mcp_types import ElicitResult
 from loom_core.errors import ConfigError, SourceError
 from loom_core.runs.commands import ApprovalDecision
 from loom_core.server.auth.caller import SCOPES, Caller, use_caller
+from tests.fixtures.fork_server import starts_quickly
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +50,7 @@ def servers(home, tmp_path):
     program.write_text(_SERVER, encoding="utf-8")
 
     def write(**others):
-        notes = {"command": sys.executable, "args": [str(program)], "loom": {"era": "legacy"}}
+        notes = {"command": sys.executable, "args": [starts_quickly(program)], "loom": {"era": "legacy"}}
         text = json.dumps({"mcpServers": {"notes": notes, **others}}, ensure_ascii=False)
         (home / "mcp.json").write_text(text, encoding="utf-8")
 
@@ -103,7 +104,7 @@ async def test_what_a_person_has_approved_a_rule_may_let_run_from_then_on(connec
     async with connect() as client:
         await once_ready(client)
         run = await call(client, "agent_run", goal=goal)
-        assert run["status"] == "input_required", "nobody has looked at the tool yet"
+        assert run["status"] == "input_required", "no one has looked at the tool yet"
         decisions = [{"id": run["pending"][0]["id"], "action": "approve"}]
         await call(client, "agent_decide", run_id=run["run_id"], decisions=decisions)
         again = await call(client, "agent_run", goal=goal)
@@ -169,7 +170,7 @@ async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_t
         assert made.permissions.decide(double, {"number": 1}).action == "allow"
 
 
-async def test_who_decides_of_their_own_run_only_approves_for_nobody_else(running, servers, configure):
+async def test_who_decides_of_their_own_run_only_approves_for_no_one_else(running, servers, configure):
     servers()
     configure(default={"permissions": [{"action": "allow", "tool": "notes:double"}]})
     goal = 'use notes__double {"number": 21} and use notes__double {"number": 4}'

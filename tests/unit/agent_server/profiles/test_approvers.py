@@ -179,7 +179,7 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
             assert [each.id for each in await service.runs(query="time")] == [run.id]
 
 
-async def test_who_is_named_decides_over_http_and_nobody_else(running, configure):
+async def test_who_is_named_decides_over_http_and_no_one_else(running, configure):
     configure(default={"approvals": {"who": ["ops"]}})
     async with running(over_http=True) as service:
         with use_caller(ADA):

@@ -29,7 +29,7 @@ async def test_what_is_known_about_the_goal_is_found_before_the_model_answers(co
     async with connect() as client:
         run = await call(client, "agent_run", goal="青岛港的港长是谁？")
         events = await call(client, "agent_events", run_id=run["run_id"], limit=500)
-    assert run["status"] == "completed", "to search what is here needs nobody's approval"
+    assert run["status"] == "completed", "to search what is here needs no approval"
     assert "李明" in run["output"]
     called = [event["payload"]["tool"] for event in events["events"] if event["type"] == "tool_start"]
     assert called == ["search_documents"]

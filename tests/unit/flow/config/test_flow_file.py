@@ -70,7 +70,7 @@ FULL = r"""
   "system_tools": [
     {
       "name": "notify",
-      "description": "Tells somebody.",
+      "description": "Tells someone.",
       "parameters": { "type": "object", "properties": { "who": { "type": "string" } } },
       "endpoint": "POST https://notify.example/send",
     },

@@ -49,7 +49,7 @@ FULL = {
 
 @pytest.fixture
 def told(tmp_path):
-    """What is told of a file, without its places."""
+    """Return the messages about a file, without their positions."""
 
     def look(value) -> list[str]:
         path = tmp_path / "flow.json"
@@ -136,7 +136,7 @@ def test_a_flow_a_skill_and_a_tool_are_named_with_what_is_wrong_in_them(told):
     assert [each.partition(":")[0] for each in found] == ["flow '请假'", "skill 's'", "tool 'notify'"]
 
 
-def test_variables_that_are_not_set_are_told_beside(tmp_path: Path, monkeypatch):
+def test_variables_that_are_not_set_are_reported_separately(tmp_path: Path, monkeypatch):
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     monkeypatch.setenv("SITE_KEY", "x")
     path = tmp_path / "flow.json"

@@ -1,4 +1,4 @@
-"""What is said of parts of a flow file that do not fit each other."""
+"""Validation messages about parts of a flow file that do not fit each other."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ async def _drive_until(executor: FlowExecutor, run: Run, until: int) -> None:
 
 
 async def _outputs(journal: Journal, run: Run) -> Any:
-    """What came of each step, as it is read back."""
+    """Return the outcome of each step, as it is read back."""
     log = await journal.claim(run.id)
     assert log is not None
     async with log:

@@ -1,4 +1,4 @@
-"""What a flow does that matters is on the audit: decisions of people, and requests with an effect."""
+"""Audit of flows: decisions of people, and requests with an effect."""
 
 from __future__ import annotations
 

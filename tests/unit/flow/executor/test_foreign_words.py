@@ -1,4 +1,4 @@
-"""What others say of a request that they refuse may quote secrets, which nobody is told."""
+"""Error texts of APIs may quote secrets, and these are redacted."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ async def test_a_failed_run_goes_on_where_it_failed(api: Api, flows: Flows) -> N
     assert api.counts == {"/reserve": 1, "/pay": 2, "/tell": 1}
 
 
-async def test_a_retry_from_a_step_does_it_and_what_follows_anew(api: Api, flows: Flows) -> None:
+async def test_a_retry_from_a_step_does_it_and_what_follows_again(api: Api, flows: Flows) -> None:
     api.on("/tell", 422, {"ok": True})
     executor = flows([_flow(_post("reserve"), _post("pay"), _post("tell"))])
     run = await executor.execute("f")

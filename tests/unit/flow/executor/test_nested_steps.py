@@ -212,7 +212,7 @@ async def send_mail(to: str, text: str = "你好") -> dict[str, str]:
 
 @tool(name="look_up", read_only=True, open_world=False)
 async def look_up(to: str) -> str:
-    """Look somebody up."""
+    """Look someone up."""
     return f"{to}@example.org"
 
 

@@ -1,4 +1,4 @@
-"""What a run or an executor does not take as it is given."""
+"""Arguments that a run or an executor refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may have been done already is done again under the same key, so that the API can know it."""
+"""Idempotency keys: a request that may have been done is repeated with the same key."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_the_key_is_the_same_after_the_process_has_died(
     assert _keys(api) == ["pay", "pay"]
 
 
-async def test_what_was_refused_for_certain_is_asked_for_anew(api: Api, flows: Flows) -> None:
+async def test_what_was_refused_for_certain_is_asked_for_again(api: Api, flows: Flows) -> None:
     api.on("/pay", 422, {"id": 1})
     executor = flows([_flow(_PAY)])
     run = await executor.execute("f")

@@ -1,4 +1,4 @@
-"""What flows have to do with sessions, and with agents that are called as tools."""
+"""Flows in sessions, and flows as steps of agents."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_flow_is_taken_up_again_when_another_of_its_session_has_ended(ap
     assert api.counts == {"/other": 1, "/take": 1}
 
 
-async def test_a_flow_is_not_taken_up_beside_another_of_its_session(flows: Flows) -> None:
+async def test_a_flow_is_not_resumed_while_another_of_its_session_runs(flows: Flows) -> None:
     executor = flows([_ASK])
     first = await executor.execute("ask")
     await executor.send_command(first.id, Abort())

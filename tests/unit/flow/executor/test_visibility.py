@@ -1,4 +1,4 @@
-"""What models are shown over a long conversation, held against what they may see.
+"""Visibility: models see only permitted data over a long conversation.
 
 Flows partly: what they are called, what they are for, their inputs; not what they ask, nor their steps.
 Skills and system tools whole, but for where their requests go. Knowledge as passages where an answer is

@@ -74,7 +74,7 @@ def test_an_expression_names_a_value_by_keys_in_any_script(expression: str, valu
         "$inputs.order.lines#/-1",
         "$inputs.order.lines#/１",
         "$inputs.order.lines[99999999999999999999]",
-        "$steps.nobody.outputs.id",
+        "$steps.unknown.outputs.id",
         "$response.header.nothing",
         "$response.body#/数据/2",
     ],

@@ -120,7 +120,7 @@ async def test_the_last_answer_counts_when_all_attempts_are_used_up(caller, api,
     assert (await caller.call(endpoint(url, "GET", retries=0), ExpressionValues())).attempts == 1
 
 
-async def test_nobody_there_is_tried_again_whatever_the_method_as_nothing_was_done(caller, endpoint) -> None:
+async def test_no_one_there_is_tried_again_whatever_the_method_as_nothing_was_done(caller, endpoint) -> None:
     url = f"http://127.0.0.1:{unused_port()}/"
     error = await failure(caller.call(endpoint(url, "POST", retries=2), ExpressionValues()))
     assert error.failure == "connection"
@@ -129,7 +129,7 @@ async def test_nobody_there_is_tried_again_whatever_the_method_as_nothing_was_do
 
 async def test_an_error_after_one_that_may_have_been_done_says_that_it_may(callers, endpoint, api) -> None:
     def once(asked, connection: socket.socket) -> None:
-        api.server.close()  # whoever comes next finds nobody
+        api.server.close()  # the next request finds no listener
         hang_up(asked, connection)
 
     url = api.on("/a", once)
@@ -313,7 +313,7 @@ async def test_a_call_that_is_cancelled_ends_at_once_and_the_next_one_works(call
     assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).body == {"ok": 1}
 
 
-async def test_who_waits_for_one_host_keeps_nobody_from_another(callers, api, endpoint) -> None:
+async def test_who_waits_for_one_host_keeps_no_one_from_another(callers, api, endpoint) -> None:
     url, elsewhere = api.on("/a", 200), f"http://127.0.0.1:{unused_port()}/"
     async with callers(net={"concurrency": 1, "per_minute": 1}) as caller:
         await caller.call(endpoint(url), ExpressionValues())

@@ -155,7 +155,7 @@ async def test_they_do_not_follow_a_redirect_to_another_origin(caller, api, endp
 
 async def test_they_are_not_sent_over_http_to_the_open_internet(endpoint) -> None:
     async def resolve(host: str, port: int) -> list[str]:
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("no request is expected")
 
     file = FlowFile(net=NetConfig(allow=["10.0.0.0/8"]))
     async with EndpointCaller(file, resolve=resolve) as caller:

@@ -176,7 +176,7 @@ async def test_the_file_says_what_success_the_result_and_a_failure_are(caller, a
     assert empty.text == "Done (200); there is nothing in the answer."
 
 
-async def test_it_is_said_when_nobody_knows_whether_it_took_effect(caller, api) -> None:
+async def test_it_is_said_when_no_one_knows_whether_it_took_effect(caller, api) -> None:
     def hang_up(asked, connection: socket.socket) -> None:
         raise OSError("closed")
 

@@ -63,7 +63,7 @@ async def test_no_answer_is_told_by_its_failure(callers, endpoint, spans, counte
     assert counted.samples(FLOW_REQUESTS) == {("DELETE", "refused"): 1}
 
 
-async def test_what_nobody_waits_for_any_more_has_not_failed(api, caller, endpoint, spans, counted) -> None:
+async def test_what_no_one_waits_for_any_more_has_not_failed(api, caller, endpoint, spans, counted) -> None:
     came, wanted = anyio.Event(), endpoint(api.url("/slow"), "GET")
 
     def never(asked, connection) -> None:

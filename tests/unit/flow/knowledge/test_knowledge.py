@@ -1,4 +1,4 @@
-"""What is known about a message is looked up beside everything else, and nobody waits for it without need."""
+"""Prefetched knowledge: retrieval runs concurrently with routing, and no turn waits for it without need."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ async def test_any_source_of_loom_can_be_asked() -> None:
     assert len(found) == 2
 
 
-async def test_a_source_that_tells_tenants_apart_gives_nobody_what_is_anothers() -> None:
+async def test_a_source_that_tells_tenants_apart_gives_no_one_what_is_anothers() -> None:
     provider = documents({"tenantId": "t1"}, {"tenantId": "t2"})
     source = ProviderKnowledge(provider)
     for tenant, text in (("t1", "5 days"), ("t2", "6 days")):

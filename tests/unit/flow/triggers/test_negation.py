@@ -139,7 +139,7 @@ def test_who_asks_for_it_is_taken_at_their_word(message: str, pattern: str) -> N
         ("我想请假，还是算了吧", "请假"),
         ("请假的事先放一放", "请假"),
         ("Don't let me take leave", "take leave"),
-        ("nobody asked you to take leave", "take leave"),
+        ("nobody asked you to take leave", "take leave"),  # plain-english: data
         ("I do not authorize you to take leave on my behalf", "take leave"),
         ("I want to take leave, or maybe not", "take leave"),
         ("I want to take leave. Hold on.", "take leave"),

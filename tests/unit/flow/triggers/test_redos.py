@@ -53,7 +53,7 @@ _CORPUS: list[tuple[str, str, str]] = [
     (r"(\d|\w)+#", "1", "!"),
     (r"(.|\s)*#", "a", "!"),
     (r"([a-z]|[a-c])+\d$", "a", "!"),
-    # repetitions beside each other
+    # repetitions next to each other
     (r".*.*.*x", "a", ""),
     (r".*.*.*.*.*=.*", "x", ""),
     (r"\s*\s*\s*\s*x", "\t", "!"),

@@ -1,4 +1,4 @@
-"""What was found for a flow is taken as far as its schema takes it."""
+"""Slot values found for a flow are taken as far as its schema accepts them."""
 
 from __future__ import annotations
 

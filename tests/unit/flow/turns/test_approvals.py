@@ -172,7 +172,7 @@ async def test_a_step_asks_before_a_tool_as_the_file_says(tmp_path: Path, opened
             assert (await talk("不用了")).status == "aborted"
 
 
-async def test_where_nobody_is_to_be_asked_a_trusted_server_needs_no_approval(
+async def test_where_no_one_is_to_be_asked_a_trusted_server_needs_no_approval(
     tmp_path: Path, opened: Opened
 ) -> None:
     async with opened(_server(tmp_path).config(trusted=True)) as registry:

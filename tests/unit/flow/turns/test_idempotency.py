@@ -1,4 +1,4 @@
-"""What comes twice with the same key is taken once, also without a session and in two processes."""
+"""Idempotency: a request repeated with its key counts once, also without a session and in two processes."""
 
 from __future__ import annotations
 

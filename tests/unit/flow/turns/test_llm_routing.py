@@ -1,4 +1,4 @@
-"""What is made of a model's decision, and that what is explained is what is done."""
+"""Routing with an LLM: the decision is applied, and the explanation matches the action."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes first, where a message may be several things."""
+"""Precedence, where a message has several readings."""
 
 from __future__ import annotations
 

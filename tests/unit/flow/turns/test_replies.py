@@ -1,4 +1,4 @@
-"""What came of a message is waited for, put into words in the language it was begun in, and remembered."""
+"""Replies: they wait for the outcome, are worded in the language of the conversation, and are remembered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROUTE = RoutingOutcome(action="flow", how="rules", flow_id="leave")
 
 
 class House:
-    """A journal with what a delivery needs, in which nobody drives runs."""
+    """A journal with what a delivery needs, in which no one drives runs."""
 
     def __init__(self) -> None:
         self.journal = Journal()

@@ -1,4 +1,4 @@
-"""A free text is asked for: what is an answer to it, and what is said beside it."""
+"""Replies to a free-text slot: which messages are its value, and which are asides."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPAIR: dict[str, Any] = {
         "required": ["what"],
     },
 }
-BESIDE = [
+ASIDES = [
     "不想说",
     "转人工",
     "为什么要填这个？",
@@ -37,8 +37,8 @@ BESIDE = [
 ]
 
 
-@pytest.mark.parametrize("message", BESIDE)
-async def test_what_is_said_beside_a_question_is_not_posted(message: str) -> None:
+@pytest.mark.parametrize("message", ASIDES)
+async def test_an_aside_is_not_posted(message: str) -> None:
     async with talking(REPAIR, ORDER) as talk:
         begun = await talk("我要报修")
         reply = await talk(message)
@@ -47,7 +47,7 @@ async def test_what_is_said_beside_a_question_is_not_posted(message: str) -> Non
         assert talk.api.asked == []
 
 
-@pytest.mark.parametrize("message", [*BESIDE, "没坏，就是很吵", "屏幕上有订单12的字样"])
+@pytest.mark.parametrize("message", [*ASIDES, "没坏，就是很吵", "屏幕上有订单12的字样"])
 async def test_a_model_is_asked_what_words_leave_open(message: str) -> None:
     llm = MockProvider([decides("clarify", question="？")])
     async with talking(REPAIR, ORDER, llm=llm) as talk:

@@ -21,6 +21,7 @@ from loom_core.llm.mock import MockProvider
 from loom_core.runs.commands import InputResponse
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import InMemoryMemory
+from tests.fixtures.fork_server import starts_quickly
 from tests.unit.flow.conftest import LEAVE, ORDER, Api, decides, loaded_flows, talking
 
 
@@ -75,7 +76,7 @@ async def test_a_conversation_survives_a_kill_at_any_moment(tmp_path: Path) -> N
     path = tmp_path / "runs.db"
     written = json.dumps({"flow_url": "http://127.0.0.1:9", "flows": [LEAVE]})
     killed = await anyio.run_process(
-        [sys.executable, "-c", _KILLED, str(path)], input=written.encode(), check=False
+        [sys.executable, "-c", starts_quickly(_KILLED), str(path)], input=written.encode(), check=False
     )
     assert killed.returncode == -9
     async with talking(journal=Journal(path)) as talk:

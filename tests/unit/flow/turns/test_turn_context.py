@@ -13,7 +13,7 @@ from loom_core.flow.turns.turn_context import TurnClock
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.c2lnbmF0dXJl"
 
 
-async def test_a_vendor_that_quotes_a_secret_has_it_told_to_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_vendor_that_quotes_a_secret_has_it_told_to_no_one(caplog: pytest.LogCaptureFixture) -> None:
     async def refused() -> str:
         raise LLMError(f"密钥 {TOKEN} 无效", failure="authentication")
 

@@ -1,4 +1,4 @@
-"""What users read where something goes wrong, has to be approved, or takes too long; in their language."""
+"""Messages to users about errors, approvals and delays, in their language."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def test_what_has_to_be_confirmed_is_asked_in_the_words_and_the_language_o
         assert (await talk("so where is order 7")).text == "Shall I go on with “Parcels”?"
 
 
-async def test_what_nobody_knows_of_is_asked_about_with_the_inputs_and_not_with_the_request() -> None:
+async def test_what_no_one_knows_of_is_asked_about_with_the_inputs_and_not_with_the_request() -> None:
     request = {"url": "/pay", "method": "POST", "body": {"n": "{$inputs.number}"}}
     pay = {"stepId": "internal", "description": "付款", "operation": request}
     async with talking({**ORDER, "endpoint": None, "steps": [pay]}) as talk:

@@ -69,7 +69,7 @@ async def test_nothing_is_asked_for_that_was_told(message: str, inputs: dict[str
     [
         ("book at 9:30", {"time": "9:30"}),  # 9 and 30 are no age
         ("book the dentist or the eye doctor", {}),  # which of them is asked
-        ("book for Saturday", {}),  # nobody is called so
+        ("book for Saturday", {}),  # no one is called so
         ("book it for me, 34", {}),  # 34 may be anything
         ("book, phone 13800138000 or 13900139000", {}),
         ("book, not at 9:30", {}),
@@ -180,7 +180,7 @@ async def test_a_model_is_not_asked_where_there_is_nothing_left_to_find() -> Non
 @pytest.mark.parametrize(
     "text", ["for Monday", "my name is ill", "I am here", "this is a test", "我是来预约的"]
 )
-def test_what_is_nobody(text: str) -> None:
+def test_what_is_no_one(text: str) -> None:
     assert person_in(text) is None
 
 

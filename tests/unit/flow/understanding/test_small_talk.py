@@ -35,9 +35,9 @@ def test_a_question_is_one_in_both_scripts(message: str) -> None:
     assert is_question(message)
 
 
-def test_what_is_said_beside_the_matter() -> None:
-    beside = ["你先帮我查一下", "幫我轉人工", "不想說", "别弄了", "我要投诉", "please check my order"]
-    assert all(is_aside(each) for each in beside)
+def test_asides_are_recognised() -> None:
+    asides = ["你先帮我查一下", "幫我轉人工", "不想說", "别弄了", "我要投诉", "please check my order"]
+    assert all(is_aside(each) for each in asides)
     answers = ["人工费用太高", "被客户投诉了要去处理", "他帮了忙", "the agent was rude", "发烧了"]
     assert not any(is_aside(each) for each in answers)
 

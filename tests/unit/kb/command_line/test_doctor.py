@@ -82,7 +82,7 @@ async def only(service: KnowledgeService) -> Finding:
 
 
 def contents(folder: Path) -> dict[str, tuple[int, int]]:
-    # Reading makes the shared memory of a record's log, and whoever is the last to read removes it.
+    # Reading makes the shared memory of a record's log, and the last reader removes it.
     files = [
         path for path in folder.rglob("*") if path.is_file() and not path.name.endswith(("-shm", "-wal"))
     ]
@@ -286,7 +286,7 @@ async def test_a_language_model_that_is_written_wrong_hides_nothing_else(
     assert told in json.dumps([finding.message for finding in found])
 
 
-async def test_the_doctor_keeps_nobody_from_working_afterwards(service: KnowledgeService):
+async def test_the_doctor_keeps_no_one_from_working_afterwards(service: KnowledgeService):
     await report_of(service.settings)
     lock = lock_of(service.library.catalogue.folder("notes"))
     assert lock.acquire()

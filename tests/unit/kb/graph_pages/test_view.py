@@ -1,4 +1,4 @@
-"""What a page shows of a graph, and how it is laid out."""
+"""View of a graph on a page, and its layout."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_what_a_passage_about_an_entity_mentions_is_connected_with_it_too(
     names = [entity.name for entity in view.entities]
     links = {(names[each.subject], names[each.object]) for each in view.relations if not each.predicate}
     assert ("Ada Lovelace", "Lyon") in links
-    assert ("Ada Lovelace", "Analytical Engine") not in links  # they are related, as somebody says
+    assert ("Ada Lovelace", "Analytical Engine") not in links  # they are related, as someone says
 
 
 async def test_lines_of_a_paragraph_are_joined_without_moving_anything(knowledge_base):
@@ -110,8 +110,8 @@ async def test_around_an_entity_only_what_is_near_is_shown(knowledge_base):
 
 
 async def test_an_entity_that_is_not_there_is_said_to_be_missing(knowledge_base):
-    with pytest.raises(NotFoundError, match="no entity like 'Nobody'"):
-        await _view(knowledge_base, entity="Nobody")
+    with pytest.raises(NotFoundError, match="no entity like 'Unknown'"):
+        await _view(knowledge_base, entity="Unknown")
 
 
 async def test_other_names_of_an_entity_are_told(knowledge_base):

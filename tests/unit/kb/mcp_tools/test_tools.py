@@ -1,4 +1,4 @@
-"""The `query` tool called with arguments that nobody should send, over the protocol in memory."""
+"""The `query` tool called with arguments that no one should send, over the protocol in memory."""
 
 from __future__ import annotations
 

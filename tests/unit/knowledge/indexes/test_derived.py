@@ -1,4 +1,4 @@
-"""Derived indexes follow the record, and start anew where they are damaged."""
+"""Derived indexes follow the record, and start over where they are damaged."""
 
 from __future__ import annotations
 

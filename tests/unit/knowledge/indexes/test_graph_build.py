@@ -1,4 +1,4 @@
-"""A large graph is built by a child process, which may be killed at any moment, and nobody waits for it."""
+"""A large graph is built by a child process, which may be killed at any moment, and no one waits for it."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ def test_the_evidence_of_each_relation_is_what_the_record_is_surest_of(record: K
         assert [place] == record.graph.evidence(*relation, limit=1)
 
 
-def test_nobody_waits_for_a_graph_that_a_child_builds(make, record: KnowledgeStore, tmp_path: Path):
+def test_no_one_waits_for_a_graph_that_a_child_builds(make, record: KnowledgeStore, tmp_path: Path):
     index = make()
     assert index.sync() is True
     assert index.building is not None
-    assert index.sync() is False  # so that whoever works turns to something else
+    assert index.sync() is False  # so that the worker turns to something else
     assert index.store() is None
     assert index.lag() > 0
     assert_whole(index, record)
@@ -155,7 +155,7 @@ def test_a_child_that_is_killed_is_followed_by_another(make, record: KnowledgeSt
     assert graph_files(tmp_path) == ["graph-1"]
 
 
-def test_children_that_fail_again_and_again_are_an_error_and_tried_anew(make, record: KnowledgeStore):
+def test_children_that_fail_again_and_again_are_an_error_and_tried_again(make, record: KnowledgeStore):
     index = make(deadline=0.01)
     with pytest.raises(StoreError, match=r"could not be built: no answer within 0\.01 s") as caught:
         index.sync_all()
@@ -181,7 +181,7 @@ def test_closing_ends_the_child_and_leaves_nothing_of_it(make, record: Knowledge
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_a_child_ends_with_its_parent_and_the_next_one_begins_anew(
+def test_a_child_ends_with_its_parent_and_the_next_one_starts_over(
     make, record: KnowledgeStore, tmp_path: Path
 ):
     done = subprocess.run(
@@ -212,9 +212,7 @@ def test_generations_that_a_kill_left_behind_are_removed_and_others_files_are_no
 
 
 @pytest.mark.slow
-def test_a_damaged_graph_is_built_anew_by_a_child_and_not_asked_meanwhile(
-    make, record: KnowledgeStore, tmp_path: Path
-):
+def test_a_damaged_graph_is_rebuilt_by_a_child_and_not_asked_meanwhile(make, record: KnowledgeStore, tmp_path: Path):
     index = make()
     assert_whole(index, record)
     index.close()

@@ -39,7 +39,7 @@ def test_a_graph_that_is_not_open_is_opened_by_the_next_round_of_work(
     assert store.counts()[0] == len(record.graph.keys())
 
 
-def test_a_graph_that_nobody_asks_is_not_opened(index: GraphIndex):
+def test_a_graph_that_no_one_asks_is_not_opened(index: GraphIndex):
     index.sync_all()
     assert not index._is_open()
 

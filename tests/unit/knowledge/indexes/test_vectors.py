@@ -16,6 +16,7 @@ import pytest
 from loom_core.knowledge.indexes import FlatVectors
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.store import KnowledgeStore
+from tests.fixtures.fork_server import starts_quickly
 
 ENGLISH = ["Zell is a town.", "The river Anna is long.", "Boats lie in the harbour.", "Bread is sold here."]
 CHINESE = ["厦门是城市。", "港口里有渔船。"]
@@ -131,11 +132,11 @@ for _ in sys.stdin:
 
 
 @pytest.mark.slow
-def test_another_process_reads_along_and_sees_what_comes_goes_and_is_built_anew(
+def test_another_process_reads_along_and_sees_what_comes_goes_and_is_rebuilt(
     record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question
 ):
     with subprocess.Popen(
-        [sys.executable, "-c", READER, str(tmp_path)],
+        [sys.executable, "-c", starts_quickly(READER), str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -194,7 +195,7 @@ def test_what_a_writer_did_before_it_died_is_done_again_without_a_trace(
 
 @pytest.mark.parametrize("group", ["alphabetic.f32", "alphabetic.keys", "zh.f32", "zh.keys", "state.json"])
 @pytest.mark.parametrize("size", [None, 0, 11])
-def test_files_that_are_gone_emptied_or_cut_off_are_found_and_built_anew(
+def test_files_that_are_gone_emptied_or_cut_off_are_found_and_rebuilt(
     record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path, question, group: str, size: int | None
 ):
     put(*ENGLISH, *CHINESE)
@@ -207,7 +208,7 @@ def test_files_that_are_gone_emptied_or_cut_off_are_found_and_built_anew(
     assert record.changes.state("vectors").generation == 2
 
 
-def test_damage_is_found_by_the_process_that_works_before_anybody_asks(
+def test_damage_is_found_by_the_process_that_works_before_anyone_asks(
     record: KnowledgeStore, put, files: FlatVectors, tmp_path: Path
 ):
     put(*ENGLISH)
@@ -256,7 +257,7 @@ def test_files_of_another_knowledge_base_are_found(
     check(record, files, question)
 
 
-def test_files_that_are_mostly_dead_rows_are_built_anew(
+def test_files_that_are_mostly_dead_rows_are_rebuilt(
     record: KnowledgeStore, put, tmp_path: Path, question
 ):
     files = FlatVectors(record, tmp_path, waste=10)

@@ -152,7 +152,7 @@ def test_costs_add_up_until_one_is_not_known():
     reading.record.close()
 
 
-async def test_a_job_that_nobody_agreed_to_ends_before_it_takes_too_much():
+async def test_a_job_that_no_one_agreed_to_ends_before_it_takes_too_much():
     extractor = model(NOTHING)
     reading = Reading(extractor, ExtractionConfig(confirm_tokens=10))
     job = reading.job()

@@ -46,7 +46,7 @@ def links(record: KnowledgeStore) -> set[tuple[str, str]]:
     return {(title, id_) for title, id_ in rows}
 
 
-def test_names_are_found_in_the_chunks_before_them_and_after_them_and_beside_them():
+def test_names_are_found_in_the_chunks_before_them_and_after_them_and_next_to_them():
     record = KnowledgeStore(None)
     words = DerivedLexicalIndex(record, None)
     add(record, ["cape alder", "cape birch"], naming="cape cedar 与 cape alder")

@@ -116,7 +116,7 @@ def test_titles_and_headings_are_indexed_with_the_text():
     assert index_tokens("Paris", ("知识图谱",), "Running") == ["pari", "知识", "图谱", "识图", "run"]
 
 
-def test_parts_of_names_are_indexed_beside_the_words():
+def test_parts_of_names_are_indexed_next_to_the_words():
     assert index_tokens("", (), "McDonald-Smith") == ["mcdonald-smith", "mc", "donald", "smith", "mcdonald"]
     assert "多达" in index_tokens("", (), "列奥纳多·达·芬奇")
 

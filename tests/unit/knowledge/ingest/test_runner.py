@@ -230,7 +230,7 @@ async def test_large_texts_go_in_smaller_batches():
 
 
 @pytest.mark.parametrize("children", [0, 2])
-async def test_links_are_the_same_whatever_the_batches_are_and_whoever_prepares_them(children: int):
+async def test_links_are_the_same_for_every_batching_and_every_worker(children: int):
     documents = [
         DocumentDraft(
             uri=f"text:{n}/{copy}", title=f"Cape {name}", text=f"It is near Cape {other}, 在{name}灯塔旁。"
@@ -258,7 +258,7 @@ async def test_links_are_the_same_whatever_the_batches_are_and_whoever_prepares_
     assert all(links == found[0] for links in found)
 
 
-async def test_a_document_that_is_removed_while_it_is_compared_is_written_anew():
+async def test_a_document_that_is_removed_while_it_is_compared_is_rewritten():
     ingesting = Ingesting(IngestLimits(items=1, ahead=3))
     documents = [DocumentDraft(uri=f"text:{n}", text=f"Text number {n}.") for n in range(3)]
     await ingesting.run(ingesting.submit(documents))

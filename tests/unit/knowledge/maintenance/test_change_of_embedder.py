@@ -18,6 +18,7 @@ from loom_core.embedding.registry import create_embedder
 from loom_core.errors import ConfigError, EmbeddingError
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 from loom_core.knowledge.rag.requests import DocumentsRequest
+from tests.fixtures.fork_server import starts_quickly
 
 if TYPE_CHECKING:
     import numpy as np
@@ -151,7 +152,7 @@ anyio.run(main, *sys.argv[1:])
 @pytest.mark.parametrize("after", [1, 2, 3])
 def test_a_change_that_was_killed_goes_on(filled, open_kb, folder: Path, after: int):
     filled.close()
-    done = subprocess.run([sys.executable, "-c", CHILD, str(folder), str(after)], check=False)
+    done = subprocess.run([sys.executable, "-c", starts_quickly(CHILD), str(folder), str(after)], check=False)
     assert done.returncode == -signal.SIGKILL
     again = GraphRAGKnowledgeBase.from_config(embedding_provider="stored", path=folder)
     asyncio.run(again.worker.drain())

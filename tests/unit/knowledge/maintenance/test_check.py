@@ -83,7 +83,7 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
         ("UPDATE fields SET value = 'other' WHERE name = 'tags' AND value = 'note'", "filters look at"),
         ("UPDATE mentions SET end = 100000", "outside of their passages"),
         ("DELETE FROM entities WHERE id = 'paris'", "refer to rows of 'entities'"),
-        ("INSERT INTO entities (id) VALUES ('nobody')", "entities are in no passage"),
+        ("INSERT INTO entities (id) VALUES ('unmentioned')", "entities are in no passage"),
         ("UPDATE names SET uses = uses + 1 WHERE name = 'Paris'", "how often a name is used"),
         ("DELETE FROM aliases", "not one with those"),
         ("DELETE FROM mentions WHERE name = 'Paris'", "not mentioned there"),
@@ -115,7 +115,7 @@ def test_each_damage_is_told_in_words_and_repaired(filled, statement: str, words
         assert content(filled) == before
 
 
-def test_changes_that_are_missing_have_the_index_built_anew(filled):
+def test_changes_that_are_missing_have_the_index_rebuilt(filled):
     asyncio.run(filled.add_documents([DocumentDraft(uri="text:new", text="Something about Rome.")]))
     damage(filled, "UPDATE indexes SET watermark = 1 WHERE name = 'words'", "DELETE FROM changes")
     (finding,) = asyncio.run(filled.check()).findings
@@ -142,7 +142,7 @@ def test_a_damaged_text_without_a_file_stays_a_finding(filled):
 
 
 @pytest.mark.parametrize("index", ["words", "vectors", "graph"])
-def test_an_emptied_index_is_found_and_built_anew(filled, folder: Path, index: str):
+def test_an_emptied_index_is_found_and_rebuilt(filled, folder: Path, index: str):
     filled.worker.release()
     filled._words.close()
     filled._vectors.close()
@@ -212,7 +212,7 @@ def test_while_another_process_works_the_rest_is_checked_and_repairs_are_refused
         child.communicate()
 
 
-def test_documents_cut_by_other_rules_are_a_note_and_cut_anew_when_asked(filled):
+def test_documents_cut_by_other_rules_are_a_note_and_cut_again_when_asked(filled):
     before = content(filled)
     # Both hashes are functions of the rules.
     damage(filled, "UPDATE documents SET hash = x'11'")
@@ -225,7 +225,7 @@ def test_documents_cut_by_other_rules_are_a_note_and_cut_anew_when_asked(filled)
     assert asyncio.run(filled.check()).notes == []
 
 
-def test_indexes_are_built_anew_on_demand(filled, folder: Path):
+def test_indexes_are_rebuilt_on_demand(filled, folder: Path):
     asyncio.run(filled.rebuild(["words", "graph"]))
     names = {path.name for path in folder.iterdir()}
     assert {"words-2", "graph-2", "vectors-1"} <= names

@@ -178,7 +178,7 @@ def test_a_record_without_a_readable_header_is_saved_whole(closed: Path, folder:
     assert not (folder / "record.db.mended").exists()
 
 
-def test_text_that_is_no_text_is_found_and_made_anew(closed: Path, folder: Path):
+def test_text_that_is_no_text_is_found_and_made_again(closed: Path, folder: Path):
     shutil.copytree(closed, folder)
     db = sqlite3.connect(folder / "record.db")
     db.execute(

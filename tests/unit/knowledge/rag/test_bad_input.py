@@ -1,4 +1,4 @@
-"""What a knowledge base does with questions, limits, ids and filters that nobody should send."""
+"""Malformed questions, limits, ids and filters for a knowledge base."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ODD_QUESTIONS = {
 
 @pytest.fixture(scope="module")
 def harbour() -> Iterator[GraphRAGKnowledgeBase]:
-    """English, Chinese, emoji, code and Arabic, with vectors. Nobody changes it."""
+    """English, Chinese, emoji, code and Arabic, with vectors. No one changes it."""
     knowledge_base = GraphRAGKnowledgeBase.from_config(
         embedding_provider=create_embedder("hashing"), name="harbour"
     )
@@ -74,7 +74,7 @@ def harbour() -> Iterator[GraphRAGKnowledgeBase]:
 async def answer_or_refusal(
     knowledge_base: GraphRAGKnowledgeBase, question: str, **arguments: object
 ) -> list[KnowledgeItem] | None:
-    """What is found, checked; or None where it was refused with advice."""
+    """Return the checked passages; None where the question was refused with advice."""
     try:
         items = (await knowledge_base.search(question, **arguments)).items
     except InvalidInputError as refusal:

@@ -152,8 +152,8 @@ def test_what_may_be_the_same_is_suggested(make: Make) -> None:
 
 def test_decisions_about_unknown_or_equal_names_are_refused(make: Make) -> None:
     knowledge_base = make([WEATHER])
-    with pytest.raises(NotFoundError, match="Nobody"):
-        knowledge_base.aliases.merge("WMO", "Nobody")
+    with pytest.raises(NotFoundError, match="Unknown"):
+        knowledge_base.aliases.merge("WMO", "Unknown")
     with pytest.raises(InvalidInputError, match="spellings of one name"):
         knowledge_base.aliases.split("WMO", "wmo")
 
@@ -233,7 +233,7 @@ def write(record: KnowledgeStore, entity: int, *names: tuple[str, int]) -> None:
         ([("臺灣", 2), ("台湾", 2), ("台灣", 1)], [("台湾", "臺灣", "台灣")]),
         ([("ＷＨＯ", 1), ("WHO", 5)], [("WHO", "ＷＨＯ")]),
         ([("McDonald", 1), ("Mcdonald", 2)], []),
-        ([("Zürich", 1), ("Zu\u0308rich", 2)], []),  # which nobody sees
+        ([("Zürich", 1), ("Zu\u0308rich", 2)], []),  # which no one sees
         ([("U.S.", 1), ("US", 2)], []),
         ([("厦门", 1)], []),
     ],

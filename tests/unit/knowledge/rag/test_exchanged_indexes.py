@@ -1,4 +1,4 @@
-"""Directories of indexes that were damaged or exchanged while nobody looked: found out, and built anew."""
+"""Directories of indexes that were damaged or exchanged while no one looked: found out, and rebuilt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def opened(path: Path, *, config: RAGConfig | None = None) -> GraphRAGKnowledgeB
 
 
 async def serve_until_rebuilt(knowledge_base: GraphRAGKnowledgeBase, name: IndexName) -> None:
-    """Work as a server does, whose graph is asked, until an index was built anew and all is done."""
+    """Work as a server does, whose graph is asked, until an index was rebuilt and all is done."""
     state = knowledge_base.record.changes.state
     (key,) = knowledge_base.record.graph.keys(limit=1)
     with anyio.fail_after(30):
@@ -111,7 +111,7 @@ def test_damaged_files_do_not_keep_a_question_from_its_answer(
 CHROMA = RAGConfig(vector_index="chroma")
 
 
-async def ask_until_chroma_is_built_anew(knowledge_base: GraphRAGKnowledgeBase) -> None:
+async def ask_until_chroma_is_rebuilt(knowledge_base: GraphRAGKnowledgeBase) -> None:
     """Work as a server does that is asked, and see that every question is answered meanwhile."""
     state = knowledge_base.record.changes.state
     with anyio.fail_after(60):
@@ -146,7 +146,7 @@ def test_damage_of_chroma_is_told_by_a_check_found_at_work_and_mended(
     knowledge_base = opened(tmp_path / "towns", config=CHROMA)
     (finding,) = asyncio.run(knowledge_base.check()).findings
     assert finding.keys == ("chroma",)
-    asyncio.run(ask_until_chroma_is_built_anew(knowledge_base))
+    asyncio.run(ask_until_chroma_is_rebuilt(knowledge_base))
     report = asyncio.run(knowledge_base.check())
     assert report.findings == []
     assert report.checked[-1] == "indexes: words, vectors, graph, chroma"
@@ -207,7 +207,7 @@ def put_another_index(place: Path, base: Path) -> None:
 @pytest.mark.parametrize(
     "put", [put_file, put_dangling_link, put_link_elsewhere, put_pipe, put_another_index]
 )
-def test_whatever_is_in_the_place_of_an_index_it_is_built_anew(
+def test_whatever_is_in_the_place_of_an_index_it_is_rebuilt(
     name: IndexName, put: Callable[[Path, Path], None], tmp_path: Path
 ) -> None:
     build(tmp_path / "kb", TOWNS)

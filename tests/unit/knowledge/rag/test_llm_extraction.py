@@ -427,7 +427,7 @@ async def test_a_folder_that_is_watched_begins_nothing_dear_by_itself(
     kb.close()
 
 
-async def test_a_job_whose_size_nobody_could_know_ends_where_it_becomes_too_much():
+async def test_a_job_whose_size_no_one_could_know_ends_where_it_becomes_too_much():
     model = Priced(naming("zell"))
     kb = knowledge_base(model)
     job = kb.submit(DocumentsRequest(documents(2)))  # as web pages are, that are fetched by and by

@@ -1,4 +1,4 @@
-"""What a knowledge base counts: its questions by channel, and what it takes in."""
+"""Metrics of a knowledge base: questions by channel, and ingestion."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ async def test_a_damaged_index_costs_one_rebuild_and_no_answer(tmp_path: Path):
 
 
 async def gone_while_others_ask(knowledge_base: GraphRAGKnowledgeBase, index: Path) -> SearchAnswer:
-    """What a question finds of an index that has just gone, where the worker is to build it anew."""
+    """Return the results of a question to an index that has just gone, which the worker is to rebuild."""
     before = await answers(knowledge_base)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
@@ -246,7 +246,7 @@ async def test_chroma_is_built_above_a_number_of_vectors_and_removed_well_below_
     knowledge_base.close()
 
 
-async def test_a_question_is_answered_without_vectors_while_they_are_indexed_anew(tmp_path: Path):
+async def test_a_question_is_answered_without_vectors_while_they_are_reindexed(tmp_path: Path):
     knowledge_base = await filled(tmp_path)
     found = await gone_while_others_ask(knowledge_base, tmp_path / "vectors-1")
     assert found.notes == ("the index of vectors is being rebuilt: ask again in a moment",)
@@ -302,7 +302,7 @@ async def test_work_in_the_background_waits_for_a_full_disk_and_tells_so():
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         with anyio.fail_after(30):
-            while not knowledge_base.worker.problem:  # noqa: ASYNC110 - nobody sets an event for tests
+            while not knowledge_base.worker.problem:  # noqa: ASYNC110 - no one sets an event for tests
                 await anyio.sleep(0.01)
             assert "full" in (await knowledge_base.search("river")).notes[0]
             limit_pages(knowledge_base, more=10_000)

@@ -72,7 +72,7 @@ async def working(knowledge_base: GraphRAGKnowledgeBase) -> AsyncIterator[None]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110 - nobody sets an event for tests
+    while not condition():  # noqa: ASYNC110 - no one sets an event for tests
         await anyio.sleep(0.01)
 
 
@@ -255,7 +255,7 @@ async def test_an_owner_that_does_not_answer_is_left_alone_for_a_while(open_kb: 
         hasty = OwnerClient(owner._folder, settings=replace(PEERS, pause=0), digest="")
         assert await hasty.status() is None
         assert patient._avoided == broken
-        write_card(owner._folder, card)  # another owner, to whoever cannot know
+        write_card(owner._folder, card)  # it looks like another owner
         assert (await patient.status()).embeds
         assert (await hasty.status()).embeds
 
@@ -295,7 +295,7 @@ async def test_a_question_is_answered_here_when_the_owner_ends_in_the_middle_of_
 async def test_what_is_submitted_elsewhere_wakes_the_owner(open_kb: Open):
     config = RAGConfig(waits=WaitSettings(work=3600))
     owner, peer = open_kb(config=config), open_kb(config=config)
-    async with working(owner), working_beside(peer):
+    async with working(owner), working_concurrently(peer):
         with anyio.fail_after(60):
             job = peer.submit(
                 DocumentsRequest([DocumentDraft(uri="text:basel", text="A town called Basel.")])
@@ -338,7 +338,7 @@ async def test_who_waits_for_a_job_of_another_process_looks_at_it_again_and_agai
 
 
 @asynccontextmanager
-async def working_beside(knowledge_base: GraphRAGKnowledgeBase) -> AsyncIterator[None]:
+async def working_concurrently(knowledge_base: GraphRAGKnowledgeBase) -> AsyncIterator[None]:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
         await until(lambda: knowledge_base.worker.is_running)

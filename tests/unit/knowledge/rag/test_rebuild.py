@@ -137,7 +137,7 @@ def test_a_title_is_linked_from_earlier_passages_as_from_later_ones(title: str):
 
 def test_links_to_a_title_are_made_when_it_comes_and_gone_when_it_goes():
     passages = Put("text:passages", "", "They all met in the old town of Zell.")
-    title = Put("text:title", "Old Town", "Nobody lives here.")
+    title = Put("text:title", "Old Town", "Nobody lives here.")  # plain-english: data
     links = [
         {row[1] for row in asyncio.run(_follow(steps, embedded=False))["mentions"] if row[6] == "title"}
         for steps in ([[passages]], [[passages], [title]], [[passages], [title], Remove("text:title")])

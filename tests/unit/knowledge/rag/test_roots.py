@@ -72,7 +72,7 @@ async def test_a_link_put_in_place_after_the_job_was_taken_leads_nowhere(
     assert kb.record.documents.counts()[0] == 0
 
 
-async def test_the_roots_hold_for_whoever_goes_on_with_the_job(tmp_path, root) -> None:
+async def test_the_roots_hold_for_the_process_that_resumes_the_job(tmp_path, root) -> None:
     def opened() -> GraphRAGKnowledgeBase:
         return GraphRAGKnowledgeBase.from_config(
             embedding_provider=create_embedder("hashing"), path=tmp_path / "kb"

@@ -57,13 +57,13 @@ async def test_files_come_change_and_go(knowledge_base, folder: Path):
 
 
 async def test_only_documents_below_the_folder_are_removed(knowledge_base, folder: Path):
-    beside = folder.with_name(folder.name + "2")
-    beside.mkdir()
-    (beside / "d.md").write_text("Beside.", encoding="utf-8")
-    await knowledge_base.add_paths([beside])
+    sibling = folder.with_name(folder.name + "2")
+    sibling.mkdir()
+    (sibling / "d.md").write_text("Next door.", encoding="utf-8")
+    await knowledge_base.add_paths([sibling])
     await knowledge_base.add_texts(["A note."])
     await knowledge_base.sync_paths([folder])
-    shutil.rmtree(beside)
+    shutil.rmtree(sibling)
     assert (await knowledge_base.sync_paths([folder])).counts == {"unchanged": 3}
     assert knowledge_base.record.documents.counts()[0] == 5
 

@@ -201,7 +201,7 @@ def test_what_was_read_is_not_read_again(web):
 
 @pytest.mark.parametrize("each", [1, 2, 3, 20])
 def test_mentions_are_those_in_passages_about_something_else_each_passage_once(web, each):
-    # A document that says its own name throughout, and three that mention it beside it.
+    # A document that says its own name throughout, and three that mention it next to it.
     passages = {"Hub": ["Hub"] * 3, **{f"Passage{n}": ["Hub", "Hub"] for n in range(3)}}
     record, keys = web(passages)
     (hub,) = record.graph.find(["hub"]).values()

@@ -117,7 +117,7 @@ async def test_an_embedder_that_fails_costs_its_channel_alone(towns, embedder):
     assert [note for note in answer.notes if "The model is gone." in note]
 
 
-async def test_words_that_are_damaged_are_built_anew_and_asked_again(towns, monkeypatch):
+async def test_words_that_are_damaged_are_rebuilt_and_asked_again(towns, monkeypatch):
     index = towns._words.searcher()
     real, first = index.search, iter([True])
 

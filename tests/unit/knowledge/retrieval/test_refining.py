@@ -1,4 +1,4 @@
-"""What a search may ask for beyond its question: duplicates, variety, sections, reranking."""
+"""Search options beyond the question: duplicates, variety, sections, reranking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loom_core.knowledge.retrieval.config import WaitSettings
 
 HARBOUR = (
     "The harbour master decides who may moor at the northern quay. Boats of more than nine metres need "
-    "a permit, which the office beside the lighthouse gives out on weekdays."
+    "a permit, which the office beside the lighthouse gives out on weekdays."  # plain-english: data
 )
 MANUAL = """# Harbour manual
 
@@ -26,7 +26,7 @@ Every boat moors with the bow to the quay. {filler}
 
 A mooring rope has to be doubled when the wind is above seven. {filler}
 
-Nobody moors at the ferry's quay. {filler}
+No boat moors at the ferry's quay. {filler}
 
 ## 收费
 
@@ -74,7 +74,7 @@ async def copies() -> Iterator[GraphRAGKnowledgeBase]:
             "a": HARBOUR,
             "b": HARBOUR,
             "c": HARBOUR.replace("weekdays", "Weekdays!"),
-            "d": "A lighthouse stands beside the harbour.",
+            "d": "A lighthouse stands beside the harbour.",  # plain-english: data
             "e": "The southern quay has no harbour master.",
         }
     )
@@ -168,7 +168,7 @@ async def test_sections_may_be_a_knowledge_base_s_own_setting():
 # -- reranking --------------------------------------------------------------------------------------
 
 
-async def test_a_reranker_orders_the_best_candidates_anew(films):
+async def test_a_reranker_orders_the_best_candidates_again(films):
     reranker = Backwards()
     plain = (await films.search("film director", limit=20)).items
     turned = (await films.search("film director", limit=5, options=SearchOptions(reranker=reranker))).items

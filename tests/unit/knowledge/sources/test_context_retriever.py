@@ -70,7 +70,7 @@ async def test_a_retriever_will_do_too(shelf):
     assert context.items[0].source == "note:rope"
 
 
-async def test_manners_retrieve_nothing_and_ask_nobody():
+async def test_manners_retrieve_nothing_and_ask_no_one():
     context = await ContextRetriever(Failing(fails=True)).context_for("谢谢！")
     assert (context.outcome, context.text, context.items) == ("not_needed", "", ())
 

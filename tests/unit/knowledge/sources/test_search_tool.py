@@ -96,7 +96,7 @@ async def test_filters_and_source_are_passed_on(shelf):
         ({"query": "rope", "limit": 0}, "limit: Input should be greater than or equal to 1"),
         ({"query": "rope", "limit": "5"}, "limit: Input should be a valid integer"),
         ({"query": "rope", "top": 3}, "top: Extra inputs are not permitted"),
-        ({"query": "rope", "source": "nobody"}, "There is no source 'nobody'. There are: 架子."),
+        ({"query": "rope", "source": "unknown"}, "There is no source 'unknown'. There are: 架子."),
     ],
 )
 async def test_wrong_arguments_are_told_so_that_a_model_can_put_them_right(shelf, arguments, said):

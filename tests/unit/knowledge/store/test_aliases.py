@@ -168,7 +168,7 @@ STEPS = st.one_of(
 
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=14))
-def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_anew(
+def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_again(
     steps: list[tuple[Any, ...]],
 ) -> None:
     record, fresh = KnowledgeStore(None), KnowledgeStore(None)
@@ -185,12 +185,12 @@ def test_whatever_came_and_went_the_groups_are_those_of_a_table_made_anew(
     }
     for name, *values in steps:
         actions[name](*values)
-    anew = table_with(fresh)
+    rebuilt = table_with(fresh)
     rows = record.database.rows("SELECT * FROM alias_statements")
     for decision in table.decisions():
-        anew.decide(decision)
-    anew.add(StatedAlias(*row) for row in rows)
-    anew.regroup(range(1, len(IDS) + 1))
-    assert groups(table) == groups(anew)
+        rebuilt.decide(decision)
+    rebuilt.add(StatedAlias(*row) for row in rows)
+    rebuilt.regroup(range(1, len(IDS) + 1))
+    assert groups(table) == groups(rebuilt)
     record.close()
     fresh.close()

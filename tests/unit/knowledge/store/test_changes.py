@@ -38,7 +38,7 @@ def test_an_index_is_unbuilt_until_it_is_built(record: KnowledgeStore):
     assert record.changes.pending("words") is None
 
 
-def test_a_distrusted_index_has_to_be_built_anew(record: KnowledgeStore):
+def test_a_distrusted_index_has_to_be_rebuilt(record: KnowledgeStore):
     record.changes.restart("words", generation=2, watermark=5)
     record.changes.mark_damaged("words", generation=1)
     assert record.changes.state("words").built

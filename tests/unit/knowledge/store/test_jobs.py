@@ -127,7 +127,7 @@ def _running(record: KnowledgeStore, count: int) -> Job:
     return job
 
 
-def test_listing_in_portions_begins_anew_after_a_kill(record: KnowledgeStore):
+def test_listing_in_portions_starts_over_after_a_kill(record: KnowledgeStore):
     record.jobs.submit({"paths": ["/a"]})
     job = record.jobs.next()
     assert job is not None

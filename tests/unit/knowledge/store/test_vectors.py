@@ -117,7 +117,7 @@ def test_whatever_happens_the_chunks_without_a_vector_are_those_that_wait(prepar
 
 
 def test_pending_looks_at_no_chunk_that_has_its_vector(record: KnowledgeStore, prepare, steps):
-    """What it costs does not grow with what is done."""
+    """The cost does not grow with the number of finished chunks."""
     for n in range(50):
         record.documents.upsert(prepare(f"Text number {n}.", uri=f"text:{n}"))
     store_all(record)

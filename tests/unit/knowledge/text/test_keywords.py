@@ -72,7 +72,7 @@ def test_ordinary_text_has_no_identifiers(text: str):
 
 
 @given(st.text("aAbBzZ09.'’-_ ,()“”éßΑα", max_size=60))
-def test_what_stands_beside_an_identifier_in_another_script_does_not_change_it(text: str):
+def test_text_in_another_script_next_to_an_identifier_does_not_change_it(text: str):
     # Text without Chinese or Japanese is cut in another way.
     assert extract_chunk_keywords(text, limit=99) == extract_chunk_keywords(f"{text} か", limit=99)
 

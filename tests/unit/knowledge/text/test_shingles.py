@@ -68,7 +68,7 @@ _CHINESE = "厦门港是福建省的一个大港口，每年有许多船只停�
     [
         (_ENGLISH, _ENGLISH.upper()),
         (_ENGLISH, _ENGLISH.replace("twice", "three times")),
-        (_ENGLISH, f"Before it there was a pier. {_ENGLISH} Nobody remembers why."),
+        (_ENGLISH, f"Before it there was a pier. {_ENGLISH} Nobody remembers why."),  # plain-english: data
         (_CHINESE, _CHINESE.replace("，", ",")),
         (_CHINESE, f"这里说的是港口。{_CHINESE}后来又扩建过。"),
         ("Rope.", " rope. "),

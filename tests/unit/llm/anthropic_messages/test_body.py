@@ -326,7 +326,7 @@ def test_a_model_with_a_budget_does_not_think_on_in_a_turn_that_it_did_not_begin
     assert thinking(_user("x"), own, result) == "enabled"
     assert thinking(_user("x"), own, result, _claude(second), second_result) == "enabled"
     assert thinking(_user("x"), foreign, result, _claude(TextPart("a")), _user("new")) == "enabled"
-    # What stands beside a result begins a turn for the API.
+    # A block next to a result begins a turn for the API.
     aside = (_user("x"), own, result, _user("and?"))
     assert thinking(*aside) == "enabled"
     assert thinking(*aside, _claude(second, provider="openai"), second_result) == "disabled"

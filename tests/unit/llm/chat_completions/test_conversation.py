@@ -267,7 +267,7 @@ def test_kimi_gets_the_field_in_every_answer_with_calls() -> None:
     assert _fields(KIMI) == {}
 
 
-def test_blocks_of_reasoning_go_back_as_they_came_and_to_nobody_else() -> None:
+def test_blocks_of_reasoning_go_back_as_they_came_and_to_no_one_else() -> None:
     blocks = [{"type": "reasoning.text", "text": "想", "id": "1"}]
     part = ReasoningPart("想", "reasoning_details", {"reasoning_details": blocks})
 

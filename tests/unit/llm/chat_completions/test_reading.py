@@ -141,7 +141,7 @@ def test_blocks_of_reasoning_are_kept_whole() -> None:
     )
 
 
-def test_blocks_of_reasoning_that_nobody_can_read_are_kept_too() -> None:
+def test_blocks_of_reasoning_that_no_one_can_read_are_kept_too() -> None:
     secret = {"type": "reasoning.encrypted", "data": "…"}
 
     assert _parts(_chunk("stop", reasoning_details=[secret, "?"], content="好"), spec=MINIMAX) == (

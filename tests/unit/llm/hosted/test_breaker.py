@@ -53,7 +53,7 @@ def test_it_opens_after_five_passing_failures_in_a_row_and_says_when_it_asks_aga
     assert not error.is_transient
 
 
-def test_a_success_between_failures_begins_the_count_anew():
+def test_a_success_between_failures_begins_the_count_again():
     breaker = CircuitBreaker(now=_Clock())
     _fail(breaker, times=4)
     _ask(breaker)

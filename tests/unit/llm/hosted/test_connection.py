@@ -1,4 +1,4 @@
-"""What a line to a vendor says before it is opened."""
+"""Properties of a vendor's connection before it is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def test_a_package_that_is_missing_is_told_beforehand_with_the_advice_of_t
     spec: ProviderSpec, package: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setitem(sys.modules, package, None)
-    llm = HostedProvider(spec, api_key="sk-of-no-value-to-anybody")
+    llm = HostedProvider(spec, api_key="sk-of-no-value-to-anyone")
     advice = how_to_install(f"loom-mcp-core[{package}]")
     assert llm.problem() == f"the package {package} is missing. {advice}"
     with pytest.raises(ConfigError) as refused:

@@ -11,7 +11,7 @@ from loom_core.llm.hosted.limits import RateLimits
 
 
 class _Time:
-    """A clock that goes on when somebody sleeps."""
+    """A clock that goes on when someone sleeps."""
 
     def __init__(self) -> None:
         self.time = 0.0
@@ -35,7 +35,7 @@ async def _asked_at(limits: RateLimits, time: _Time, sizes: list[int]) -> list[f
     return times
 
 
-async def test_without_limits_nobody_waits():
+async def test_without_limits_no_one_waits():
     time = _Time()
     assert await _asked_at(RateLimits(now=time, sleep=time.sleep), time, [10**9] * 5) == [0.0] * 5
     assert time.slept == []

@@ -1,4 +1,4 @@
-"""What a hosted provider is, and its whole answers: their cost, second attempts, breaker and limits."""
+"""Hosted provider: metadata and whole answers, with their cost, retries, breaker and limits."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_a_form_that_contains_itself_is_cut_off_where_it_begins_again():
     }
 
 
-def test_a_reference_with_constraints_beside_it_keeps_both():
+def test_a_reference_with_constraints_next_to_it_keeps_both():
     schema = {
         "type": "object",
         "properties": {"a": {"$ref": "#/definitions/Text", "minLength": 2}},

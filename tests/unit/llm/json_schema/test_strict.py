@@ -46,7 +46,7 @@ def test_a_model_that_contains_itself_becomes_strict():
     assert to_strict_schema(Node.model_json_schema()) == {**_NODE, "$defs": {"Node": _NODE}}
 
 
-def test_what_stands_beside_a_reference_goes_around_it():
+def test_keywords_next_to_a_reference_go_around_it():
     schema = {**_object(a={"$ref": "#/$defs/T", "description": "起点"}), "$defs": {"T": {"type": "string"}}}
     result = to_strict_schema(schema)
     assert result is not None

@@ -62,7 +62,7 @@ def _client(vendor: str, fake: FakeVendors, http_client: httpx2.AsyncClient) -> 
 
 
 async def _read(vendor: str, *pieces: bytes) -> list[StreamChunk]:
-    """What is made of a stream that comes in such pieces."""
+    """Return the chunks parsed from a stream that arrives in these pieces."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()

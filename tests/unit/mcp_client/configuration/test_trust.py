@@ -96,7 +96,7 @@ def test_what_an_older_loom_has_approved_stays_approved(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-def test_nobody_else_may_read_what_is_trusted(tmp_path: Path, project: Path) -> None:
+def test_no_one_else_may_read_what_is_trusted(tmp_path: Path, project: Path) -> None:
     TrustedFiles(tmp_path).trust(project, b"one")
     assert stat.S_IMODE((tmp_path / "trust.json").stat().st_mode) == 0o600
 

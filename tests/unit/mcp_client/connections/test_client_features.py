@@ -58,7 +58,7 @@ async def test_a_child_is_answered_too(connected, asking, era):
     assert (asked, steps) == (["asking"], ["第1步"])
 
 
-async def test_a_question_that_nobody_answers_counts_as_cancelled(asking_connection, era):
+async def test_a_question_that_no_one_answers_counts_as_cancelled(asking_connection, era):
     async def never(question):
         await anyio.sleep_forever()
 
@@ -71,7 +71,7 @@ async def test_a_question_that_nobody_answers_counts_as_cancelled(asking_connect
         assert said(await connection.call_tool("greet", {}, ask=broken)) == "cancelled: "
 
 
-async def test_a_server_knows_that_nobody_can_be_asked(asking_connection, era):
+async def test_a_server_knows_that_no_one_can_be_asked(asking_connection, era):
     async with asking_connection(era=era) as connection:
         assert said(await connection.call_tool("greet", {})) == "unavailable: "
 

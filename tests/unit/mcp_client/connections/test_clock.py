@@ -14,7 +14,7 @@ async def test_what_takes_too_long_is_ended():
     assert clock.late
 
 
-async def test_progress_starts_the_time_anew_but_not_for_ever():
+async def test_progress_starts_the_time_again_but_not_for_ever():
     with CallClock(0.6) as clock:
         for _ in range(4):
             await anyio.sleep(0.2)

@@ -44,7 +44,7 @@ class Reached:
         self.happened.set()
 
 
-async def test_what_a_connection_logs_names_nobody_who_has_had_it_opened(raw, caplog):
+async def test_what_a_connection_logs_names_no_one_who_has_had_it_opened(raw, caplog):
     said = []
 
     class Listening(logging.Handler):
@@ -227,7 +227,7 @@ async def test_what_may_be_repeated_is_once_a_server_died(connected, raw, tmp_pa
             await connection.call_tool("die", {}, repeatable=True)
 
 
-async def test_calls_beside_the_one_that_kills_the_server_end_too(connected, raw):
+async def test_concurrent_calls_end_too_when_one_kills_the_server(connected, raw):
     async with connected(raw()) as connection:
         reached, failures = Reached(), []
 
@@ -399,7 +399,7 @@ async def test_a_child_gets_few_variables_and_knows_how_deep_it_is(connected, ra
     assert meta["loom/depth"] == 3
 
 
-async def test_nobody_is_called_below_the_greatest_depth(connected, raw):
+async def test_no_one_is_called_below_the_greatest_depth(connected, raw):
     async with connected(raw()) as connection:
         with pytest.raises(ServerError, match="3 programs stand above") as caught:
             await connection.call_tool("echo", {}, depth=3)

@@ -18,7 +18,7 @@ def test_a_server_cannot_make_one_up():
         assert faults.take(data) is None
 
 
-def test_faults_that_nobody_asks_for_are_forgotten():
+def test_faults_that_no_one_asks_for_are_forgotten():
     faults = Faults()
     first = faults.note(Fault("busy", "1"))
     for _ in range(1000):

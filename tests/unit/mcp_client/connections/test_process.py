@@ -61,7 +61,7 @@ async def test_a_program_is_named_by_its_path_from_the_folder_that_it_is_started
 
 
 @pytest.mark.slow
-async def test_a_child_that_does_not_end_is_killed_though_nobody_waits_for_it():
+async def test_a_child_that_does_not_end_is_killed_though_no_one_waits_for_it():
     stubborn = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(99)"
     config = ServerConfig(name="s", transport="stdio", command=sys.executable, args=("-c", stubborn))
     process = await ChildProcess.start(config, {"PATH": os.defpath})

@@ -22,5 +22,5 @@ async def test_who_is_slow_misses_steps_but_not_the_last_and_is_never_told_two_a
     assert told == [(0, None, "第0步"), (4, None, "第4步")]
 
 
-async def test_nobody_need_listen():
+async def test_no_one_need_listen():
     await LatestNotifier(None).take(1, 2, "")

@@ -17,7 +17,7 @@ def test_a_server_without_oauth_needs_nothing(home):
     assert oauth_auth(config, home) is None
 
 
-async def test_a_person_logs_in_and_the_next_process_needs_nobody(server, person, home):
+async def test_a_person_logs_in_and_the_next_process_needs_no_one(server, person, home):
     auth = oauth_auth(entry(server), home, browser=person)
     assert await ask(auth, server) == 200
     assert auth.problem is None
@@ -141,7 +141,7 @@ async def test_an_authorization_server_out_of_order_costs_no_login(server, home)
 
 
 @pytest.mark.hostile("tokens")
-async def test_a_login_that_cannot_be_read_is_made_anew(server, person, home):
+async def test_a_login_that_cannot_be_read_is_made_again(server, person, home):
     await keep(server, home)
     store(server, home).path.write_text("{", encoding="utf-8")
     running = oauth_auth(entry(server), home)

@@ -51,7 +51,7 @@ async def test_other_requests_of_a_browser_are_no_answer():
 
 
 @pytest.mark.hostile("tokens")
-async def test_who_connects_and_says_nothing_keeps_nobody_waiting():
+async def test_who_connects_and_says_nothing_keeps_no_one_waiting():
     async with LoopbackBrowser(lambda _: None) as browser:
         await browser.visit("https://login.example/")
         place = httpx2.URL(browser.redirect_uri)
@@ -64,7 +64,7 @@ async def test_who_connects_and_says_nothing_keeps_nobody_waiting():
             assert await browser.answer() == {"code": "c"}
 
 
-async def test_nobody_is_waited_for_without_end():
+async def test_no_one_is_waited_for_without_end():
     async with LoopbackBrowser(lambda _: None, seconds=0.05) as browser:
         await browser.visit("https://login.example/")
         with pytest.raises(LoginError, match=r"There was no login within 0\.05 seconds"):

@@ -21,7 +21,7 @@ async def test_scopes_that_a_call_wants_are_asked_for_besides_those_there_are(se
     assert len(server.clients) == 1  # it is not registered again
 
 
-async def test_scopes_that_nobody_can_be_asked_for_are_asked_for_at_the_next_login(server, person, home):
+async def test_scopes_that_no_one_can_be_asked_for_are_asked_for_at_the_next_login(server, person, home):
     await keep(server, home, scope="read")
     server.scopes = {"write"}
     running = oauth_auth(entry(server), home)

@@ -1,4 +1,4 @@
-"""What `doctor` says of the configuration, the language model and the servers behind sources."""
+"""Findings of `doctor` about the configuration, the language model and the servers behind sources."""
 
 from __future__ import annotations
 

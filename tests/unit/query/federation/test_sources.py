@@ -30,7 +30,7 @@ def notes(tmp_path):
 
 
 class Gate:
-    """What holds a server back: it starts to speak once the gate is open.
+    """A gate that holds a server back: it starts to speak once the gate is open.
 
     Attributes:
         entry: starts a query server with a source of its own, behind the gate.

@@ -113,9 +113,9 @@ async def test_a_dead_and_a_hanging_source_are_named_and_spoil_nothing(
         assert "within 0.5 s" in outcomes["slow"]["problem"]
         assert outcomes["dead"]["state"] == "failed"
         assert "503" in outcomes["dead"]["problem"]
-        nobody = await client.call_tool("query", {"query": "x", "source": "dead"})
-        assert nobody.is_error
-        assert "503" in text_of(nobody)
+        no_one = await client.call_tool("query", {"query": "x", "source": "dead"})
+        assert no_one.is_error
+        assert "503" in text_of(no_one)
 
 
 async def test_progress_tells_which_source_is_through(configure, connected, harbour, ports):

@@ -1,4 +1,4 @@
-"""`follow` and `changed`: whoever waits hears of what happens, here or in another process."""
+"""`follow` and `changed`: a waiting task is woken by every event, here or in another process."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_who_follows_behind_events_that_never_come_hears_that_the_run_has_
     assert seen == []
 
 
-async def test_nobody_sees_an_event_before_it_is_in_the_file(open_journal: Callable[[], Journal]):
+async def test_no_one_sees_an_event_before_it_is_in_the_file(open_journal: Callable[[], Journal]):
     here, elsewhere = open_journal(), open_journal()
     run = await here.create(RunRequest(goal="g"))
     async with await claimed(here, run.id) as log, aclosing(here.follow(run.id)) as events:
@@ -282,7 +282,7 @@ def test_one_journal_serves_several_event_loops():
     asyncio.run(journal.aclose())
 
 
-async def test_a_journal_that_nobody_closes_leaves_no_thread_behind():
+async def test_a_journal_that_no_one_closes_leaves_no_thread_behind():
     before = set(threading.enumerate())
     journal = Journal()
     await journal.create(RunRequest(goal="g"))

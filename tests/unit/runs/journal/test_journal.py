@@ -116,7 +116,7 @@ async def test_no_event_is_lost_that_is_added_while_others_are_being_written(jou
     assert [event.seq for event in events] == list(range(1, 2001))
 
 
-async def test_whoever_claims_a_run_gets_what_was_journalled_with_a_state(journal: Journal):
+async def test_the_process_that_claims_a_run_gets_its_events_and_state(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id) as log:
         assert list(log.steps) == []
@@ -277,7 +277,7 @@ async def test_a_name_that_is_no_text_is_refused(journal: Journal, name: str):
         await journal.create(RunRequest(goal="g", **{name: "\ud800"}))
 
 
-async def test_a_session_that_nobody_knows_may_begin_under_its_own_id(journal: Journal):
+async def test_a_session_that_no_one_knows_may_begin_under_its_own_id(journal: Journal):
     request = RunRequest(goal="继续", session_id="ses_elsewhere")
     with pytest.raises(NotFoundError):
         await journal.create(request)

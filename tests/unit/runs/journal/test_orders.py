@@ -1,4 +1,4 @@
-"""Orders: which fit how a run stands, and that each is obeyed once, whoever drives the run."""
+"""Commands of runs: which fit a run's status, and that each is applied exactly once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def claimed(journal: Journal, run_id: str) -> RunLog:
 
 
 async def standing(journal: Journal, status: RunStatus, *pending: Pending) -> str:
-    """A run that stands so, and that nobody drives."""
+    """A run that stands so, and that no one drives."""
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id) as log:
         log.add("usage", {}, status=status, pending=pending)
@@ -80,7 +80,7 @@ LATE = Pending(id="c3", kind="approval", deadline=time.time() - 1)
         ("working", Abort()),
     ],
 )
-async def test_an_order_that_fits_reaches_whoever_drives_the_run_next(status: RunStatus, order: Command):
+async def test_an_order_that_fits_reaches_the_next_executor(status: RunStatus, order: Command):
     journal = Journal()
     run_id = await standing(journal, status, CALL, UNKNOWN, QUESTION)
     assert (await journal.send_commands(run_id, order)).status == status
@@ -119,7 +119,7 @@ async def test_what_does_not_fit_what_is_asked_leaves_it_open(order: Command, re
     await journal.send_commands(
         run_id,
         InputResponse(id="q1", action="decline"),
-        ApprovalDecision(id="c4", action="edit", arguments={"size": "12"}),  # as it is put right for a model
+        ApprovalDecision(id="c4", action="edit", arguments={"size": "12"}),  # as it is corrected for a model
     )
     await journal.aclose()
 
@@ -235,7 +235,7 @@ async def test_a_session_takes_no_other_run_while_one_is_about_to_be_resumed(
     await journal.aclose()
 
 
-async def test_a_session_takes_no_other_run_while_somebody_has_still_to_be_heard():
+async def test_a_session_takes_no_other_run_while_someone_has_still_to_be_heard():
     journal = Journal()
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id) as log:
@@ -295,7 +295,7 @@ async def test_who_waits_for_an_order_is_woken_by_one_given_here_or_in_another_p
     assert got == [Reply(text="你好")] * 2
 
 
-async def test_an_order_that_was_seen_while_nobody_waited_for_it_is_not_lost(
+async def test_an_order_that_was_seen_while_no_one_waited_for_it_is_not_lost(
     open_journal: Callable[[], Journal],
 ):
     here, elsewhere = open_journal(), open_journal()

@@ -47,7 +47,7 @@ async def test_a_session_is_its_callers_alone() -> None:
     await journal.aclose()
 
 
-async def test_a_run_begins_beside_those_that_it_knows_of_and_no_others() -> None:
+async def test_a_run_starts_concurrently_with_those_that_it_knows_and_no_others() -> None:
     journal = Journal()
     first = await journal.create(RunRequest(goal="one"))
     session = first.request.session_id

@@ -65,7 +65,7 @@ async def test_of_what_comes_together_only_what_is_broken_fails(writer: Writer):
     ]
 
 
-async def test_what_a_function_refuses_concerns_nobody_else(writer: Writer):
+async def test_what_a_function_refuses_concerns_no_one_else(writer: Writer):
     def refuse(db: sqlite3.Connection) -> None:
         raise InvalidInputError("no")
 

@@ -91,7 +91,7 @@ def test_only_the_owner_may_read_the_file_and_nothing_else_is_left(tokens):
         '{"version": 1, "tokens": [], "x": 1}',
     ],
 )
-def test_a_file_that_cannot_be_read_lets_nobody_in_and_is_left_alone(tokens, content, caplog):
+def test_a_file_that_cannot_be_read_lets_no_one_in_and_is_left_alone(tokens, content, caplog):
     token, secret = made(tokens)
     tokens.path.write_text(content, encoding="utf-8")
     assert tokens.find(secret) is None

@@ -1,4 +1,4 @@
-"""What a call can get from its client besides its user's answers, in both eras."""
+"""Client input during a call besides elicitation, in both eras."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def test_the_first_process_makes_the_key_that_all_use(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
-def test_nobody_else_can_read_the_key(tmp_path):
+def test_no_one_else_can_read_the_key(tmp_path):
     state_keys(tmp_path)
     assert stat.S_IMODE((tmp_path / "request-state.key").stat().st_mode) == 0o600
 
@@ -67,7 +67,7 @@ def test_a_home_that_cannot_be_written_is_told_and_does_no_harm(tmp_path, caplog
 
 async def test_no_key_is_looked_for_until_a_call_asks_for_input(sample):
     def keys():
-        raise AssertionError("nobody has asked for input")
+        raise AssertionError("no input was requested")
 
     sample.protocol.middleware.append(SealedState("sample", keys))
     async with Client(sample.protocol) as client:

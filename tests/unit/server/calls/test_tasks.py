@@ -29,7 +29,7 @@ class Listen(types.Request[ListenParams, Literal["subscriptions/listen"]]):
     method: Literal["subscriptions/listen"] = "subscriptions/listen"
 
 
-async def nobody(_context, _params):
+async def fail_when_asked(_context, _params):
     raise AssertionError("the client is not asked")
 
 
@@ -136,7 +136,7 @@ async def test_who_knows_no_tasks_cannot_listen_to_them(kitchen, extensions, cod
 
 
 async def test_a_task_asks_its_client_and_never_uses_a_key_again(kitchen):
-    async with connected(kitchen.server.protocol, elicitation_callback=nobody) as (client, start):
+    async with connected(kitchen.server.protocol, elicitation_callback=fail_when_asked) as (client, start):
         task_id = await start("chat")
         task = await until(client, task_id, "input_required")
         assert list(task.input_requests) == ["name"]

@@ -148,7 +148,7 @@ def test_filters_with_one_name_are_alternatives():
         parse_filters(["tags"])
 
 
-def test_a_report_goes_to_standard_output_and_its_notes_beside_it(capsys):
+def test_a_report_goes_to_standard_output_and_its_notes_to_standard_error(capsys):
     report = Report(["一", "two"], ["note"], {"n": 1})
     show_report(report, as_json=False)
     assert capsys.readouterr() == ("一\ntwo\n", "note\n")

@@ -53,7 +53,7 @@ def printed(monkeypatch):
     return use
 
 
-def test_the_answer_goes_to_standard_output_and_the_rest_beside_it(capsys):
+def test_the_answer_goes_to_standard_output_and_the_rest_to_standard_error(capsys):
     out("answer")
     say("remark")
     assert capsys.readouterr() == ("answer\n", "remark\n")

@@ -1,4 +1,4 @@
-"""What was found out about an installation, as a person reads it."""
+"""Health reports of an installation, as a person reads them."""
 
 from __future__ import annotations
 

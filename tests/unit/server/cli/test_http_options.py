@@ -33,7 +33,7 @@ def run(tmp_path):
     return command
 
 
-def test_without_http_there_are_no_settings_and_nobody_to_ask(settings):
+def test_without_http_there_are_no_settings_and_no_one_to_ask(settings):
     assert settings() is None
     with pytest.raises(ConfigError, match="are for HTTP"):
         settings("--tokens")

@@ -162,7 +162,7 @@ def test_a_wrong_version_is_a_problem_where_loom_requires_it_and_else_a_warning(
     assert section.facts["packages"] == {"part-a": "1.5", "part-b": "1.0"}
 
 
-def test_what_other_machines_and_extras_nobody_asked_for_require_does_not_matter(install: Install):
+def test_what_other_machines_and_extras_no_one_asked_for_require_does_not_matter(install: Install):
     install("loom-x", requires=('gone-a; sys_platform == "nowhere"', "part-a[wanted]", "not a requirement !"))
     install("part-a", requires=('part-b; extra == "wanted"', 'gone-b; extra == "other"'))
     install("part-b", requires=("part-a",))  # in a circle

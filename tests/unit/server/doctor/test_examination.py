@@ -82,7 +82,7 @@ async def test_a_check_that_fails_becomes_a_finding(error: Exception, message: s
     assert report.sections[1] == section("port")
 
 
-async def test_what_blocks_and_ends_after_it_was_given_up_disturbs_nobody():
+async def test_what_blocks_and_ends_after_it_was_given_up_disturbs_no_one():
     go_on, ended = threading.Event(), threading.Event()
 
     def look() -> None:

@@ -54,7 +54,7 @@ def program(machine: Machine, tmp_path: Path) -> Program:
 
 @pytest.fixture
 def shown() -> list[str]:
-    """What was shown before anything was written."""
+    """Return the plans that were shown before anything was written."""
     return []
 
 

@@ -122,7 +122,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_not_deleted(tmp_path: 
     assert path.read_bytes() == b'{"theirs": 1}'
 
 
-def test_a_file_that_somebody_else_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_someone_else_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = _written(tmp_path / "c.json", b"{}")
     file = ConfigFile.read(path)
     path.write_bytes(b'{"theirs": 1}')
@@ -132,7 +132,7 @@ def test_a_file_that_somebody_else_changes_meanwhile_is_left_alone(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_somebody_else_makes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_someone_else_makes_meanwhile_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     file = ConfigFile.read(path)
     path.write_bytes(b"theirs")

@@ -74,7 +74,7 @@ def test_a_second_run_changes_nothing(client: str, run_install: RunInstall, file
     assert list(file_of(client).parent.glob("*.bak")) == []
 
 
-def test_what_somebody_has_changed_in_the_entry_is_brought_up_to_date_and_additions_stay(
+def test_what_someone_has_changed_in_the_entry_is_brought_up_to_date_and_additions_stay(
     client: str, run_install: RunInstall, file_of: FileOf, golden: Golden
 ) -> None:
     file_of(client).write_bytes(golden(client, "changed.before"))
@@ -83,7 +83,7 @@ def test_what_somebody_has_changed_in_the_entry_is_brought_up_to_date_and_additi
     assert run_install(client).action == "unchanged"
 
 
-def test_additions_of_somebody_else_go_by_force_only(
+def test_additions_of_someone_else_go_by_force_only(
     client: str, run_uninstall: RunInstall, file_of: FileOf, golden: Golden
 ) -> None:
     file_of(client).write_bytes(golden(client, "changed.before"))

@@ -35,7 +35,7 @@ _FILLINGS = st.sampled_from(["", " ", "\n  ", "\r\n\t", '// a } comment " here\n
 
 @st.composite
 def _written(draw: st.DrawFn, value: Any) -> str:
-    """A value as somebody may have written it, with comments and trailing commas."""
+    """A value as someone may have written it, with comments and trailing commas."""
 
     def fill() -> str:
         return draw(_FILLINGS)

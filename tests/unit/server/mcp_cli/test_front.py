@@ -31,7 +31,7 @@ def _run(folder: Path, *line: str, served: tuple[str, ...] = (), program: str = 
     return run_mcp(runs, parser.parse_args(["--home", str(folder / "home"), *line]), served)
 
 
-def test_answers_go_to_standard_output_and_what_else_is_said_beside_it(
+def test_answers_go_to_standard_output_and_the_rest_to_standard_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(tmp_path, "add", "文件", served=("fs", "/文档")) == 0
@@ -72,7 +72,7 @@ def test_wrong_usage_is_told_by_the_parser(
     assert "usage:" in capsys.readouterr().err
 
 
-def test_what_the_answer_tells_is_not_logged_beside_it(
+def test_the_content_of_the_answer_is_not_logged_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     program = "import sys; sys.exit('没有数据库')"
@@ -191,7 +191,7 @@ def test_an_address_from_a_variable_can_be_added_before_that_is_set(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such modes")
-def test_nobody_else_may_read_the_file(terminal: Terminal) -> None:
+def test_no_one_else_may_read_the_file(terminal: Terminal) -> None:
     terminal.mcp("add", "a", "--", "x")
     assert stat.S_IMODE(terminal.file.stat().st_mode) == 0o600
 

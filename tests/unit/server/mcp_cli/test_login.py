@@ -44,7 +44,7 @@ def home(tmp_path, server):
 
 
 class Person:
-    """Somebody who opens what is shown to them."""
+    """Someone who opens what is shown to them."""
 
     def __init__(self):
         self.shown = []
@@ -85,7 +85,7 @@ def test_a_second_login_is_a_new_one_of_the_same_client(home, server):
     assert len(server.clients) == 1
 
 
-def test_a_client_is_registered_anew_where_its_port_is_taken(home, server):
+def test_a_client_is_registered_again_where_its_port_is_taken(home, server):
     person = Person()
     logged_in(home, show=person.show)
     port = httpx2.URL(httpx2.URL(person.shown[0].rpartition(" ")[2]).params["redirect_uri"]).port
@@ -135,7 +135,7 @@ def test_a_server_that_is_not_there_is_told(home, server):
         ("broken", ConfigError, r"mcp\.json:1:\d+: "),
     ],
 )
-def test_what_nobody_can_log_in_at_is_told(home, name, kind, words):
+def test_what_no_one_can_log_in_at_is_told(home, name, kind, words):
     with pytest.raises(kind, match=words):
         logged_in(home, name)
     with pytest.raises(kind, match=words):

@@ -1,4 +1,4 @@
-"""What a server puts on the audit, over the in-memory transport; and requests that are not let in."""
+"""Audit of a server over the in-memory transport, and of requests that are refused."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def entries(path: Path) -> list[dict[str, Any]]:
 
 async def are_on_file(path: Path, number: int) -> None:
     with anyio.fail_after(5):
-        while len(entries(path)) < number:  # noqa: ASYNC110 - a file tells nobody
+        while len(entries(path)) < number:  # noqa: ASYNC110 - a file tells no one
             await anyio.sleep(0.01)
 
 
@@ -162,7 +162,7 @@ async def test_who_is_not_let_in_is_on_file_once_for_each_address_with_how_often
     assert "arguments" not in entries(path)[0]
 
 
-async def test_what_was_only_counted_is_written_with_the_next_refusal_of_anybody_and_at_the_end(
+async def test_what_was_only_counted_is_written_with_the_next_refusal_of_anyone_and_at_the_end(
     path: Path,
 ) -> None:
     now = [100.0]

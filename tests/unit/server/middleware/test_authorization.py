@@ -1,4 +1,4 @@
-"""What holds for a request of the protocol whatever way it has come."""
+"""Authorization of protocol requests, independent of the transport."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def test_what_javascript_would_read_otherwise_is_a_text(events):
     [
         ({"status": "completed"}, 9.0),
         ({"status": "working", "driver": "pid 1"}, 100.0),
-        ({"status": "working"}, 9.0),  # nobody drives it: nothing happens
+        ({"status": "working"}, 9.0),  # no one drives it: nothing happens
         ({"status": "input_required"}, 100.0),
     ],
 )

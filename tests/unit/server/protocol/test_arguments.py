@@ -40,7 +40,7 @@ def served(function, **changes):
 async def contact(
     name: str, phone: str = "", email: str = "", place: dict[str, str] | None = None, times: int = 1
 ) -> ToolReply[Answer]:
-    """Writes to somebody."""
+    """Writes to someone."""
     return tool_result(f"{name} {phone} {email} {place} {times}", Answer(text=name))
 
 

@@ -92,7 +92,7 @@ async def test_a_value_that_is_not_valid_unicode_does_not_break_the_connection(s
     assert values == ["灯塔", "灯泡", "?"]
 
 
-async def test_an_argument_that_nobody_knows_the_values_of_has_none(server, connect):
+async def test_an_argument_that_no_one_knows_the_values_of_has_none(server, connect):
     async with connect(server) as client:
         assert await completed(client, PROMPT, "goal", "a") == ([], False)
 

@@ -1,4 +1,4 @@
-"""What a server says of itself and of its tools, also when they change, and what it refuses to register."""
+"""Server info and tool lists, also when tools change, and tools that the factory refuses to register."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_changes_reach_every_legacy_client_and_end_with_its_connection(sam
         with anyio.fail_after(5):
             await received.wait()
         await watching.list_tools()
-    await sample.tools_changed()  # nobody is there any more, and nothing complains
+    await sample.tools_changed()  # no one is there any more, and nothing complains
 
 
 async def test_a_modern_client_that_listens_is_told_what_has_changed(sample):

@@ -23,7 +23,7 @@ from loom_core.server.serving.http_settings import HttpSettings
 
 
 class Messages:
-    """What a client was told of its own accord, and a way to wait for it."""
+    """Notifications that a client received, and a way to wait for them."""
 
     def __init__(self):
         self.seen = []
@@ -179,7 +179,7 @@ async def test_a_client_that_says_twice_that_it_is_ready_is_told_everything_once
         ]
 
 
-async def test_a_server_that_tells_nothing_of_single_resources_lets_nobody_subscribe_to_them():
+async def test_a_server_that_tells_nothing_of_single_resources_lets_no_one_subscribe_to_them():
     server = LoomServer("s", version="1", title="S")
 
     @server.resource("loom://{id}", name="document", title="Document", description="A document.")

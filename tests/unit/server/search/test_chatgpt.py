@@ -36,7 +36,7 @@ class Document:
 
 @dataclass
 class Service:
-    """What a server has, without a server."""
+    """A search service without a server."""
 
     passages: list[Passage] = field(default_factory=list)
     document: Document = field(default_factory=lambda: Document("", ""))

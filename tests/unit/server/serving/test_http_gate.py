@@ -1,4 +1,4 @@
-"""What stands in front of a server on HTTP: tokens and scopes, and what is told without them."""
+"""HTTP authorization: tokens and scopes, and responses without them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_a_network_may_be_served_where_callers_are_asked(sample, tokens, m
         assert (await ask.rpc("tools/list", {**headers, "Host": "0.0.0.0"})).status_code == 421
 
 
-async def test_settings_that_ask_nobody_do_not_open_a_network(sample):
+async def test_settings_that_ask_no_one_do_not_open_a_network(sample):
     with pytest.raises(ConfigError, match="without authentication"):
         await serve_http(sample, HttpSettings(host="0.0.0.0", auth=AuthSettings()))
 
@@ -261,7 +261,7 @@ async def test_health_and_readiness_want_no_token(sample, tokens):
         assert (await ask.get("/readyz")).json() == {"status": "ready"}
 
 
-async def test_metrics_are_open_where_nobody_is_asked(sample):
+async def test_metrics_are_open_where_no_one_is_asked(sample):
     async with serving(sample) as url, httpx2.AsyncClient() as web:
         assert (await web.get(url.replace("/mcp", "/metrics"))).status_code == 200
 

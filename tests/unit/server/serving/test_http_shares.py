@@ -1,4 +1,4 @@
-"""What each token may take of a server on HTTP: requests, calls at a time, sessions, time."""
+"""Quotas per token on HTTP: requests, concurrent calls, sessions, time."""
 
 from __future__ import annotations
 

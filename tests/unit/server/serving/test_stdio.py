@@ -219,7 +219,7 @@ async def test_input_that_comes_after_the_end_is_left_alone(serve, pipes):
     assert not any(reader.is_alive() for reader in readers)
 
 
-def test_a_server_may_run_beside_the_main_thread(serve, pipes):
+def test_a_server_may_run_outside_the_main_thread(serve, pipes):
     pipes.close(pipes.input)
     results = []
     thread = threading.Thread(target=lambda: results.append(anyio.run(serve)))
@@ -251,7 +251,7 @@ def unopenable_server():
         b'{"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": 5}\n',
         b'{"jsonrpc": "1.0", "id": 7, "method": "tools/list"}\n',
         b'{"method": "tools/call", "params": '
-        + b'{"id": "]\\"}", "a": ' * 2000  # a pipe takes 64 KB before somebody reads
+        + b'{"id": "]\\"}", "a": ' * 2000  # a pipe takes 64 KB before someone reads
         + b"[1]"
         + b"}" * 2000
         + b', "id": 7}\n',

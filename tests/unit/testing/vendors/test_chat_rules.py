@@ -1,4 +1,4 @@
-"""What holds for every vendor of chat-completions."""
+"""Rules of every chat-completions vendor."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ async def test_the_first_token_waits_and_keep_alive_does_not():
             assert (await anext(pieces)).startswith(b"data: ")
 
 
-async def test_an_answer_that_waits_is_asked_again_by_nobody_else():
+async def test_an_answer_that_waits_is_asked_again_by_no_one_else():
     gate = anyio.Event()
     fake = FakeVendors([Turn(text="慢", wait=gate), Turn(text="快")])
     said: list[str] = []
@@ -381,9 +381,9 @@ async def test_vendors_are_found_under_their_real_names_too():
                     await client.chat.completions.create(**asked("deepseek"))
             else:
                 await client.chat.completions.create(**asked("deepseek"))
-        nobody = await http_client.post("http://fake/nobody/v1/chat/completions", json=body())
+        unknown = await http_client.post("http://fake/unknown/v1/chat/completions", json=body())
         broken = await http_client.post("http://fake/vllm/v1/chat/completions", content=b"{")
         claude = await http_client.post(
             "http://fake/anthropic/v1/complete", json={}, headers={"x-api-key": fake.key}
         )
-    assert [response.status_code for response in (nobody, broken, claude)] == [404, 400, 404]
+    assert [response.status_code for response in (unknown, broken, claude)] == [404, 400, 404]

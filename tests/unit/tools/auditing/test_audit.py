@@ -155,7 +155,7 @@ def test_a_head_that_was_kept_elsewhere_finds_out_who_changes_all_of_it(path: Pa
     assert "Lines are missing at its end" in verify(path, heads=[kept]).problem
 
 
-def test_a_process_that_dies_between_a_line_and_its_note_beside_it_leaves_no_breach(path: Path) -> None:
+def test_a_process_that_dies_between_a_line_and_its_note_next_to_it_leaves_no_breach(path: Path) -> None:
     AuditFile(path).append([{"call": "a"}])
     before = path.with_suffix(".head").read_bytes()
     AuditFile(path).append([{"call": "b"}])
@@ -167,7 +167,7 @@ def test_a_process_that_dies_between_a_line_and_its_note_beside_it_leaves_no_bre
     assert _lines(path)[2]["seen"] == before.decode().strip()
 
 
-def test_the_note_beside_an_audit_cannot_be_overwritten_unseen(path: Path) -> None:
+def test_the_note_next_to_an_audit_cannot_be_overwritten_unseen(path: Path) -> None:
     AuditFile(path).append([{"call": "a"}])
     path.with_suffix(".head").write_bytes("不是哈希".encode())
 

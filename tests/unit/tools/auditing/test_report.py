@@ -1,4 +1,4 @@
-"""What is found where an audit is not as it was written: lines that are missed, added, or cut off."""
+"""Verification of an audit that was changed: lines that are missed, added, or cut off."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_who_takes_off_lines_of_an_audit_whose_oldest_files_were_put_away_is_fou
 
 
 @pytest.mark.parametrize("kept", [b"", b"x"], ids=["nothing", "a torn line"])
-def test_who_begins_an_audit_anew_beside_the_end_of_the_old_one_is_found_out(path: Path, kept: bytes) -> None:
+def test_an_audit_started_over_after_the_old_one_is_detected(path: Path, kept: bytes) -> None:
     path.write_bytes(kept)
     AuditFile(path).append([{"tool": "after"}])
 
@@ -106,7 +106,7 @@ def test_who_begins_an_audit_anew_beside_the_end_of_the_old_one_is_found_out(pat
     )
 
 
-def test_lines_that_nobody_kept_the_end_of_are_told_also_when_others_follow(path: Path) -> None:
+def test_lines_that_no_one_kept_the_end_of_are_told_also_when_others_follow(path: Path) -> None:
     lines = _lines(path)
     first = _forged(lines[-1])
     _put(path, *lines, first, _forged(first))

@@ -27,7 +27,7 @@ _SECRET = b"xyzzy"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder; beside it a file that is not to be reached, and links that lead there."""
+    """A folder; next to it a file that is not to be reached, and links that lead there."""
     (tmp_path / "secret.txt").write_bytes(_SECRET)
     (tmp_path / "root-and-more").mkdir()
     (tmp_path / "root-and-more" / "secret.txt").write_bytes(_SECRET)
@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """Everything beside the root, to see that nothing of it changes."""
+    """Return everything outside the root, to see that nothing of it changes."""
     return {
         str(path): path.read_bytes()
         for path in folder.parent.rglob("*")

@@ -30,7 +30,7 @@ async def _until_gone(*files: Path) -> None:
     for file in files:
         process = int(file.read_text(encoding="utf-8"))
         with anyio.fail_after(5):
-            while _runs(process):  # noqa: ASYNC110 - nobody tells
+            while _runs(process):  # noqa: ASYNC110 - no one tells
                 await anyio.sleep(0.01)
 
 
@@ -82,7 +82,7 @@ async def test_a_command_works_in_its_folder_and_finds_no_secrets(
     assert "GIT_TERMINAL_PROMPT=0" in output.text
 
 
-async def test_nothing_can_be_asked_of_anybody(tmp_path: Path) -> None:
+async def test_nothing_can_be_asked_of_anyone(tmp_path: Path) -> None:
     output = await _run(tmp_path, "read answer; echo [$answer]; cat; tty")
 
     assert output.text.startswith("[]\nnot a tty\n[exit code 1")
@@ -133,7 +133,7 @@ async def test_a_cancelled_call_ends_the_command_before_it_is_over(tmp_path: Pat
             _run, tmp_path, "echo $$ > shell; sleep 60 & echo $! > child.new; mv child.new child; wait"
         )
         with anyio.fail_after(10):
-            while not (tmp_path / "child").exists():  # noqa: ASYNC110 - nobody tells
+            while not (tmp_path / "child").exists():  # noqa: ASYNC110 - no one tells
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
     await _until_gone(tmp_path / "shell", tmp_path / "child")

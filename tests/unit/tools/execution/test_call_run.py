@@ -48,7 +48,7 @@ async def test_of_a_long_output_beginning_and_end_are_shown_and_where_the_whole_
     assert all(line in lines for line in told.splitlines() if line and not line.startswith("["))
 
 
-async def test_a_long_output_that_nobody_keeps_says_so() -> None:
+async def test_a_long_output_that_no_one_keeps_says_so() -> None:
     result = await format_output(ToolOutput("长" * 1000), most_tokens=30, keep=_Kept(""))
 
     assert "it was not kept" in result.output.text

@@ -1,4 +1,4 @@
-"""Calls of a model on their way through the stages: found, put right, permitted, run, answered."""
+"""Calls of a model on their way through the stages: found, corrected, permitted, run, answered."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_what_has_changed_since_the_plan_counts_when_it_is_to_run() -> Non
         return result.status, result.message.text
 
     assert (await status())[0] == "success"
-    live[0] = (Doing("s:写", annotations=CHANGES),)  # the same tool, listed anew
+    live[0] = (Doing("s:写", annotations=CHANGES),)  # the same tool, listed again
     assert (await status())[0] == "success"
     live[0] = (Doing("s:写", annotations=CHANGES, says="现在也上传"),)
     assert "has changed meanwhile" in (await status())[1]

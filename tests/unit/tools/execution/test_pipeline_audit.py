@@ -1,4 +1,4 @@
-"""What is written down of calls: decisions and effects on the audit, their ends in the metrics."""
+"""Records of calls: decisions and effects on the audit, outcomes in the metrics."""
 
 from __future__ import annotations
 

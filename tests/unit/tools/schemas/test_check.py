@@ -62,7 +62,7 @@ def test_the_draft_that_a_schema_names_counts() -> None:
         "definitions": {"A": {"type": "string"}},
     }
 
-    assert _messages(schema, {"a": "beside a reference nothing counts in draft 7"}) == []
+    assert _messages(schema, {"a": "next to a reference nothing counts in draft 7"}) == []
 
 
 @pytest.mark.hostile("JSON and schemas")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 from pydantic import BaseModel, Field
@@ -170,6 +170,7 @@ def test_an_outline_of_a_schema_without_fields_is_one_without_fields():
 
 
 @given(st.builds(Answer))
+@settings(max_examples=20)
 def test_what_is_answered_fits_the_outline(answer: Answer):
     schema = outline(Answer.model_json_schema(mode="serialization"))
     sent = answer.model_dump(mode="json", exclude_defaults=True)

@@ -92,7 +92,7 @@ class LLMEntityExtractor:
         max_tokens: limit of an answer; models that think first need room for it.
         concurrency: how many requests are made at once.
         timeout: seconds for one answer, including the provider's waits and retries.
-        patience: consecutive failed requests after which extraction stops, even if passages are at fault.
+        max_failures: consecutive failed requests after which extraction stops, even if passages are at fault.
 
     Raises:
         ConfigError: a number is not above 0.
@@ -128,7 +128,7 @@ class LLMEntityExtractor:
         self._max_tokens = max_tokens
         self._concurrency = concurrency
         self._timeout = timeout
-        self._patience = max_failures
+        self._max_failures = max_failures
         self._failures = 0  # in a row
         self._paid: dict[Chunk, Extraction] = {}  # what was read before extraction stopped
         self.spent = ExtractionUsage()
@@ -226,7 +226,7 @@ class LLMEntityExtractor:
                 return await self._read_singly(portion, portion.numbers, found)
             if error.failure not in _FOR_THESE:
                 self._failures += 1
-                if self._failures >= self._patience:
+                if self._failures >= self._max_failures:
                     raise
             return self._by_rules(portion, found, error.message)
         self._failures = 0

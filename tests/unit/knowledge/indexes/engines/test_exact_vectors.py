@@ -58,7 +58,7 @@ def test_after_closing_nothing_is_left() -> None:
     assert index.search(axis(0), 1) == []
 
 
-def test_searches_beside_a_writer_always_see_a_whole_state() -> None:
+def test_searches_concurrent_with_a_writer_always_see_a_whole_state() -> None:
     """Keys 1 to 50 are always there: each batch overwrites them and adds others."""
     index = ExactVectorIndex(4)
     steady = np.tile(axis(0), (50, 1))

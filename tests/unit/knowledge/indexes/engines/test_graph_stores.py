@@ -1,4 +1,4 @@
-"""What every graph store does, asked of each of them."""
+"""Contract of graph stores, run with each of them."""
 
 import random
 from collections import defaultdict

@@ -151,8 +151,8 @@ def test_values_that_the_engine_cannot_hold_are_refused(tmp_path: Path) -> None:
     store.close()
 
 
-def test_readers_beside_a_writer_see_whole_changes(tmp_path: Path) -> None:
-    """A star whose relations all have the same support: each change sets them anew in one call."""
+def test_readers_concurrent_with_a_writer_see_whole_changes(tmp_path: Path) -> None:
+    """A star whose relations all have the same support: each change sets them again in one call."""
     store = opened(tmp_path / "graph")
     store.upsert_entities([EntityNode(key, f"实体{key}", "", 1) for key in range(1, 8)])
     star = [[EntityEdge(1, "has", key, turn, 0.5) for key in range(2, 8)] for turn in range(1, 16)]

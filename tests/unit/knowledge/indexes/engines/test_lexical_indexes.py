@@ -1,4 +1,4 @@
-"""What every lexical index does, asked of each of them."""
+"""Contract of lexical indexes, run with each of them."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -73,7 +73,7 @@ def test_a_second_writer_is_told_that_the_index_is_busy(tmp_path: Path) -> None:
         end(child)
 
 
-def test_a_reader_beside_a_writer_sees_its_commits_after_a_reload(tmp_path: Path) -> None:
+def test_a_reader_concurrent_with_a_writer_sees_its_commits_after_a_reload(tmp_path: Path) -> None:
     writer = TantivyIndex(tmp_path)
     writer.add([(1, ["a"])])
     writer.commit()

@@ -1,4 +1,4 @@
-"""What every vector index does, asked of each of them."""
+"""Contract of vector indexes, run with each of them."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What passages say of different names for the same thing."""
+"""Aliases: statements of passages about different names for the same thing."""
 
 from __future__ import annotations
 

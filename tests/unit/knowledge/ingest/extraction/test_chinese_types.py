@@ -1,4 +1,4 @@
-"""What kind of thing Chinese names are taken for."""
+"""Entity types of Chinese names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user asks of extraction reaches the rules."""
+"""Extraction settings of a user reach the rules."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ def test_the_rules_are_told_what_concerns_them():
     assert config.rule_settings() == RuleSettings(("place",), ("is a",), 3, 2)
 
 
-def test_what_nobody_asks_for_is_the_same_for_both():
+def test_what_no_one_asks_for_is_the_same_for_both():
     assert ExtractionConfig().rule_settings() == RuleSettings()

@@ -1,4 +1,4 @@
-"""What the words between two English names say of them."""
+"""Relations from the words between two English names."""
 
 from __future__ import annotations
 

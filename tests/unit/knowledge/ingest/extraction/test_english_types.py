@@ -1,4 +1,4 @@
-"""What kind of thing English names are taken for."""
+"""Entity types of English names."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_words_of_a_name_tell_its_type(name: str, type_: str | None) -> None
         ("Of ", "Zell", " (1990–1995) nothing is left", "thing"),
     ],
 )
-def test_what_stands_beside_a_name_tells_its_type(before: str, name: str, behind: str, type_: str) -> None:
+def test_the_words_next_to_a_name_tell_its_type(before: str, name: str, behind: str, type_: str) -> None:
     text = before + name + behind
     assert type_from_context(text, len(before), len(before) + len(name)) == type_
 
@@ -98,8 +98,9 @@ def test_what_lies_in_a_place_by_a_comma_is_one_too() -> None:
 
 
 def test_a_surname_alone_is_the_person_whose_full_name_the_passage_has() -> None:
-    assert types("There Albert Einstein spoke. Nobody but Einstein wrote.")["Einstein"] == "person"
-    assert types("Nobody but Einstein wrote.")["Einstein"] == "thing"
+    no_one_else = "Nobody but Einstein wrote."  # plain-english: data
+    assert types(f"There Albert Einstein spoke. {no_one_else}")["Einstein"] == "person"
+    assert types(no_one_else)["Einstein"] == "thing"
 
 
 def test_a_title_is_what_its_parentheses_or_its_first_sentence_say() -> None:

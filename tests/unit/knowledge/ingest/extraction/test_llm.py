@@ -1,4 +1,4 @@
-"""A language model finds entities beside the rules, and whatever it does, there is an extraction."""
+"""Extraction by a language model in addition to the rules, whatever the model replies."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_numbers_out_of_range_are_refused(name: str):
         LLMEntityExtractor(MockProvider([]), **options)
 
 
-async def test_nothing_to_read_asks_nobody():
+async def test_nothing_to_read_asks_no_one():
     assert await LLMEntityExtractor(MockProvider([])).extract([]) == []
     assert await LLMEntityExtractor(MockProvider([])).extract([chunk("—")]) == [by_rules("—")]
 

@@ -1,4 +1,4 @@
-"""What a language model writes is read in whatever form it comes."""
+"""Parsing of a language model's extraction reply, in whatever form it comes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules read out of passages in English, Chinese and code."""
+"""Rule-based extraction from passages in English, Chinese and code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model says is kept only where the passage says it, too."""
+"""Span alignment: a model's claim is kept only where the passage says it, too."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_no_more_is_kept_than_the_configuration_allows():
     config = ExtractionConfig(max_entities_per_chunk=2, max_relations_per_chunk=1)
     people = [
         entity("Ada Lovelace"),
-        entity("Nobody"),
+        entity("Nobody"),  # plain-english: data
         entity("Charles Babbage"),
         entity("Analytical Engine"),
     ]

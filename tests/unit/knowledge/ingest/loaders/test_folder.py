@@ -31,7 +31,7 @@ def test_files_come_sorted_with_size_and_time(tmp_path: Path) -> None:
     assert entries == list(scan(tmp_path))
 
 
-def test_what_nobody_means_is_left_out_silently(tmp_path: Path) -> None:
+def test_what_no_one_means_is_left_out_silently(tmp_path: Path) -> None:
     plant(
         tmp_path,
         [

@@ -1,4 +1,4 @@
-"""What goes between parent and children comes out as it went in, and nonsense is told from it."""
+"""Wire format between parent and children: values survive a round trip, and malformed frames are detected."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error(body: bytes, why: str):
 
 async def test_an_endpoint_that_is_not_there_is_an_error():
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        taken.bind(("127.0.0.1", 0))  # bound, but no one listens
         reranker = APIReranker(base_url=f"http://127.0.0.1:{taken.getsockname()[1]}", model="m")
         with pytest.raises(LLMError, match="cannot be reached"):
             await reranker.rerank("q", passages(), limit=1)

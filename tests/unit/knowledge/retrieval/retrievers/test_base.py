@@ -1,4 +1,4 @@
-"""What holds for every retriever, tried with those that need no language model."""
+"""Contract of every retriever, tried with those that need no language model."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ async def test_indexes_that_are_kept_are_bounded(make_source: MakeSource) -> Non
     assert source.listed == 21
 
 
-async def test_passages_that_have_changed_are_indexed_anew_and_others_not(make_source: MakeSource) -> None:
+async def test_passages_that_have_changed_are_reindexed_and_others_not(make_source: MakeSource) -> None:
     source, clock = make_source(channels=["dense"]), _Clock()
     cache = PassageLexicalIndexCache(max_chunks=100, ttl=60, clock=clock)
     words = await cache.of(source, None)

@@ -1,4 +1,4 @@
-"""The retrievers that combine: hybrid, fusion, and the order anew by a reranker."""
+"""The retrievers that combine: hybrid, fusion, and the order again by a reranker."""
 
 from __future__ import annotations
 

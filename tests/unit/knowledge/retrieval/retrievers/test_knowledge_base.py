@@ -1,4 +1,4 @@
-"""Retrievers over Loom's own knowledge base, alone and beside another store."""
+"""Retrievers over Loom's own knowledge base, alone and combined with another store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Shop(MemorySource, KnowledgeBaseProvider):
 
 @pytest.fixture(scope="module")
 def library() -> Iterator[GraphRAGKnowledgeBase]:
-    """The harbours in a knowledge base in memory. Nobody changes it."""
+    """The harbours in a knowledge base in memory. No one changes it."""
     knowledge_base = GraphRAGKnowledgeBase.from_config(
         embedding_provider=create_embedder("hashing"), name="图书馆"
     )

@@ -186,7 +186,7 @@ async def test_what_all_sources_refuse_is_the_callers_mistake():
         ({"query": " "}, InvalidInputError),
         ({"query": "rope", "limit": 0}, InvalidInputError),
         ({"query": "rope", "limit": 101}, InvalidInputError),
-        ({"query": "rope", "source": "nobody"}, NotFoundError),
+        ({"query": "rope", "source": "unknown"}, NotFoundError),
         ({"query": "rope", "source": []}, NotFoundError),
     ],
 )
@@ -196,7 +196,7 @@ async def test_what_cannot_be_asked_is_refused_with_advice(asked, error):
     assert refused.value.advice
 
 
-async def test_without_sources_there_is_nobody_to_ask():
+async def test_without_sources_there_is_no_one_to_ask():
     with pytest.raises(NotFoundError, match="There is no source to ask"):
         await Federation([]).query("rope")
 

@@ -105,7 +105,7 @@ async def test_a_source_that_cannot_be_narrowed_down_keeps_what_it_found(federat
     }  # fmt: skip
 
 
-async def test_a_filter_that_was_asked_for_is_not_left_out_for_anybody(federation):
+async def test_a_filter_that_was_asked_for_is_not_left_out_for_anyone(federation):
     federation.replace([*federation.sources, _Notes()])
     source = FederatedSource(federation)
     for _ in range(2):

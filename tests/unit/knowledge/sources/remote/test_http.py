@@ -171,7 +171,7 @@ async def test_what_was_found_is_remembered_where_documents_cannot_be_read(serve
     assert await source.get_by_id("other") is None
 
 
-async def test_what_cannot_be_asked_is_refused_before_anybody_is_asked(server):
+async def test_what_cannot_be_asked_is_refused_before_anyone_is_asked(server):
     source = api(server, filters={"tags": "tags"})
     for asked in (
         {"query": " "},
