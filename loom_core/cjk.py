@@ -1,4 +1,4 @@
-"""Where Chinese, Japanese and Korean script stands in a text."""
+"""CJK script in a text: detection and segmentation."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _LONGEST_READ = 4000
 
 
 def is_cjk(char: str) -> bool:
-    """Whether a character is Han, kana, bopomofo or hangul."""
+    """Return whether a character is Han, kana, bopomofo or hangul."""
     return _CJK_CHAR.match(char) is not None
 
 
 def holds_cjk(text: str) -> bool:
-    """Whether any character of a text is Han, kana, bopomofo or hangul."""
+    """Return whether any character of a text is Han, kana, bopomofo or hangul."""
     return not text.isascii() and _CJK_CHAR.search(text) is not None
 
 
 def is_chinese(text: str) -> bool:
-    """Whether a text is written in Chinese, names in other scripts apart: what to answer its writer in.
+    """Return whether a text is written in Chinese, apart from names in other scripts.
 
     A word of Latin script says about as much as two Han characters, and those of paths and addresses say
     nothing. Only the first 4,000 characters are read.
@@ -48,6 +48,6 @@ def is_chinese(text: str) -> bool:
 
 
 def cjk_parts(text: str) -> tuple[list[str], list[str]]:
-    """A text cut into runs of CJK characters and the gaps around them, which are one more."""
+    """Split a text into runs of CJK characters and the gaps around them; there is one gap more."""
     parts = [text] if text.isascii() else _PARTS.split(text)
     return parts[::2], parts[1::2]

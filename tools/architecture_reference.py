@@ -31,13 +31,13 @@ Imports = Mapping[str, frozenset[str]]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     text = PAGE.read_text(encoding="utf-8")
     return with_block(text, "packages", f"{diagram()}\n\n{table(_rows())}")
 
 
 def diagram() -> str:
-    """The packages and what they import, in Mermaid."""
+    """Return the packages and what they import, in Mermaid."""
     graph = reduced(grouped(imports()))
     lines = ["flowchart TD"]
     lines += [f'    {_id(name)}["{_title(name)}"]' for name in _ordered(graph)]
@@ -52,7 +52,7 @@ def diagram() -> str:
 
 @cache
 def modules() -> ImportGraph:
-    """All modules with what they import, also inside functions; types alone do not count."""
+    """Return all modules with what they import, also inside functions; types alone do not count."""
     import grimp
 
     return grimp.build_graph("loom_core", *SERVERS, exclude_type_checking_imports=True, cache_dir=None)
@@ -73,7 +73,7 @@ def imports() -> Imports:
 
 
 def grouped(graph: Imports) -> Imports:
-    """The graph with everything that imports foundations only as one of them.
+    """Merge packages that import only foundations into the foundations.
 
     Foundations are single modules, and packages, that know no other part of Loom.
     """
@@ -96,7 +96,7 @@ _PARTS = {"loom_core.llm", "loom_core.embedding"}  # of the picture, low as they
 
 
 def reduced(graph: Imports) -> Imports:
-    """The graph without the arrows that a longer way makes superfluous."""
+    """Return the transitive reduction of the graph."""
     return {
         name: frozenset(each for each in used if not any(each in reached(graph, by) for by in used - {each}))
         for name, used in graph.items()
@@ -120,7 +120,7 @@ def _package(module: str) -> str:
 
 
 def _ordered(graph: Imports) -> list[str]:
-    """From the servers down: what needs most first."""
+    """Sort the packages topologically, from the servers down."""
     return sorted(graph, key=lambda name: (-len(reached(graph, name)), name))
 
 
@@ -164,7 +164,7 @@ def _path(name: str) -> Path:
 
 
 def _about(name: str) -> str:
-    """The first sentence of a package's or a module's docstring, which is not imported for it.
+    """Return the first sentence of a package's or a module's docstring, which is not imported for it.
 
     Raises:
         ValueError: it has none.

@@ -27,7 +27,7 @@ __all__ = ["HttpClient", "MCPClient", "StdioClient"]
 
 
 class MCPClient:
-    """A client of one server: `async with` it, or `connect` and `close` it, in whatever task.
+    """A client of one server: use `async with`, or `connect` and `close`, in any task.
 
     What it is asked before it is connected connects it. If the server goes away, it is connected to again.
     """
@@ -83,7 +83,7 @@ class MCPClient:
         return self._connection.facts
 
     async def list_tools(self) -> list[mcp_types.Tool]:
-        """All tools, as the server defines them.
+        """List all tools, as the server defines them.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -119,7 +119,7 @@ class MCPClient:
         )
 
     async def list_resources(self) -> list[mcp_types.Resource]:
-        """All resources; none where the server offers none.
+        """List all resources; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -137,7 +137,7 @@ class MCPClient:
         return await self._connection.read_resource(uri)
 
     async def list_prompts(self) -> list[mcp_types.Prompt]:
-        """All prompts; none where the server offers none.
+        """List all prompts; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -148,7 +148,7 @@ class MCPClient:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> mcp_types.GetPromptResult:
-        """The messages of a prompt.
+        """Get the messages of a prompt.
 
         Raises:
             ServerError: see `ServerError.failure`.

@@ -1,4 +1,4 @@
-"""The program of a server: its command line, of which most is the same for all servers."""
+"""Server program: the command line that all servers share."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _Settings = TypeVar("_Settings", bound=HomeSettings)
 
 
 class ServerProgram(ABC, Generic[_Settings]):
-    """The program of a server: a subclass says what is the server's own, the rest is the same for all.
+    """Base class of a server's program; a subclass adds its own parts.
 
     What a command line does not need to be parsed is found by its name in the server's package when it is
     needed: `introduction.introduction(settings)`; `app.build(settings)` makes the server;
@@ -119,7 +119,7 @@ class ServerProgram(ABC, Generic[_Settings]):
         return self._part("command_line.commands").run_command(args, settings)
 
     def examined_variables(self, settings: _Settings) -> set[str]:
-        """Name the environment variables that may hold keys it uses; raises nothing."""
+        """Return the environment variables that may hold its keys; raises nothing."""
         return self._part("command_line.doctor").variables(settings)
 
     def own_checks(self, settings: _Settings) -> list[Check]:

@@ -28,12 +28,12 @@ _ALL_LEVELS = 200
 
 
 def user_file(home: Path) -> Path:
-    """Where the user's own servers are named."""
+    """Return the path of the user's `mcp.json`."""
     return home / "mcp.json"
 
 
 def project_file(folder: Path) -> Path | None:
-    """The `.mcp.json` of the project that a folder is in: of the folder, or the nearest above it.
+    """Find the `.mcp.json` of a folder's project: in the folder or the nearest one above it.
 
     Nothing is looked for above the top of a repository, nor in or above the user's own folder.
     """

@@ -32,12 +32,12 @@ _PLAIN_HEADERS = {"accept", "accept-language", "content-type", "user-agent"}
 
 
 def in_names(char: str) -> bool:
-    """Whether a character may stand in a server's name."""
+    """Return whether a character may stand in a server's name."""
     return char.isalnum() or char in "_.-" or unicodedata.category(char)[0] == "M"
 
 
 def checked_name(name: str) -> str:
-    """The name of a server as it is: letters and digits of any script, and `_`, `-`, `.`; never a colon.
+    """Validate a server's name: letters and digits of any script, and `_`, `-`, `.`; no colon.
 
     Raises:
         ValueError: it cannot be one, as `server:tool` could not be told apart, or people could not read it.
@@ -144,7 +144,7 @@ class ServerConfig(BaseModel):
     expanded: tuple[SecretStr, ...] = Field(default=(), repr=False)
 
     def allows(self, tool: str) -> bool:
-        """Whether a tool may be used, by its name as the server says it: case matters.
+        """Return whether a tool may be used, by its name as the server says it: case matters.
 
         Asked when tools are listed and again at each call: a tool that is not listed cannot be called either.
         """
@@ -171,7 +171,7 @@ class ServerConfig(BaseModel):
         folder: Path,
         where: str = "",
     ) -> ServerConfig:
-        """A server from an entry as it stands in a file. Blocks where the keyring is asked.
+        """Create a server's configuration from an entry of a file. Blocks if it reads the keyring.
 
         Args:
             name: what it is called there.

@@ -75,7 +75,7 @@ def read_servers(
     environment: Mapping[str, str] | None = None,
     keyring: bool = True,
 ) -> Servers:
-    """The servers that a user's `mcp.json` and a trusted project's `.mcp.json` name.
+    """Read the servers of a user's `mcp.json` and of a trusted project's `.mcp.json`.
 
     Blocks, also while the keyring is asked: call it in a thread. Nothing of an entry is expanded that is not
     asked for, is disabled, or stands in a file that is not trusted.

@@ -1,4 +1,4 @@
-"""One MCP server, connected as long as it is wanted."""
+"""Connection to one MCP server: calls, lists and progress."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ResultT = TypeVar("_ResultT")
 
 
 class ServerConnection:
-    """One server, connected as long as it is wanted: an owner task opens, serves, reconnects and closes it.
+    """Connection to one server: an owner task opens, serves, reconnects and closes it.
 
     Requests may come from any task of the same event loop, many at once: only opening and closing are the
     owner's. A request waits for a connection that is being made; a server that was given up is tried again
@@ -133,7 +133,7 @@ class ServerConnection:
             raise self._upkeep.late(limit)
 
     async def list_tools(self) -> ToolListing:
-        """All tools, from all pages.
+        """List all tools, from all pages.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -194,7 +194,7 @@ class ServerConnection:
         return await self._request(call, f"`{name}`", limit, repeatable=repeatable, ask=ask)
 
     async def list_resources(self) -> list[mcp_types.Resource]:
-        """All resources, from all pages; none where the server offers none.
+        """List all resources, from all pages; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -207,7 +207,7 @@ class ServerConnection:
         return [resource for page in pages for resource in page.resources]
 
     async def list_resource_templates(self) -> list[mcp_types.ResourceTemplate]:
-        """All templates of resources, from all pages; none where the server offers none.
+        """List all resource templates, from all pages; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -233,7 +233,7 @@ class ServerConnection:
         )
 
     async def list_prompts(self) -> list[mcp_types.Prompt]:
-        """All prompts, from all pages; none where the server offers none.
+        """List all prompts, from all pages; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -246,7 +246,7 @@ class ServerConnection:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> mcp_types.GetPromptResult:
-        """The messages of a prompt.
+        """Get the messages of a prompt.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -264,7 +264,7 @@ class ServerConnection:
         await self._upkeep.close()
 
     async def _listed(self, page: Callable[[Client, str | None], Awaitable[Any]], what: str) -> list[Any]:
-        """All pages of a list."""
+        """Fetch all pages of a list."""
 
         async def listed(client: Client, _clock: CallClock) -> list[Any]:
             return await all_pages(lambda cursor: page(client, cursor))
@@ -308,7 +308,7 @@ class ServerConnection:
 
 
 def _up() -> list[Sample]:
-    """Whether the wanted servers are connected; servers without a caller so far are left out."""
+    """Return whether the servers in use are connected; servers without a caller so far are left out."""
     wanted = [each for each in _connections.all() if each.state not in {"configured", "closed"}]
     return [((each.name,), float(each.state == "ready")) for each in wanted]
 
@@ -342,7 +342,7 @@ class ToolListing:
 
 
 async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[PageT]:
-    """The pages of a list, first to last.
+    """Fetch all pages of a list.
 
     Args:
         page: asks for the page at a cursor, the first one at None.
@@ -361,7 +361,7 @@ async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[Page
 
 
 class Steps:
-    """Tells one step after the other; while one is being told, only the latest of the others is kept.
+    """Queue of progress messages, sent one after the other; only the latest waits.
 
     A server that reports without end thus costs one report's memory, and who listens is never called twice at
     the same time.

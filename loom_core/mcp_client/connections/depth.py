@@ -1,4 +1,4 @@
-"""Servers that start servers: how deep that may go, and that none starts itself."""
+"""Recursion guard for servers that start servers: a depth limit, and no server starts itself."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Lineage:
         return cls(depth, frozenset(environment.get(_STARTED, "").split()))
 
     def below(self, depth: int = 0) -> int:
-        """How many stand above what a call of ours may start.
+        """Return the depth of servers that a call of ours may start.
 
         Args:
             depth: how many stand above the call, as far as its caller knows.
@@ -81,7 +81,7 @@ class Lineage:
             raise FaultError(Fault("loop", what, advice, ran="no"))
 
     def environment_of(self, config: ServerConfig) -> dict[str, str]:
-        """The variables that tell a child what has started it."""
+        """Return the environment variables that pass the lineage to a child."""
         started = self.started | {_fingerprint(config)}
         return {_DEPTH: str(self.depth + 1), _STARTED: " ".join(sorted(started))}
 

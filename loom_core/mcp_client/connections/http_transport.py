@@ -1,4 +1,4 @@
-"""MCP over HTTP, as a transport of the SDK's client: Streamable HTTP, and HTTP with SSE as it was before."""
+"""HTTP transport of the SDK's client: Streamable HTTP, and the older HTTP with SSE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["HttpTransport", "TypedResults"]
 
 
 class HttpTransport:
-    """The conversation with a server over HTTP. Enter and leave it in the same task.
+    """Transport to a server over HTTP. Enter and leave it in the same task.
 
     Attributes:
         faults: what the errors mean that are answered in the server's place.
@@ -125,7 +125,7 @@ class TypedResults:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message, or what went wrong with it.
+        """Return the next message, or its error.
 
         Raises:
             anyio.EndOfStream: there will be none.

@@ -1,4 +1,4 @@
-"""A child process that serves over its standard input and output, from its start to its end."""
+"""Child process of a stdio server: start, log and stop."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LINE_CHARACTERS = 400
 
 
 def program_of(config: ServerConfig, *, path: str | None) -> str | None:
-    """The program that an entry starts: one in these folders, or by its path from the folder of `cwd`."""
+    """Find the program that an entry starts: in these folders, or by its path from `cwd`."""
     if config.cwd is not None and Path(config.command).name != config.command:
         return shutil.which(str(config.cwd.absolute() / config.command))
     return shutil.which(config.command, path=path)
@@ -70,7 +70,7 @@ class ChildLog:
         self._rest = b""
 
     def tail(self) -> str:
-        """The last lines as one, for a message; empty if there are none."""
+        """Return the last lines as one, for a message; empty if there are none."""
         return " / ".join(list(self.lines)[-_SHOWN_LINES:])
 
     def _add(self, line: bytes) -> None:
@@ -82,7 +82,7 @@ class ChildLog:
 
 
 class ChildProcess:
-    """A child in a process group of its own, which ends with it.
+    """A child in its own process group, which ends with it.
 
     Attributes:
         input: its standard input.
@@ -150,7 +150,7 @@ class ChildProcess:
         on_end()
 
     async def obituary(self) -> str:
-        """How it ended and what it said last, once its output has ended, as in “ended with exit code 3”."""
+        """Describe how the child ended, with its last log lines, as in “ended with exit code 3”."""
         ended = await self._ended(_EOF_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()

@@ -83,7 +83,7 @@ class Tokens(_Kept):
 
 
 class Login(_Kept):
-    """All that is known of a login; empty before the first.
+    """A stored login; empty before the first one.
 
     Attributes:
         version: of the file.
@@ -99,7 +99,7 @@ class Login(_Kept):
 
 
 def _remembered(login: Login) -> Login:
-    """The login, whose secrets stand in nothing that is written from now on."""
+    """Register the login's secrets for redaction, and return it."""
     registration, tokens = login.registration, login.tokens
     held = (registration and registration.client_secret, tokens and tokens.access, tokens and tokens.refresh)
     for secret in filter(None, held):
@@ -108,7 +108,7 @@ def _remembered(login: Login) -> Login:
 
 
 class LoginStore:
-    """The login of one server. What other processes change in it is seen at the next look.
+    """Store of one server's login. Changes of other processes are visible at the next read.
 
     Args:
         home: Loom's folder.
@@ -211,7 +211,7 @@ _LOCK_SECONDS = 15.0  # longer than the keyring may take
 
 
 class Seal:
-    """Closes what is written, and opens what was written. Without a keyring it leaves both as they are.
+    """Encryption of stored logins with a key in the keyring; without a keyring, they are plain.
 
     Args:
         folder: of the files; there is one.
@@ -224,7 +224,7 @@ class Seal:
         self._cipher: Fernet | None = None
 
     def closed(self, content: bytes) -> bytes:
-        """Encode content for the file. Blocks.
+        """Encrypt content for the file. Blocks.
 
         Raises:
             StoreBusyError: another process is asking the keyring for so long.
@@ -233,7 +233,7 @@ class Seal:
         return content if cipher is None else _MARK + cipher.encrypt(content)
 
     def opened(self, held: bytes) -> bytes:
-        """Decode the content of a file. Blocks.
+        """Decrypt the content of a file. Blocks.
 
         Raises:
             ConfigError: it is encrypted, and the keyring does not have the key.

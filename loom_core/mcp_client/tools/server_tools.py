@@ -1,4 +1,4 @@
-"""The tools of one server as they are now, kept up to date while it is connected."""
+"""Live tools of one server, kept up to date while it is connected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Offer:
 
 
 class ServerTools:
-    """The tools of one server; what `ToolHome` asks for.
+    """The live tools of one server; implements `ToolHome`.
 
     Args:
         make_connection: makes the connection, given what is to be told of changes.
@@ -116,7 +116,7 @@ class ServerTools:
             self._tried.set()
 
     async def once_tried(self) -> None:
-        """Wait until the tools have been asked for; a server that could not be asked is asked once more."""
+        """Wait until the tools were fetched once; retry once after a failure."""
         if self._tried.is_set() and self.problem and not self._ended:
             self._tried = anyio.Event()
             self._hurry = True
@@ -130,7 +130,7 @@ class ServerTools:
             seconds = await self._fetch()
 
     def refusal(self, tool: ServerTool) -> str:
-        """Why a tool must not be called now, with advice; empty if it may."""
+        """Say why a tool must not be called now, with advice; empty if it may."""
         current = self._current.get(tool.own_name)
         if current is tool:
             return ""

@@ -1,4 +1,4 @@
-"""A call that waits for a run: it tells its client how far the run is, and has its user asked."""
+"""Long polling: a call that waits for a run, reports progress, and asks the user for pending input."""
 
 from __future__ import annotations
 
@@ -40,36 +40,36 @@ _CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be
 
 
 class RunsOfCallers(Protocol):
-    """The runs of a server, as the caller of the moment may see and steer them."""
+    """The runs of a server that the current caller may see and control."""
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands; `NotFoundError` if the caller has none of this id."""
+        """Return a run; `NotFoundError` if the caller has none with this id."""
         ...
 
     async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
-        """Wait until a run stands still; see `Journal.changed`."""
+        """Wait until a run is idle; see `Journal.wait_until_idle`."""
         ...
 
     async def send_commands(self, run_id: str, order: Command, /) -> Run:
-        """Tell a run something."""
+        """Send a command to a run."""
         ...
 
     async def decide(self, run: Run, decision: ApprovalDecision | InputResponse, /) -> Run:
-        """Tell a run what was decided; `InvalidInputError` if it does not wait for that any more."""
+        """Apply a decision to a run; `InvalidInputError` if it no longer waits for it."""
         ...
 
     def can_decide(self, run: Run) -> bool:
-        """Whether the caller is one whom a run may be decided by."""
+        """Return whether the caller may decide for a run."""
         ...
 
     def journal(self) -> Journal:
-        """Where the runs are."""
+        """Return the journal of the runs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Attending:
-    """How calls wait for the runs of a server.
+    """Long polling for the runs of a server.
 
     Attributes:
         runs: the runs.
@@ -82,7 +82,7 @@ class Attending:
     lines: Callable[[Run], Callable[[StreamEvent], str]]
 
     def asks_user(self, ctx: ToolContext, run: Run) -> bool:
-        """Whether the user of the client can be asked about a run, and may decide."""
+        """Return whether the client can ask its user about a run, and the user may decide."""
         return can_ask(ctx) and self.runs.can_decide(run)
 
     async def attended(
@@ -154,7 +154,7 @@ class Attending:
             after = run.last_seq
 
     async def _passed_on(self, ctx: ToolContext, run: Run, pending: Pending, answer: FormAnswer) -> bool:
-        """Tell the run what the user said; False if they said nothing.
+        """Submit the user's response to the run; return False if there is none.
 
         Raises:
             InvalidInputError: what they filled in is no answer to the question.
@@ -177,13 +177,13 @@ class Attending:
         return True
 
     async def _abort(self, run_id: str, by: str) -> None:
-        """The client has cancelled the task: the run is not wanted any more."""
+        """Abort the run, as the client has cancelled the task."""
         await self.runs.send_commands(run_id, Abort(reason="The task was cancelled.", by=by))
         await self.runs.wait_until_idle(run_id, seconds=_CALLED_OFF_SECONDS)
 
     @asynccontextmanager
     async def _telling(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:
-        """Tells the client what happens in the run: at most four lines a second, and the last one."""
+        """Report the events of the run to the client: at most four lines a second, and the last one."""
         lines = _Lines(self.lines(run), known=run.last_seq)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._tell, ctx, run, lines)
@@ -219,7 +219,7 @@ class Attending:
 
 
 class _Lines:
-    """The lines about a run that a client is told.
+    """Buffer of progress lines about a run.
 
     Args:
         said: says an event in a line.
@@ -259,6 +259,6 @@ def _note_answered(ctx: ToolContext, pending: Pending) -> None:
 
 
 def _patience(pending: Pending, left: float) -> float:
-    """Seconds that the user has: as long as the call, or the task, may take, and the question holds."""
+    """Return the seconds for the user to answer, within the call or task and the question's deadline."""
     deadline = math.inf if pending.deadline is None else max(pending.deadline - time(), 0.0)
     return min(left, deadline, _LONGEST_ASKING)

@@ -1,4 +1,4 @@
-"""The common parts of all servers' command lines: declaring commands, exit codes, printing answers.
+"""Common parts of the servers' command lines: commands, exit codes, output.
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 broken pipe; a server
 may have others of its own.
@@ -129,7 +129,7 @@ def parsed(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Nam
 
 
 def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[list[str], list[str]]:
-    """The arguments for the parser, and what stands behind the `--` of `install` and `mcp add`.
+    """Split a command line at the `--` of `install` and `mcp add`.
 
     Args:
         arguments: as the process was given them.
@@ -142,7 +142,7 @@ def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[lis
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command line in two: what is for `install`, and what stands after `--`."""
+    """Split a command line into the arguments of `install` and those after `--`."""
     if "--" not in arguments:
         return list(arguments), []
     at = list(arguments).index("--")
@@ -150,7 +150,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def given_filters(options: Sequence[str]) -> dict[str, Any]:
-    """The filters that `--filter NAME=VALUE` options give; a name that is given again has several values.
+    """Parse `--filter NAME=VALUE` options; a repeated name has several values.
 
     Raises:
         InvalidInputError: one of them has no value.
@@ -165,7 +165,7 @@ def given_filters(options: Sequence[str]) -> dict[str, Any]:
 
 
 def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
-    """Run a command to its end; gives the exit code. What is wrong is told on standard error.
+    """Run a command, and return the exit code. Errors are printed to standard error.
 
     Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
 
@@ -297,7 +297,7 @@ def show_health(report: HealthReport, *, as_json: bool) -> int:
 
 
 def bundled_line(given: Sequence[str], *, options: Iterable[str]) -> list[str]:
-    """The command line of a server in a bundle.
+    """Build the command line of a server in a bundle.
 
     Args:
         given: what the host gives, in the order of the manifest. What is not chosen it may leave as the

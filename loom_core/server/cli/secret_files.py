@@ -1,4 +1,4 @@
-"""Secrets that the system hands over as files, as Docker, Kubernetes and systemd do.
+"""Secret files, as from Docker, Kubernetes and systemd.
 
 They become variables of this process, so that whatever reads one from the environment finds it, and no
 configuration has to say which way it came. Other processes cannot see them there: what was in the environment

@@ -163,7 +163,7 @@ def _facts(token: Token, key: str) -> dict[str, Any]:
 
 
 def _scopes(given: Sequence[Scope]) -> set[Scope]:
-    """Who may change things may look at them."""
+    """Return the scopes; `write` includes `read`."""
     return {*given, "read"} if "write" in given else {*given}
 
 

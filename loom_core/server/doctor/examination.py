@@ -1,4 +1,4 @@
-"""Running checks: side by side, each with a deadline, so that one that hangs hides no other."""
+"""Check runner: concurrent checks, each with a deadline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at.
+    """One check, with a deadline.
 
     Attributes:
         name: name of its section.
@@ -61,7 +61,7 @@ async def examine(checks: Sequence[Check], *, program: str, version: str) -> Hea
 
 
 def blocking(look: Callable[[], _T]) -> Callable[[], Awaitable[_T]]:
-    """A function that blocks, as one that can be awaited and given up.
+    """Wrap a blocking function as an awaitable that can be abandoned.
 
     It runs in a daemon thread of its own: one that hangs for ever, on a network drive that has gone for
     instance, keeps neither the others nor the end of the process waiting.

@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class Admission:
-    """The SDK's middleware of one server.
+    """Authorization middleware of one server, for the SDK.
 
     The HTTP gate has refused what a caller may not do before this is asked, with a challenge that clients
     understand; this holds whatever way a request has come.

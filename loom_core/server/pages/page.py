@@ -1,4 +1,4 @@
-"""One page in one file: style, script and data inside, and nothing that it may fetch."""
+"""Self-contained HTML page: style, script and data inside, with a policy against fetching."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HERE = "loom_core.server.pages"
 
 
 def asset(package: str, name: str) -> str:
-    """The text of a file that a package ships, such as a style sheet."""
+    """Read a file of a package, such as a style sheet."""
     return resources.files(package).joinpath(name).read_text("utf-8")
 
 
@@ -107,7 +107,7 @@ def write_page(path: Path, text: str) -> int:
 
 
 def embedded_json(data: Mapping[str, object]) -> str:
-    """JSON that can stand in a script element: no text in it ends the element or begins a comment.
+    """Serialize JSON for a script element: no text in it ends the element or begins a comment.
 
     Raises:
         LoomError: it is no JSON.

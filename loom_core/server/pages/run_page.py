@@ -1,4 +1,4 @@
-"""The page of runs: what took time, what was said, what happened, in one file to be opened offline.
+"""HTML page of runs: timeline, messages and events, for offline viewing.
 
 A run is read from the journal with the runs that it had others do; its events are put together to spans; its
 data is bounded, and says what was left out.
@@ -90,7 +90,7 @@ async def runs_page(
     more: bool = False,
     bounds: Bounds | None = None,
 ) -> str:
-    """The page of some runs, with what they had others do, as they stand.
+    """Build the page of some runs with their child runs, in their current state.
 
     Args:
         journal: where they are.
@@ -111,7 +111,7 @@ async def runs_page(
 def run_page(
     records: Sequence[RunRecord], *, now: float, program: str, more: bool = False, bounds: Bounds
 ) -> str:
-    """The page of runs that were read; see `runs_page`.
+    """Build the page of loaded runs; see `runs_page`.
 
     Args:
         records: the runs.
@@ -141,7 +141,7 @@ def run_page(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that took time, or happened at a moment.
+    """A span of time or a moment in a run.
 
     Attributes:
         kind: what it was.
@@ -172,7 +172,7 @@ def spans_of(events: Iterable[StreamEvent]) -> list[Span]:
 
 
 def seconds_by_kind(spans: Sequence[Span], *, start: float, end: float) -> dict[str, float]:
-    """How long a run was at what, in seconds: at each `Kind`, and at nothing of these (`other`).
+    """Return the seconds that a run spent on each `Kind`, and on none of them (`other`).
 
     Together they are the time from start to end.
     """
@@ -212,7 +212,7 @@ def _end(span: Span, now: float) -> float:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads events one by one."""
+    """Builder of spans from events."""
 
     closed: list[Span] = field(default_factory=list[Span])
     open: dict[tuple[Kind, str], Span] = field(default_factory=dict[tuple[Kind, str], Span])
@@ -396,7 +396,7 @@ def _span_data(span: Span, zero: float) -> dict[str, _Json]:
 
 @dataclass(slots=True)
 class _Entry:
-    """An event, or several of a kind on end: pieces of a text, or how far a call is."""
+    """An event, or consecutive events of a kind, such as pieces of a text or progress of a call."""
 
     first: StreamEvent
     last: StreamEvent
@@ -451,7 +451,7 @@ def _since(zero: float, at: float) -> float:
 
 
 class _Cutter:
-    """Makes JSON that a page can hold: what is too long is cut, and says by how much, as `… [+1,234]`.
+    """Truncator of JSON for a page; a truncated text says by how much, as `… [+1,234]`.
 
     Attributes:
         cuts: how often something was cut.
@@ -473,7 +473,7 @@ class _Cutter:
         return text
 
     def shortened(self, value: object, *, name: str = "", depth: int = 0) -> _Json:
-        """JSON that is short enough, that JavaScript reads as it is meant, and without secrets by name.
+        """Shorten a JSON value, make it safe for JavaScript, and redact secrets by name.
 
         Args:
             value: JSON.
@@ -514,7 +514,7 @@ class _Cutter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much a page holds.
+    """Size limits of a page.
 
     Attributes:
         run_events: events of one run; of more, the first and the last.
@@ -537,7 +537,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run.
+    """One run with its events and child runs.
 
     Attributes:
         run: as it stands.
@@ -563,7 +563,7 @@ class RunRecord:
 
 
 async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds) -> list[RunRecord]:
-    """Runs with their events and with the runs that they had others do.
+    """Read runs with their events and child runs.
 
     A run among them that another one of them had made stands below that one only.
 
@@ -583,7 +583,7 @@ async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds)
 
 
 class _Reading:
-    """The remaining budget of what may be read."""
+    """Reader of runs within a remaining budget."""
 
     def __init__(self, journal: Journal, bounds: Bounds) -> None:
         self._journal = journal

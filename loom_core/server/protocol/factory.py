@@ -71,7 +71,7 @@ _FIXED = CacheHint(ttl_ms=FIXED_TTL_MS)
 
 
 class _ProtocolServer(Server[object]):
-    """The SDK's server, with two differences.
+    """The SDK's low-level server, with two changes.
 
     It tells clients of the handshake era, too, that lists change: the SDK's transports do not ask for it. And
     over a stream a client may probe before it chooses an era, see `negotiation`.

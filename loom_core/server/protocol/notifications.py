@@ -1,4 +1,4 @@
-"""Telling clients that something has changed, each in the way of its era.
+"""Change notifications to subscribed clients, in the form of their protocol era.
 
 Clients of 2026-07-28 open a stream with `subscriptions/listen` and say what they want on it; the SDK serves
 that. Clients of the handshake era are told of every list that changes, and of what they have subscribed to.
@@ -30,7 +30,7 @@ _MAX_WATCHED = 1000  # resources that one client may subscribe to
 
 
 class Changes:
-    """Changes of a server, and the clients subscribed to them."""
+    """Notifier of a server's changes, with its subscribers."""
 
     def __init__(self, protocol: Server[object]) -> None:
         """Serve the requests that are about changes.

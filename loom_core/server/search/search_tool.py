@@ -1,4 +1,4 @@
-"""A tool that searches: what is said of it follows from what its sources say of themselves."""
+"""Search tool: a description from those of its sources, and the types of its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a server over stdio or HTTP, once its command knows what to serve and how.
+"""Server runner: serve over stdio or HTTP, with settings from the command.
 
 Nothing heavy is imported here before standard output is safe.
 """
