@@ -26,7 +26,7 @@ from loom_core.flow import (
     FlowFile,
     FlowRouter,
     KnowledgeBaseExecutor,
-    SystemToolExecutor,
+    SystemExecutor,
     WorkflowOrchestrator,
     build_system_prompt,
 )
@@ -128,7 +128,7 @@ async def parts(config: FlowFile, context: dict[str, Any], http_client: Endpoint
     tools = ConfigToolLoader(config, http_client).load()
     print("tools:", [tool.name for tool in tools])
     print("prompt:", build_system_prompt(config, tools))
-    system = SystemToolExecutor(http_client, context)
+    system = SystemExecutor(http_client, context)
     print("system:", (await system.execute(config.system_tools[0], {"phone": "13800138000"})).text)
 
 

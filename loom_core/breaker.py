@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from loom_core.errors import LoomError, capitalised
+from loom_core.errors import LoomError, capitalise
 from loom_core.observability.families import BREAKER_STATE
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.weak_registry import WeakRegistry
@@ -77,7 +77,7 @@ class Breaker(ABC):
         return "open" if self._trial or self._now() < self._until else "trial"
 
     @contextmanager
-    def around(self, title: str, *, refuse: Callable[[str, float], LoomError]) -> Generator[None]:
+    def guard(self, title: str, *, refuse: Callable[[str, float], LoomError]) -> Generator[None]:
         """Guard one request, and count its failure.
 
         Args:
@@ -100,10 +100,10 @@ class Breaker(ABC):
             self._leave(seen, mine=mine, title=title)
 
     @abstractmethod
-    def passes(self, error: LoomError) -> bool | None:
+    def is_transient(self, error: LoomError) -> bool | None:
         """Return whether an error is a transient failure; None if it says nothing about the model or host."""
 
-    def note_answer(self) -> None:
+    def record_success(self) -> None:
         """Note that an answer has begun: a trial that is going on has succeeded by that."""
         if self._trial is not None:
             self._close()
@@ -115,7 +115,7 @@ class Breaker(ABC):
             left = max(0.0, self._until - self._now())
             when = "is being tried now" if self._trial else f"is asked again in {left:.0f} s"
             raise refuse(
-                f"{capitalised(title)} is left alone after {self._failures} failures in a row, and {when}. "
+                f"{capitalise(title)} is left alone after {self._failures} failures in a row, and {when}. "
                 f"The last one: {self._reason}",
                 left,
             )
@@ -127,9 +127,9 @@ class Breaker(ABC):
             self._trial = None
         elif self._pause:
             return  # it was on its way when the breaker opened: only the trial counts now
-        passes = self.passes(error) if isinstance(error, LoomError) else None
+        passes = self.is_transient(error) if isinstance(error, LoomError) else None
         if isinstance(error, LoomError) and passes:
-            self._failed(error, title=title)
+            self._record_failure(error, title=title)
         elif error is None or passes is False or isinstance(error, GeneratorExit):
             # GeneratorExit: a stream that was left early, after its beginning had come.
             self._close()
@@ -137,7 +137,7 @@ class Breaker(ABC):
     def _close(self) -> None:
         self._failures, self._pause, self._trial = 0, 0.0, None
 
-    def _failed(self, error: LoomError, *, title: str) -> None:
+    def _record_failure(self, error: LoomError, *, title: str) -> None:
         self._failures += 1
         self._reason = error.message
         if self._failures < self._limit:
@@ -146,7 +146,7 @@ class Breaker(ABC):
         self._until = self._now() + self._pause
         _log.warning(
             "%s failed %d times in a row (%s); it is left alone for %.0f s",
-            capitalised(title),
+            capitalise(title),
             self._failures,
             getattr(error, "failure", type(error).__name__),
             self._pause,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["CJK", "HAN", "cjk_parts", "holds_cjk", "is_chinese", "is_cjk"]
+__all__ = ["CJK", "HAN", "cjk_parts", "has_cjk", "is_chinese", "is_cjk"]
 
 # For patterns: Chinese characters with their extensions and compatibility forms.
 HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
@@ -30,7 +30,7 @@ def is_cjk(char: str) -> bool:
     return _CJK_CHAR.match(char) is not None
 
 
-def holds_cjk(text: str) -> bool:
+def has_cjk(text: str) -> bool:
     """Return whether any character of a text is Han, kana, bopomofo or hangul."""
     return not text.isascii() and _CJK_CHAR.search(text) is not None
 
@@ -42,7 +42,7 @@ def is_chinese(text: str) -> bool:
     nothing. Only the first 4,000 characters are read.
     """
     sample = text[:_LONGEST_READ]
-    if not holds_cjk(sample) or _KANA_OR_HANGUL.search(sample):
+    if not has_cjk(sample) or _KANA_OR_HANGUL.search(sample):
         return False
     return len(_HAN_CHAR.findall(sample)) > 2 * len(_LATIN_WORD.findall(_PLACE.sub(" ", sample)))
 

@@ -28,16 +28,16 @@ __all__ = [
     "ConfigText",
     "PlacedProblem",
     "UnreadableConfigError",
+    "existing_path",
     "plain_reason",
     "read_config_file",
-    "standing_path",
 ]
 
 ConfigPath: TypeAlias = tuple[str | int, ...]
 """Keys and places of lists that lead to a value."""
 
-_MOST_TOLD = 3
-_LONGEST_NAME = 200
+_MAX_LISTED = 3
+_MAX_NAME_LENGTH = 200
 _SHOULD = re.compile(
     r"(?:Input|String|Tuple|Dictionary|Value|List) (should .*?)(?: (?:after|or instance of) .*)?$"
 )
@@ -81,10 +81,10 @@ class PlacedProblem:
     advice: str = ""
 
     def __str__(self) -> str:
-        return f"{self.told} {self.advice}".rstrip()
+        return f"{self.text} {self.advice}".rstrip()
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The place and what is wrong there."""
         return f"{self.file}:{self.line}:{self.column}: {self.message}" if self.line else self.message
 
@@ -97,7 +97,7 @@ class UnreadableConfigError(ConfigError):
     """
 
     def __init__(self, problem: PlacedProblem) -> None:
-        super().__init__(problem.told, advice=problem.advice)
+        super().__init__(problem.text, advice=problem.advice)
         self.problem = problem
 
 
@@ -148,7 +148,7 @@ class ConfigText:
         at = self._at(path)
         return f"{self._name}:{at.line}:{at.column}"
 
-    def placed(self, problem: ConfigProblem) -> PlacedProblem:
+    def locate(self, problem: ConfigProblem) -> PlacedProblem:
         """Locate a problem: add its line and column."""
         at = self._at(problem.path)
         return PlacedProblem(self._name, at.line, at.column, problem.message, problem.advice)
@@ -156,11 +156,11 @@ class ConfigText:
     def _at(self, path: Sequence[str | int]) -> UnreadableTextError:
         return UnreadableTextError.at(self.text, self._root.place(path), "")
 
-    def refused(self, path: Sequence[str | int], message: str, advice: str) -> ConfigError:
+    def to_error(self, path: Sequence[str | int], message: str, advice: str) -> ConfigError:
         """Build the error for a problem, with its position."""
         return ConfigError(f"{self.where(path)}: {message}", advice=advice)
 
-    def validated(self, model: type[_ModelT], *, advice: str) -> _ModelT:
+    def validate(self, model: type[_ModelT], *, advice: str) -> _ModelT:
         """Validate the value as a model.
 
         Args:
@@ -178,7 +178,7 @@ class ConfigText:
     def refusal(self, problems: Iterable[ConfigProblem], *, advice: str) -> ConfigError:
         """Build the error for some problems: it names the first, with its advice."""
         told = list(problems)
-        message = " ".join(f"{self.where(each.path)}: {each.message}" for each in told[:_MOST_TOLD])
+        message = " ".join(f"{self.where(each.path)}: {each.message}" for each in told[:_MAX_LISTED])
         return ConfigError(message, advice=told[0].advice or advice)
 
     def problems(self, error: ValidationError, model: type[BaseModel]) -> Iterator[ConfigProblem]:
@@ -186,9 +186,9 @@ class ConfigText:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         places: dict[ConfigPath, ErrorDetails] = {}
         for detail in found:  # of the branches of a choice, the first says enough
-            places.setdefault(standing_path(self.value, detail["loc"]), detail)
+            places.setdefault(existing_path(self.value, detail["loc"]), detail)
         for path, detail in places.items():
-            yield ConfigProblem(path, _told(path, detail, model))
+            yield ConfigProblem(path, _describe(path, detail, model))
 
 
 def read_config_file(
@@ -231,7 +231,7 @@ def read_config_file(
     return ConfigText.of(text, name=str(path), depth=depth)
 
 
-def standing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
+def existing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
     """Return the part of a path that is in a value: Pydantic names the branches of a choice, too."""
     at: Any = value
     standing: list[str | int] = []
@@ -254,9 +254,9 @@ def plain_reason(detail: ErrorDetails) -> str:
     return _ARTICLE.sub(lambda found: "an" if found[1] in _VOWELS else "a", reason)
 
 
-def _told(path: ConfigPath, detail: ErrorDetails, model: type[BaseModel]) -> str:
+def _describe(path: ConfigPath, detail: ErrorDetails, model: type[BaseModel]) -> str:
     reason = plain_reason(detail)
-    name = readable_path(path)[:_LONGEST_NAME]
+    name = readable_path(path)[:_MAX_NAME_LENGTH]
     if detail["type"] == "extra_forbidden":
         return f"{name} is not known here.{_near(path, model)}"
     if detail["type"] == "missing":

@@ -19,13 +19,13 @@ __all__ = [
     "NetFailure",
     "NotFoundError",
     "PeerError",
-    "RecordError",
     "SourceError",
     "SourceStartingError",
     "StoreBusyError",
+    "StoreError",
     "UnreadableTextError",
-    "capitalised",
-    "unwrapped",
+    "capitalise",
+    "unwrap_group",
 ]
 
 
@@ -138,11 +138,11 @@ class ModelError(LoomError):
         self.retry_after = retry_after
 
     @property
-    def passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the same request may succeed a little later."""
         return self.failure in _PASSING
 
-    def retold(self, message: str, *, advice: str | None = None, failure: ModelFailure | None = None) -> Self:
+    def reword(self, message: str, *, advice: str | None = None, failure: ModelFailure | None = None) -> Self:
         """Return the error with another message; advice and failure stay unless they are given."""
         return type(self)(
             message,
@@ -241,7 +241,7 @@ class ServerError(LoomError):
         self.status = status
 
 
-class RecordError(LoomError):
+class StoreError(LoomError):
     """The record (`record.db`) cannot be opened or written: disk full, read-only, newer version."""
 
 
@@ -260,14 +260,14 @@ class IndexDamagedError(LoomError):
     """A derived index does not open or does not agree with itself; it is rebuilt from the record."""
 
 
-def capitalised(message: str) -> str:
+def capitalise(message: str) -> str:
     """Capitalize the first letter of a message, which may be a name in lower case."""
     return message[:1].upper() + message[1:]
 
 
-def unwrapped(error: Exception) -> Exception:
+def unwrap_group(error: Exception) -> Exception:
     """Unwrap a single error from the exception groups of task groups."""
     if not isinstance(error, ExceptionGroup):
         return error
     group = cast("ExceptionGroup[Exception]", error)
-    return unwrapped(group.exceptions[0]) if len(group.exceptions) == 1 else group
+    return unwrap_group(group.exceptions[0]) if len(group.exceptions) == 1 else group

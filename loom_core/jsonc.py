@@ -104,7 +104,7 @@ class JsonReader:
             _fail(text, start, "here should be an object in braces")
         end = self.skip(text, root.end)
         if end != len(text):
-            _fail(text, end, self._unexpected(text, end, "nothing more is allowed here"))
+            _fail(text, end, self._syntax_error(text, end, "nothing more is allowed here"))
         return root
 
     def skip(self, text: str, position: int) -> int:
@@ -125,7 +125,7 @@ class JsonReader:
             value, end = _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
             reason = error.msg.removesuffix(" at").removesuffix(" starting").rstrip(": ")
-            _fail(text, error.pos, self._unexpected(text, error.pos, reason))
+            _fail(text, error.pos, self._syntax_error(text, error.pos, reason))
         except _NoNumberError as error:
             _fail(text, start, f"{error} is no number in JSON")
         return JsonNode(start, end, value)
@@ -136,11 +136,11 @@ class JsonReader:
         trailing, at = False, self.skip(text, start + 1)
         while not text.startswith("}", at):
             if not text.startswith('"', at):
-                _fail(text, at, self._unexpected(text, at, "here should be a name in double quotes"))
+                _fail(text, at, self._syntax_error(text, at, "here should be a name in double quotes"))
             key = self._node(text, at, depth)
             colon = self.skip(text, key.end)
             if not text.startswith(":", colon):
-                _fail(text, colon, self._unexpected(text, colon, "here should be a colon"))
+                _fail(text, colon, self._syntax_error(text, colon, "here should be a colon"))
             if self._unique and key.value in names:
                 _fail(text, at, f"the name {key.value!r} is there twice")
             names.add(key.value)
@@ -165,7 +165,7 @@ class JsonReader:
         if text.startswith(closing, at):
             return at, False
         if not text.startswith(",", at):
-            _fail(text, at, self._unexpected(text, at, f"here should be a comma or {closing}"))
+            _fail(text, at, self._syntax_error(text, at, f"here should be a comma or {closing}"))
         following = self.skip(text, at + 1)
         if not text.startswith(closing, following):
             return following, False
@@ -173,7 +173,7 @@ class JsonReader:
             _fail(text, at, "a comma too many: this client reads JSON without trailing commas")
         return following, True
 
-    def _unexpected(self, text: str, position: int, reason: str) -> str:
+    def _syntax_error(self, text: str, position: int, reason: str) -> str:
         if text.startswith(("//", "/*"), position):
             if self._comments:
                 return "the comment does not end"

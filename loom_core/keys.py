@@ -21,14 +21,14 @@ from pydantic import SecretStr
 from loom_core.errors import ConfigError
 
 __all__ = [
+    "check_key",
     "check_reference",
-    "checked_key",
-    "checked_variable",
+    "check_variable",
     "find_key",
-    "known_secrets",
+    "list_known_secrets",
     "own_key",
-    "redacted",
-    "remember",
+    "redact",
+    "register_secret",
     "resolve",
     "secret_forms",
 ]
@@ -36,9 +36,9 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _SERVICE = "loom"
-_SHORTEST = 4  # characters; a shorter one is no secret, and stands in any text
-_SHORTEST_KNOWN = 8  # characters; a shorter one may be a word, which would be missing wherever it stands
-_MOST_KNOWN = 2000  # secrets; tokens of callers come and go, and the oldest are forgotten
+_MIN_LENGTH = 4  # characters; a shorter one is no secret, and stands in any text
+_MIN_KNOWN_LENGTH = 8  # characters; a shorter one may be a word, which would be missing wherever it stands
+_MAX_KNOWN = 2000  # secrets; tokens of callers come and go, and the oldest are forgotten
 _ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for an entry of the keyring.'
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -119,7 +119,7 @@ def own_key(
             known = keyring.get_password(keyring_service, name)  # None where nothing is ever kept
         return known
 
-    return _asked(get_or_make, name, keyring_seconds)
+    return _read_keyring_entry(get_or_make, name, keyring_seconds)
 
 
 def check_reference(text: str) -> str:
@@ -131,7 +131,7 @@ def check_reference(text: str) -> str:
     """
     place, _, name = text.partition(":")
     if place == "env" and name:
-        checked_variable(name, setting="What stands behind env:", advice=_ADVICE)
+        check_variable(name, setting="What stands behind env:", advice=_ADVICE)
         return text
     if place == "keyring" and name.isprintable() and " " not in name and name:
         if _LIKE_A_KEY.search(name):
@@ -142,7 +142,7 @@ def check_reference(text: str) -> str:
     )
 
 
-def checked_variable(name: str, *, setting: str, advice: str) -> str:
+def check_variable(name: str, *, setting: str, advice: str) -> str:
     """Validate the name of an environment variable, and return it.
 
     Args:
@@ -159,7 +159,7 @@ def checked_variable(name: str, *, setting: str, advice: str) -> str:
     return name
 
 
-def checked_key(key: str | SecretStr, *, source: str) -> SecretStr:
+def check_key(key: str | SecretStr, *, source: str) -> SecretStr:
     """Strip white space from a key, and check it.
 
     Args:
@@ -174,32 +174,32 @@ def checked_key(key: str | SecretStr, *, source: str) -> SecretStr:
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         what = "holds characters that cannot be part of a key" if text else "is empty"
         raise ConfigError(f"The key from {source} {what}.", advice="Copy it again.")
-    return remember(SecretStr(text))
+    return register_secret(SecretStr(text))
 
 
-def remember(secret: SecretStr) -> SecretStr:
+def register_secret(secret: SecretStr) -> SecretStr:
     """Register a secret and return it: this process redacts it from everything it writes; see `redaction`.
 
     Every key that is found here is remembered. Call this for what comes from elsewhere, such as the token of
     a request. One of fewer than eight characters is not.
     """
     value = secret.get_secret_value()
-    if len(value) >= _SHORTEST_KNOWN:
+    if len(value) >= _MIN_KNOWN_LENGTH:
         with _remembering:
             _known.pop(value, None)  # it is the youngest again
             _known[value] = secret
-            if len(_known) > _MOST_KNOWN:
+            if len(_known) > _MAX_KNOWN:
                 del _known[next(iter(_known))]
     return secret
 
 
-def known_secrets() -> tuple[SecretStr, ...]:
+def list_known_secrets() -> tuple[SecretStr, ...]:
     """Return the secrets that this process has registered."""
     with _remembering:
         return tuple(_known.values())
 
 
-def redacted(text: str, secrets: Iterable[SecretStr]) -> str:
+def redact(text: str, secrets: Iterable[SecretStr]) -> str:
     """Replace each secret in a text with `[secret]`, also in its URL-encoded form."""
     for form in secret_forms(secrets):
         text = text.replace(form, "[secret]")
@@ -216,14 +216,14 @@ def secret_forms(secrets: Iterable[SecretStr]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def _forms(values: frozenset[str]) -> tuple[str, ...]:
-    forms = {form for value in values if len(value) >= _SHORTEST for form in _forms_of(value)}
+    forms = {form for value in values if len(value) >= _MIN_LENGTH for form in _forms_of(value)}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
 
-@lru_cache(maxsize=2 * _MOST_KNOWN)
+@lru_cache(maxsize=2 * _MAX_KNOWN)
 def _forms_of(value: str) -> frozenset[str]:
     forms = {value, quote(value, safe=""), json.dumps(value)[1:-1], repr(value)[1:-1]}
-    if len(value) >= _SHORTEST_KNOWN:
+    if len(value) >= _MIN_KNOWN_LENGTH:
         data = value.encode("utf-8", "surrogatepass")
         encoded = [b64encode(data).decode()]
         for before in range(3):  # bytes of the group that it begins in; `user:` may stand before a password
@@ -235,7 +235,7 @@ def _forms_of(value: str) -> frozenset[str]:
 
 def _from_environment(variable: str) -> SecretStr | None:
     key = os.environ.get(variable, "").strip()
-    return checked_key(key, source=f"the environment variable {variable}") if key else None
+    return check_key(key, source=f"the environment variable {variable}") if key else None
 
 
 def _from_keyring(name: str, service: str, seconds: float) -> SecretStr | None:
@@ -244,10 +244,10 @@ def _from_keyring(name: str, service: str, seconds: float) -> SecretStr | None:
 
         return keyring.get_password(service, name)
 
-    return _asked(get, name, seconds)
+    return _read_keyring_entry(get, name, seconds)
 
 
-def _asked(get: Callable[[], str | None], name: str, seconds: float) -> SecretStr | None:
+def _read_keyring_entry(get: Callable[[], str | None], name: str, seconds: float) -> SecretStr | None:
     """Read an entry of the keyring, in a thread, as it may wait for the user for ever."""
     found: list[str] = []
 
@@ -266,4 +266,4 @@ def _asked(get: Callable[[], str | None], name: str, seconds: float) -> SecretSt
         _log.warning("The keyring did not answer within %g seconds when asked for %s.", seconds, name)
     if not found or not (key := found[0].strip()):
         return None
-    return checked_key(key, source=f"the keyring's entry {name!r}")
+    return check_key(key, source=f"the keyring's entry {name!r}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Factory = Callable[..., object]
 
-__all__ = ["PluginKind", "create", "register", "registered"]
+__all__ = ["PluginKind", "create", "list_registered", "register"]
 
 _log = logging.getLogger(__name__)
 
@@ -106,12 +106,12 @@ def create(kind: PluginKind, name: str, *args: object, **params: object) -> Any:
         accepted.bind(*args, **params)
     except TypeError as error:
         raise ConfigError(
-            f"The {kind} {name!r} cannot be made: {error}.", advice=f"It takes: {_listed(accepted)}."
+            f"The {kind} {name!r} cannot be made: {error}.", advice=f"It takes: {_format_names(accepted)}."
         ) from None
     return factory(*args, **params)
 
 
-def registered(kind: PluginKind) -> list[str]:
+def list_registered(kind: PluginKind) -> list[str]:
     """List the names that `create` knows, sorted.
 
     Raises:
@@ -129,7 +129,7 @@ class _Registry:
         self._loading = threading.RLock()  # reentrant: a plugin may call `registered` while it is imported
 
     def add(self, kind: PluginKind, name: str, factory: Factory) -> None:
-        home = _built_in(kind).get(name)
+        home = _load_built_in(kind).get(name)
         taken = self._factories.get((kind, name))
         if taken is factory:
             return
@@ -141,7 +141,7 @@ class _Registry:
         self._factories[kind, name] = factory
 
     def get(self, kind: PluginKind, name: str) -> Factory:
-        home = _built_in(kind).get(name)
+        home = _load_built_in(kind).get(name)
         if home is not None:
             import_module(home)
         elif (kind, name) not in self._factories:
@@ -160,7 +160,7 @@ class _Registry:
             raise ConfigError(f"There is no {kind} {name!r}.", advice=f"Choose one of: {known}.") from None
 
     def names(self, kind: PluginKind) -> list[str]:
-        built_in = _built_in(kind)
+        built_in = _load_built_in(kind)
         self._load_others()
         return sorted(built_in.keys() | {name for of, name in self._factories if of == kind})
 
@@ -175,7 +175,7 @@ class _Registry:
                 _load(entry_point)
 
 
-def _built_in(kind: PluginKind) -> Mapping[str, str]:
+def _load_built_in(kind: PluginKind) -> Mapping[str, str]:
     if kind not in _BUILT_IN:
         raise ConfigError(
             f"There is no kind of plugin {kind!r}.",
@@ -195,7 +195,7 @@ def _load(entry_point: EntryPoint) -> None:
         )
 
 
-def _listed(accepted: Signature) -> str:
+def _format_names(accepted: Signature) -> str:
     return ", ".join(
         str(parameter.replace(annotation=parameter.empty)) for parameter in accepted.parameters.values()
     )

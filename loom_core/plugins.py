@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 from loom_core import plugin_registry
-from loom_core.plugin_registry import PluginKind, register, registered
+from loom_core.plugin_registry import PluginKind, list_registered, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loom_core.runs.memory import Memory
     from loom_core.tools.interface import Tool
 
-__all__ = ["PluginKind", "PluginRegistry", "create", "register", "registered"]
+__all__ = ["PluginKind", "PluginRegistry", "create", "list_registered", "register"]
 
 _F = TypeVar("_F", bound="Callable[..., object]")
 

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from pydantic import SecretStr
 
-from loom_core.keys import known_secrets, secret_forms
+from loom_core.keys import list_known_secrets, secret_forms
 
 __all__ = [
     "SECRET",
@@ -142,7 +142,7 @@ class Redaction:
             secrets: others besides.
             assigned: as the attribute.
         """
-        return cls(secret_forms((*secrets, *known_secrets(), *secrets_in_environment())), assigned)
+        return cls(secret_forms((*secrets, *list_known_secrets(), *secrets_in_environment())), assigned)
 
     def text(self, text: str) -> str:
         """Redact known secrets, and values in the form of a secret."""
@@ -165,15 +165,17 @@ class Redaction:
         if isinstance(value, Mapping):
             members = cast("Mapping[object, object]", value).items()
             return {
-                self.value(key): self._named(name, each)
+                self.value(key): self._redact_named(name, each)
                 for (key, each), name in zip(members, member_names(members), strict=True)
             }
         if isinstance(value, list | tuple):
             items = cast("list[object]", value)
-            return [self._named(name, each) for name, each in zip(item_names(items), items, strict=True)]
+            return [
+                self._redact_named(name, each) for name, each in zip(item_names(items), items, strict=True)
+            ]
         return value
 
-    def _named(self, name: str, value: object) -> object:
+    def _redact_named(self, name: str, value: object) -> object:
         if self.assigned and isinstance(value, str) and is_secret_name(name):
             return SECRET if value else value
         return self.value(value)

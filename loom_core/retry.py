@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 
-from loom_core.errors import LLMError, ModelError, capitalised
+from loom_core.errors import LLMError, ModelError, capitalise
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -96,7 +96,7 @@ class RetryPolicy:
                 await self.sleep(wait)
         why = f" The last attempt failed: {last.message}" if last else ""
         raise kind(
-            capitalised(f"{title} gave no answer within {self.deadline:g} s.{why}"),
+            capitalise(f"{title} gave no answer within {self.deadline:g} s.{why}"),
             advice="Ask for less at once, or allow a longer `deadline`: waits for your limits count, too.",
             failure="timeout",
             provider=provider,
@@ -108,19 +108,19 @@ class RetryPolicy:
 
     def _wait_after(self, error: ModelError, *, number: int, left: float) -> float:
         """Return the seconds to wait after the `number`-th attempt, with `left` to go; or raise the error."""
-        if not error.passing:
+        if not error.is_transient:
             raise error
         if number == self.attempts:
-            raise error if number == 1 else error.retold(f"{error.message} It was tried {number} times.")
+            raise error if number == 1 else error.reword(f"{error.message} It was tried {number} times.")
         asked = error.retry_after or 0.0
         if not asked <= self.longest_wait:
-            raise error.retold(
+            raise error.reword(
                 f"{error.message} The vendor asks to wait {asked:.0f} s, which is too long to be waited for.",
                 advice=f"Ask again in {asked:.0f} s, or use another model.",
             )
         wait = max(asked, 0.0) + self.pause(number)
         if wait >= left:
-            raise error.retold(
+            raise error.reword(
                 f"{error.message} It was tried {number} of {self.attempts} times; there is no time for more."
             )
         return wait

@@ -38,13 +38,13 @@ def page() -> str:
 
 def diagram() -> str:
     """Return the packages and what they import, in Mermaid."""
-    graph = reduced(grouped(imports()))
+    graph = transitive_reduction(group_foundations(imports()))
     lines = ["flowchart TD"]
-    lines += [f'    {_id(name)}["{_title(name)}"]' for name in _ordered(graph)]
+    lines += [f'    {_id(name)}["{_title(name)}"]' for name in _order(graph)]
     lines += [
         f"    {_id(name)} --> {_id(each)}"
-        for name in _ordered(graph)
-        for each in _ordered(graph)
+        for name in _order(graph)
+        for each in _order(graph)
         if each in graph[name]
     ]
     return "```mermaid\n" + "\n".join(lines) + "\n```"
@@ -72,7 +72,7 @@ def imports() -> Imports:
     return {name: frozenset(used - {"loom_core"}) for name, used in found.items()}
 
 
-def grouped(graph: Imports) -> Imports:
+def group_foundations(graph: Imports) -> Imports:
     """Merge packages that import only foundations into the foundations.
 
     Foundations are single modules, and packages, that know no other part of Loom.
@@ -95,15 +95,17 @@ def grouped(graph: Imports) -> Imports:
 _PARTS = {"loom_core.llm", "loom_core.embedding"}  # of the picture, low as they stand
 
 
-def reduced(graph: Imports) -> Imports:
+def transitive_reduction(graph: Imports) -> Imports:
     """Return the transitive reduction of the graph."""
     return {
-        name: frozenset(each for each in used if not any(each in reached(graph, by) for by in used - {each}))
+        name: frozenset(
+            each for each in used if not any(each in reachable(graph, by) for by in used - {each})
+        )
         for name, used in graph.items()
     }
 
 
-def reached(graph: Imports, start: str) -> frozenset[str]:
+def reachable(graph: Imports, start: str) -> frozenset[str]:
     """Everything that a package needs, itself included where it stands in a cycle."""
     found: set[str] = set()
     waiting = list(graph[start])
@@ -119,9 +121,9 @@ def _package(module: str) -> str:
     return ".".join(module.split(".")[:2]) if module.startswith("loom_core.") else module.partition(".")[0]
 
 
-def _ordered(graph: Imports) -> list[str]:
+def _order(graph: Imports) -> list[str]:
     """Sort the packages topologically, from the servers down."""
-    return sorted(graph, key=lambda name: (-len(reached(graph, name)), name))
+    return sorted(graph, key=lambda name: (-len(reachable(graph, name)), name))
 
 
 def _id(name: str) -> str:
@@ -143,13 +145,13 @@ def _title(name: str) -> str:
 
 @cache
 def _foundations() -> tuple[str, ...]:
-    return tuple(sorted(set(imports()) - set(grouped(imports()))))
+    return tuple(sorted(set(imports()) - set(group_foundations(imports()))))
 
 
 def _rows() -> Iterator[tuple[str, ...]]:
     yield "package", "what it is"
-    graph = grouped(imports())
-    for name in [*_ordered(graph), *_foundations()]:
+    graph = group_foundations(imports())
+    for name in [*_order(graph), *_foundations()]:
         if name == FOUNDATIONS:
             continue
         yield f"`{name}`", _about(name)

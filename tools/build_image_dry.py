@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.dockerfile import Instruction, Stage, assignments, context_files, expanded, read_stages
+from tools.dockerfile import Instruction, Stage, assignments, context_files, expand, read_stages
 from tools.isolated_root import BASE_PATH, can_isolate, entering, joining, lay_base, process_one
 
 _ROOT = Path(__file__).parents[1]
@@ -94,7 +94,7 @@ def _build_and_try(server: str, place: Path) -> None:
 def _carry_out(
     instruction: Instruction, made: _Built, built: Mapping[str, _Built], arguments: Mapping[str, str]
 ) -> None:
-    value = expanded(instruction.value, made.environment)
+    value = expand(instruction.value, made.environment)
     match instruction.name:
         case "ARG":
             name, _, default = value.partition("=")

@@ -26,7 +26,7 @@ from loom_agent.profiles.profile_config import (
 )
 from loom_query.configuration.mcp_config import McpConfig as McpSourceConfig
 from loom_query.configuration.query_file import KEYS
-from loom_query.configuration.source_config import DocumentsConfig, LocalConfig, WrittenSource
+from loom_query.configuration.source_config import DocumentsConfig, LocalConfig, SourceConfigBase
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -41,7 +41,7 @@ from loom_core.tools.builtin.config import (
 )
 from loom_core.tools.permission.rule import PermissionRule
 from tools.marked_block import with_block
-from tools.provider_reference import closed_set, settings, table
+from tools.provider_reference import list_choices, settings, table
 
 _FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 _INSIDE = (ModelOptions, McpConfig, FileToolsConfig, HttpToolsConfig, ShellToolConfig)
@@ -96,7 +96,7 @@ def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
     text = " ".join((field.description or told.get(name) or next(iter(held), "")).split())
     if not text:
         raise ValueError(f"Nothing is said of {model.__name__}.{name}.")
-    choices = [each for each in closed_set(field.annotation) if not re.search(rf"\b{each}\b", text)]
+    choices = [each for each in list_choices(field.annotation) if not re.search(rf"\b{each}\b", text)]
     one_of = f" One of: {', '.join(f'`{each}`' for each in choices)}." if choices else ""
     end = "" if text.endswith((".", "…")) else "."
     return f"{text[0].upper()}{text[1:]}{end}{one_of}"
@@ -128,7 +128,7 @@ _TABLES: Mapping[str, Mapping[str, Callable[[], Rows]]] = {
     "permissions.md": {"rule": partial(_model, PermissionRule)},
     "query-config.md": {
         "file": _query,
-        "source": partial(_model, WrittenSource),
+        "source": partial(_model, SourceConfigBase),
         "local": partial(_model, LocalConfig),
         "http": partial(_model, HTTPKnowledgeConfig),
         "mcp": partial(_model, McpSourceConfig),

@@ -55,10 +55,10 @@ _NOTE = {
 
 def main() -> None:
     for server, found in CONTRACTS.items():
-        old, new = accepted(server), asyncio.run(found())
-        for change in compared(old, new):
+        old, new = load_accepted(server), asyncio.run(found())
+        for change in compare(old, new):
             print(f"{server}: {change}")
-        _file(server).write_text(_written(new), encoding="utf-8")
+        _file(server).write_text(_serialize(new), encoding="utf-8")
 
 
 async def loom_kb() -> Contract:
@@ -146,16 +146,16 @@ def answer_schemas(server: str, profile: _Profile = "full") -> Mapping[str, Mapp
 async def surface(client: Client) -> Surface:
     """Return a server's surface as a client sees it."""
     found: dict[str, list[dict[str, Any]]] = {
-        "tools": [_sent(tool) for tool in (await client.list_tools()).tools],
-        "prompts": [_sent(prompt) for prompt in (await client.list_prompts()).prompts],
+        "tools": [_dump(tool) for tool in (await client.list_tools()).tools],
+        "prompts": [_dump(prompt) for prompt in (await client.list_prompts()).prompts],
     }
     if client.server_capabilities.resources:
         templates = (await client.list_resource_templates()).resource_templates
-        found["resourceTemplates"] = [_sent(template) for template in templates]
+        found["resourceTemplates"] = [_dump(template) for template in templates]
     return found
 
 
-def accepted(server: str) -> Contract:
+def load_accepted(server: str) -> Contract:
     """Return the accepted contract of the server in this folder."""
     if not _file(server).exists():
         return {}
@@ -175,13 +175,13 @@ def _base(name: str) -> str:
     return name.partition(", ")[0]
 
 
-def compared(old: Contract, new: Contract) -> list[str]:
+def compare(old: Contract, new: Contract) -> list[str]:
     """Describe each change of each surface in a line, the breaking ones of a surface first."""
     lines = [f"BREAKING: {name}: gone" for name in old if name not in new]
     return lines + [f"{change} ({name})" for name in new for change in changes(old.get(name, {}), new[name])]
 
 
-def _written(contract: Contract) -> str:
+def _serialize(contract: Contract) -> str:
     written: dict[str, Any] = {}
     for name, found in contract.items():
         base = contract[_base(name)]
@@ -198,7 +198,7 @@ def _written(contract: Contract) -> str:
     return json.dumps(written, ensure_ascii=False, indent=2) + "\n"
 
 
-def _sent(definition: Tool | Prompt | ResourceTemplate) -> dict[str, Any]:
+def _dump(definition: Tool | Prompt | ResourceTemplate) -> dict[str, Any]:
     return definition.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 

@@ -30,10 +30,10 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 __all__ = [
-    "accepted",
     "licence",
     "licence_problems",
     "main",
+    "parse_accepted",
     "pins",
     "reason_problems",
     "requirement_problems",
@@ -163,7 +163,7 @@ def reason_problems(root: Path) -> list[str]:
     return problems
 
 
-def accepted(text: str) -> dict[str, str]:
+def parse_accepted(text: str) -> dict[str, str]:
     """Parse the accepted ids with their reasons: `ID: why`, a line each."""
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -188,7 +188,7 @@ def vulnerabilities(versions: Iterable[tuple[str, str]], *, service: str = _SERV
         queries = [
             {"package": {"name": name, "ecosystem": "PyPI"}, "version": version} for name, version in part
         ]
-        results = _asked(service, {"queries": queries})
+        results = _post(service, {"queries": queries})
         if len(results) != len(part):
             raise OSError(f"{len(results)} answers came for {len(part)} packages.")
         for (name, version), result in zip(part, results, strict=True):
@@ -197,7 +197,7 @@ def vulnerabilities(versions: Iterable[tuple[str, str]], *, service: str = _SERV
     return found
 
 
-def _asked(service: str, body: object) -> list[dict[str, Any]]:
+def _post(service: str, body: object) -> list[dict[str, Any]]:
     request = urllib.request.Request(
         service, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"}
     )
@@ -241,16 +241,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             status = _UNKNOWN
         else:
-            problems += _unaccepted(known)
+            problems += _vulnerability_problems(known)
             print(f"{len(versions)} versions were looked up; of {len(known)} something is known.")
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else status
 
 
-def _unaccepted(known: Mapping[str, Sequence[str]]) -> list[str]:
+def _vulnerability_problems(known: Mapping[str, Sequence[str]]) -> list[str]:
     file = _ROOT / "requirements" / "accepted-vulnerabilities.txt"
-    reasons = accepted(file.read_text(encoding="utf-8"))
+    reasons = parse_accepted(file.read_text(encoding="utf-8"))
     return [
         f"{package}: {each} is known. Upgrade, or say in {file.name} why it may stay."
         for package, ids in known.items()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-__all__ = ["Instruction", "Stage", "assignments", "context_files", "expanded", "read_stages"]
+__all__ = ["Instruction", "Stage", "assignments", "context_files", "expand", "read_stages"]
 
 _KNOWN = {
     "ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "LABEL", "RUN", "STOPSIGNAL",
@@ -95,7 +95,7 @@ def read_stages(text: str, arguments: Mapping[str, str]) -> list[Stage]:
     before: dict[str, str] = {}  # what is said before the first stage holds in FROM alone
     for instruction in _instructions(text):
         if instruction.name == "FROM":
-            base, _, name = expanded(instruction.value, before).partition(" AS ")
+            base, _, name = expand(instruction.value, before).partition(" AS ")
             stages.append(Stage(name.strip(), base.strip()))
         elif stages:
             stages[-1].instructions.append(instruction)
@@ -107,7 +107,7 @@ def read_stages(text: str, arguments: Mapping[str, str]) -> list[Stage]:
     return stages
 
 
-def expanded(text: str, variables: Mapping[str, str]) -> str:
+def expand(text: str, variables: Mapping[str, str]) -> str:
     """Expand the variables in a text; an unset one is empty."""
     return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], ""), text)
 
@@ -121,7 +121,7 @@ def context_files(folder: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if _may_hold((inside / name).as_posix(), rules)]
         for name in files:
             path = (inside / name).as_posix()
-            if not _ignored(path, rules):
+            if not _is_ignored(path, rules):
                 yield path
 
 
@@ -156,10 +156,10 @@ def _instruction(text: str, line: int) -> Instruction:
 def assignments(instruction: Instruction, variables: Mapping[str, str]) -> dict[str, str]:
     """Return the assignments of an ENV or a LABEL."""
     pairs = (word.partition("=") for word in shlex.split(instruction.value))
-    return {name: expanded(value, variables) for name, _, value in pairs}
+    return {name: expand(value, variables) for name, _, value in pairs}
 
 
-def _ignored(path: str, rules: list[str]) -> bool:
+def _is_ignored(path: str, rules: list[str]) -> bool:
     """Return whether the last rule for a path, or for a folder above it, excludes it."""
     places = [path, *(str(folder) for folder in PurePosixPath(path).parents)]
     ignored = False
@@ -172,7 +172,7 @@ def _ignored(path: str, rules: list[str]) -> bool:
 def _may_hold(folder: str, rules: list[str]) -> bool:
     """Return whether a folder may have files in the context: itself, or by a rule with `!`."""
     inside = f"{folder}/"
-    return not _ignored(folder, rules) or any(rule.startswith(f"!{inside}") for rule in rules)
+    return not _is_ignored(folder, rules) or any(rule.startswith(f"!{inside}") for rule in rules)
 
 
 def _fits(pattern: str, path: str) -> bool:

@@ -49,11 +49,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return markdown
     here = PurePosixPath(page.file.src_uri).parent
 
-    def moved(link: re.Match[str]) -> str:
+    def move(link: re.Match[str]) -> str:
         target = Path(source).parent.joinpath(link[1]).resolve()
         return os.path.relpath(_on_site(target), here) + link[2]
 
-    return _LINK.sub(moved, markdown)
+    return _LINK.sub(move, markdown)
 
 
 def diagram(source: str, *_fence: object, **_settings: object) -> str:

@@ -82,7 +82,7 @@ def page() -> str:
         ValueError: a variable is read that is not told here, or the reverse.
     """
     told = {*_OURS, *_ITS_OWN, *_OF_OTHERS}
-    if wrong := told ^ found():
+    if wrong := told ^ find_variables():
         raise ValueError(f"Variables that are read and not told, or told and not read: {sorted(wrong)}")
     parts = [
         _HEAD,
@@ -109,18 +109,18 @@ def page() -> str:
 
 
 @cache
-def found() -> frozenset[str]:
+def find_variables() -> frozenset[str]:
     """Find the variables in the source: Loom's and OpenTelemetry's anywhere, others where they are read."""
     names: set[str] = set()
     for pattern in _SOURCES:
         for package in _ROOT.glob(pattern):
             for path in package.rglob("*.py"):
                 if path.relative_to(package).parts[0] not in _ELSEWHERE:
-                    names |= set(_named(ast.parse(path.read_text(encoding="utf-8"))))
+                    names |= set(_names_in(ast.parse(path.read_text(encoding="utf-8"))))
     return frozenset(names)
 
 
-def _named(tree: ast.Module) -> Iterator[str]:
+def _names_in(tree: ast.Module) -> Iterator[str]:
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         match node:

@@ -68,13 +68,13 @@ def _error(kind: type[LoomError]) -> Iterator[str]:
     if rows:
         written = [(f"`{name}`", " ".join(meaning.split())) for name, meaning in rows]
         yield table([("attribute", "meaning"), *written])
-    if examples := _raised().get(kind.__name__, []):
+    if examples := _find_raises().get(kind.__name__, []):
         yield table([("for example", "advice"), *examples[:_EXAMPLES]])
 
 
 def _family(kind: type[LoomError]) -> list[type[LoomError]]:
     """Return the class and all below it, in the order of their names."""
-    _imported()
+    _import_modules()
     found = [kind]
     for each in sorted(kind.__subclasses__(), key=lambda one: one.__name__):
         if not each.__name__.startswith("_") and each.__module__.startswith("loom_"):
@@ -87,7 +87,7 @@ def _uses(kind: type[LoomError], name: str) -> bool:
 
 
 @cache
-def _imported() -> tuple[ModuleType, ...]:
+def _import_modules() -> tuple[ModuleType, ...]:
     """Import every module that defines an error, so that its class is known."""
     from importlib import import_module
 
@@ -103,7 +103,7 @@ def _source(name: str) -> str:
 
 
 @cache
-def _raised() -> dict[str, list[tuple[str, str]]]:
+def _find_raises() -> dict[str, list[tuple[str, str]]]:
     """Collect messages with their advice for each class, one per module, in the order of the modules."""
     found: dict[str, list[tuple[str, str]]] = {}
     files = [*(_ROOT / "loom_core").rglob("*.py"), *(_ROOT / "servers").glob("*/loom_*/*.py")]

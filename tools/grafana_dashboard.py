@@ -117,7 +117,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             kind="stat",
         ),
         Panel(
-            "Left alone after failures",
+            "Circuit breakers",
             (Query("count (loom_breaker_state{$here} == 2) or vector(0)", "models and hosts"),),
             kind="stat",
         ),
@@ -210,9 +210,9 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             stacked=True,
         ),
         Panel(
-            "Left alone after failures",
+            "Circuit breakers",
             (gauge("loom_breaker_state", "target", how="max"),),
-            description="0: asked as usual; 1: a trial is due; 2: left alone.",
+            description="0: closed; 1: half-open; 2: open.",
             kind="state",
         ),
     ),
@@ -317,11 +317,11 @@ def dashboard() -> dict[str, Any]:
         "templating": {"list": [_source_variable(), _variable("job"), _variable("instance")]},
         "annotations": {"list": []},
         "links": [],
-        "panels": list(_placed()),
+        "panels": list(_place()),
     }
 
 
-def _placed() -> Iterator[dict[str, Any]]:
+def _place() -> Iterator[dict[str, Any]]:
     """Yield rows and panels with their positions; overviews are six in a line and half as high."""
     number = y = 0
     for title, panels in ROWS.items():
@@ -342,11 +342,11 @@ def _placed() -> Iterator[dict[str, Any]]:
             number += 1
             x, line = place % in_line * width, place // in_line
             position = {"x": x, "y": y + line * height, "w": width, "h": height}
-            yield {"id": number, "gridPos": position, **_drawn(panel)}
+            yield {"id": number, "gridPos": position, **_draw(panel)}
         y += -(-len(panels) // in_line) * height
 
 
-def _drawn(panel: Panel) -> dict[str, Any]:
+def _draw(panel: Panel) -> dict[str, Any]:
     custom: dict[str, Any] = {"fillOpacity": 10, "lineWidth": 1, "showPoints": "never"}
     if panel.stacked:
         custom |= {"fillOpacity": 30, "stacking": {"mode": "normal", "group": "A"}}

@@ -88,7 +88,7 @@ though it is run with hundreds. What they prove is in the [threat model](../expl
 
 def page() -> str:
     """Return the whole page."""
-    counts = collected()
+    counts = count_cases()
     rows = [
         (area, about, str(counts[area].total()), ", ".join(f"`{folder}`" for folder in sorted(counts[area])))
         for area, about in AREAS.items()
@@ -99,7 +99,7 @@ def page() -> str:
 
 
 @cache
-def collected() -> dict[str, Counter[str]]:
+def count_cases() -> dict[str, Counter[str]]:
     """Count the cases of each area by their folders, from `pytest --collect-only`.
 
     Raises:

@@ -86,11 +86,11 @@ def _style_faults(tree: ast.Module, path: Path) -> Iterator[str]:
         return
     if not isinstance(body[0], ast.ImportFrom) or body[0].module != "__future__":
         yield "begins without `from __future__ import annotations`"
-    if path.stem != "__main__" and "__all__" not in _assigned(body):
+    if path.stem != "__main__" and "__all__" not in _assignments(body):
         yield "has no __all__: say what is public"
 
 
-def _assigned(body: list[ast.stmt]) -> set[str]:
+def _assignments(body: list[ast.stmt]) -> set[str]:
     targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
     targets += [node.target for node in body if isinstance(node, ast.AnnAssign)]
     return {target.id for target in targets if isinstance(target, ast.Name)}

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tools.house import modules
 
-__all__ = ["denied", "faults", "figures", "main"]
+__all__ = ["figures", "find_denied", "main"]
 
 _ROOT = Path(__file__).parents[1]
 _NOT_OURS = {"node_modules", ".venv", "demo_documents"}
@@ -49,12 +49,7 @@ _IRREGULAR = frozenset(
 _NO_PARTICIPLES = {"embed", "feed", "need", "seed", "shed", "speed", "exceed", "proceed", "succeed", "bed"}
 
 
-def faults(root: Path = _ROOT) -> list[str]:
-    """Return every fault in a working tree, a line each."""
-    return list(chain(denied(root), _docstring_faults(root), _name_faults(root)))
-
-
-def denied(root: Path = _ROOT) -> list[str]:
+def find_denied(root: Path = _ROOT) -> list[str]:
     """Return the places in code and docs that have a word of the deny list, a line each."""
     return [
         f"{path.relative_to(root)}:{line}: `{word}` is no plain English" for path, line, word in _words(root)
@@ -81,7 +76,10 @@ def figures(root: Path = _ROOT) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> int:
     """Print the figures or the faults of this working tree; return the exit code."""
     if "--check" not in arguments:
-        print("| | |\n|---|---|")
+        found = find_denied()
+        print(*found, sep="\n", end="\n" if found else "")
+        return 1 if found else 0
+    print("| | |\n|---|---|")
         for name, figure in figures().items():
             print(f"| {name} | {figure} |")
         return 0

@@ -87,7 +87,7 @@ def settings(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a table of a model's settings."""
     yield "field", "default", "meaning"
     for name, field in model.model_fields.items():
-        default = "" if field.is_required() else _written(field.get_default(call_default_factory=True))
+        default = "" if field.is_required() else _write_value(field.get_default(call_default_factory=True))
         yield f"`{field.alias or name}`", default or "required", field.description or ""
 
 
@@ -98,12 +98,12 @@ def _attributes(kind: type[ProviderSpec | ModelRule]) -> Iterator[tuple[str, ...
     types = get_type_hints(kind)
     for field in fields(kind):
         meaning = " ".join(meanings[field.name].split())
-        if values := [value for value in closed_set(types[field.name]) if f"`{value}`" not in meaning]:
+        if values := [value for value in list_choices(types[field.name]) if f"`{value}`" not in meaning]:
             meaning += f" One of: {', '.join(f'`{value}`' for value in values)}."
         yield f"`{field.name}`", _default(field) or "required", meaning
 
 
-def closed_set(kind: object) -> list[str]:
+def list_choices(kind: object) -> list[str]:
     """Return the allowed values, if they are listed."""
     if get_origin(kind) is Literal:
         return [*get_args(kind)]
@@ -112,11 +112,11 @@ def closed_set(kind: object) -> list[str]:
 
 def _default(field: Field[Any]) -> str:
     if field.default_factory is not MISSING:
-        return _written(field.default_factory())
-    return "" if field.default is MISSING else _written(field.default)
+        return _write_value(field.default_factory())
+    return "" if field.default is MISSING else _write_value(field.default)
 
 
-def _written(value: object) -> str:
+def _write_value(value: object) -> str:
     """Format a value as in a configuration file."""
     if isinstance(value, BaseModel):
         return "see below"

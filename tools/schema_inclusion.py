@@ -65,7 +65,7 @@ class _Comparison:
             if len(forms) == len(allowed) == 1:
                 return list(self._refusals(forms[0], allowed[0], place))
             return [
-                Refusal(place, "type", _described(form), " or ".join(map(_described, allowed)))
+                Refusal(place, "type", _describe(form), " or ".join(map(_describe, allowed)))
                 for form in forms
                 if all(list(self._refusals(form, other, place)) for other in allowed)
             ]
@@ -79,7 +79,7 @@ class _Comparison:
             if given is None or any(value not in values for value in given):
                 yield Refusal(place, "enum", given, values)
         elif not _is_a(narrow, wide.get("type")):
-            yield Refusal(place, "type", _described(narrow), _described(wide))
+            yield Refusal(place, "type", _describe(narrow), _describe(wide))
             return
         for keyword in sorted({*narrow, *wide} - _SAID - _PARTS):
             if not _within(keyword, narrow.get(keyword), wide.get(keyword)):
@@ -97,7 +97,7 @@ class _Comparison:
             if name in given:
                 yield from self.refusals(given[name], schema, place + name)
             elif others == {}:
-                yield Refusal(place + name, "property", None, _described(schema))
+                yield Refusal(place + name, "property", None, _describe(schema))
                 continue
             elif others is not None:
                 yield from self.refusals(others, schema, place + name)
@@ -105,11 +105,11 @@ class _Comparison:
                 yield Refusal(place + name, "required", False, True)
         for name in (name for name in given if name not in allowed):
             if allowed_others is None:
-                yield Refusal(place + name, "property", _described(given[name]), None)
+                yield Refusal(place + name, "property", _describe(given[name]), None)
             else:
                 yield from self.refusals(given[name], allowed_others, place + name)
         if others is not None and allowed_others is None:
-            yield Refusal(f"{place}*", "property", _described(others), None)
+            yield Refusal(f"{place}*", "property", _describe(others), None)
         elif others is not None and allowed_others is not None:
             yield from self.refusals(others, allowed_others, f"{place}*")
 
@@ -163,7 +163,7 @@ def _within(keyword: str, narrow: object, wide: object) -> bool:
             return narrow == wide
 
 
-def _described(schema: Schema) -> str:
+def _describe(schema: Schema) -> str:
     """Return a schema in a word or two."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
@@ -171,5 +171,5 @@ def _described(schema: Schema) -> str:
         return f"one of {list(values)}"
     for union in ("anyOf", "oneOf"):
         if union in schema:
-            return " or ".join(map(_described, schema[union]))
+            return " or ".join(map(_describe, schema[union]))
     return str(schema.get("type", "anything"))

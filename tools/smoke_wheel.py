@@ -81,19 +81,19 @@ def main() -> None:
 
 
 def _smoke_kb(programs: Path, era: Era) -> None:
-    documents = _installed(programs / "python", "loom_kb") / "demo_documents"
+    documents = _find_installed(programs / "python", "loom_kb") / "demo_documents"
     with tempfile.TemporaryDirectory() as folder:
         command = [str(programs / "loom-kb"), "serve", "--root", str(documents)]
-        with closing(_started(command, era, folder)) as server:
+        with closing(_start(command, era, folder)) as server:
             _try_kb(server, era, documents)
             assert server.close_input() == 0, server.stderr
 
 
 def _smoke_query(programs: Path, era: Era) -> None:
-    _installed(programs / "python", "loom_query")
+    _find_installed(programs / "python", "loom_query")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "query.json").write_text(json.dumps(_CONFIG), encoding="utf-8")
-        with closing(_started([str(programs / "loom-query-server")], era, folder)) as server:
+        with closing(_start([str(programs / "loom-query-server")], era, folder)) as server:
             _check_tools(server, _QUERY_TOOLS)
             for question, fact, source in (
                 ("When does the office open?", "opens at nine", "faq"),
@@ -108,10 +108,10 @@ def _smoke_query(programs: Path, era: Era) -> None:
 
 
 def _smoke_agent(programs: Path, era: Era) -> None:
-    _installed(programs / "python", "loom_agent")
+    _find_installed(programs / "python", "loom_agent")
     with tempfile.TemporaryDirectory() as folder:
         command = [str(programs / "loom-agent-server"), "serve", "--provider", "mock"]
-        with closing(_started(command, era, folder)) as server:
+        with closing(_start(command, era, folder)) as server:
             _check_tools(server, _AGENT_TOOLS)
             for goal in ("Note: buy oranges.", "请记一条笔记：买橙子。"):
                 run = _call(server, "agent_run", goal=goal)["structuredContent"]
@@ -125,13 +125,13 @@ def _smoke_agent(programs: Path, era: Era) -> None:
 
 
 def _smoke_flow(programs: Path, era: Era) -> None:
-    _installed(programs / "python", "loom_flow")
+    _find_installed(programs / "python", "loom_flow")
     with tempfile.TemporaryDirectory() as folder:
         program = str(programs / "loom-flow-server")
         subprocess.run(
             [program, "init"], env=_environment(folder), cwd=folder, check=True, capture_output=True
         )
-        with closing(_started([program], era, folder)) as server:
+        with closing(_start([program], era, folder)) as server:
             _check_tools(server, _FLOW_TOOLS | {"call_back"})
             for said in (
                 ("Please call me back at 0532 8888 1234", "the invoice", "yes"),
@@ -156,7 +156,7 @@ _SMOKE: dict[str, Callable[[Path, Era], None]] = {
 }
 
 
-def _started(command: list[str], era: Era, folder: str) -> StdioServer:
+def _start(command: list[str], era: Era, folder: str) -> StdioServer:
     return StdioServer(command, era=era, env=_environment(folder), cwd=folder, timeout=_MINUTE)
 
 
@@ -211,7 +211,7 @@ def _vendors() -> Generator[list[dict[str, str]]]:
         listening.close()
 
 
-def _installed(python: Path, package: str) -> Path:
+def _find_installed(python: Path, package: str) -> Path:
     """Return where the package is installed, which must be from a wheel."""
     program = f"import loom_core, {package}; print({package}.__path__[0]); print(loom_core.__path__[0])"
     done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True)

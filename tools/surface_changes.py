@@ -78,12 +78,12 @@ def _broken(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[st
         if was == safe != now:
             yield "", f"it does not promise any more: {hint} {str(safe).lower()}"
     for refusal in refusals(old.get("inputSchema", {}), new.get("inputSchema", {})):
-        yield _place("argument", refusal), _told(refusal, old=refusal.narrow, new=refusal.wide)
+        yield _place("argument", refusal), _describe(refusal, old=refusal.narrow, new=refusal.wide)
     if "outputSchema" in old and "outputSchema" not in new:
         yield "", "its answer is not described any more"
     elif "outputSchema" in old:
         for refusal in refusals(new["outputSchema"], old["outputSchema"]):
-            yield _place("answer", refusal), _told(refusal, old=refusal.wide, new=refusal.narrow)
+            yield _place("answer", refusal), _describe(refusal, old=refusal.wide, new=refusal.narrow)
     arguments = {argument["name"]: argument for argument in old.get("arguments", ())}
     for argument in new.get("arguments", ()):
         was = arguments.pop(argument["name"], {})
@@ -97,7 +97,7 @@ def _place(part: str, refusal: Refusal) -> str:
     return f", {part} `{refusal.place}`" if refusal.place else f", {part}s as a whole"
 
 
-def _told(refusal: Refusal, *, old: object, new: object) -> str:
+def _describe(refusal: Refusal, *, old: object, new: object) -> str:
     match refusal.keyword:
         case "property":
             return "gone" if new is None else "not known before, and not free"

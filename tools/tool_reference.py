@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.contract import WITH_OPTIONS, accepted, answer_schemas
+from tools.contract import WITH_OPTIONS, answer_schemas, load_accepted
 from tools.provider_reference import table
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "tools.md"
@@ -57,7 +57,7 @@ def page() -> str:
     """Return the whole page."""
     parts = [_HEAD]
     for folder, name in _SERVERS.items():
-        contract = accepted(folder)
+        contract = load_accepted(folder)
         parts += [
             f"## {name}",
             *_surface(contract.get(WITH_OPTIONS, contract["full"]), answer_schemas(folder)),

@@ -1,4 +1,4 @@
-"""The agent: a loop of model and tools whose every step is in a journal, and what is composed of it."""
+"""Agents: the loop of model and tools with a journal of every step, and compositions of agents."""
 
 from __future__ import annotations
 

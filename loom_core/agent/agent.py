@@ -1,4 +1,4 @@
-"""`Agent`: a model with tools that works on a goal until it is reached."""
+"""`Agent`: an LLM with tools that works on a goal until it is reached."""
 
 from __future__ import annotations
 
@@ -71,62 +71,61 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class Agent:
-    """Works on goals with a model and tools.
+    """LLM agent: works on goals with a model and tools.
 
         agent = Agent("deepseek", tools=[search], permissions="allow")
         result = await agent.run("What does our handbook say about parental leave?")
         print(result.or_raise().output)
 
-    Every step is in the journal before the next: with a journal in a file, a run that was killed goes on by
-    `resume`, and no call is made twice without a person's word. One agent may have any number of runs at the
-    same time. Nothing is loaded or connected before the first one.
+    Every step is in the journal before the next one: with a journal in a file, `resume` continues a run that
+    was killed, and no call is repeated without a person's approval. One agent may have any number of
+    concurrent runs. It loads and connects nothing before the first run.
 
     Args:
         llm: the model, or a configuration for `create_provider`, such as `deepseek`; by default that of
             `config.set_default_llm`.
-        tools: what it may call: tools, or functions with annotated parameters.
-        toolbox: instead, tools that come and go, such as those of MCP servers.
-        knowledge_base: a knowledge base, several, or a federation of some: the model searches them by a tool,
-            and passages about the goal are found before it answers.
-        knowledge: finds these passages in a way of its own, with or without such a tool.
-        memory: keeps the conversations of sessions; by default that of `config.set_default_memory`, or one
-            that lasts as long as the program runs.
-        journal: keeps the runs; by default as long as the program runs.
-        permissions: which calls may be made; or what becomes of those that may change something or reach
+        tools: its tools: `Tool` objects, or functions with annotated parameters.
+        toolbox: instead of `tools`, a toolbox whose tools may change, such as those of MCP servers.
+        knowledge_base: a knowledge base, several, or a federation: the model gets a tool to search them, and
+            passages about the goal are retrieved before it answers.
+        knowledge: a custom retriever of these passages, with or without such a tool.
+        memory: stores the conversations of sessions; by default that of `config.set_default_memory`, or one
+            that lasts as long as the process.
+        journal: stores the runs; by default as long as the process.
+        permissions: which calls are allowed; or the action for calls that may change something or reach
             outside: `allow`, `ask` (the default) or `deny`.
-        approve: asks a person, where one has to be asked; without it, and without `wait_for_orders`, what
-            would have to be approved is not done.
-        wait_for_orders: whether people are waited for who decide by `order`.
-        approval_seconds: how long people are waited for; who has not answered by then has refused.
-        budget: what a run may take at the most, if it does not say so itself; by default the turns of
-            `config.set_max_iterations`.
-        compaction: see `Compaction`; None leaves conversations as they are.
-        loop_guard: makes what notices that a run goes round in circles; None lets it.
-        hooks: the program's own, see `Hooks`.
-        callbacks: look on, see `Callback`.
-        system_prompt: what the model is told first, or a function of the run that says it, see
-            `Instructions`; the rest of the system prompt is made of the tools, the knowledge and the limits.
-        name: what it is called; runs of a journal are taken up again by the agent of this name.
-        description: what it is for, in a sentence: other agents choose it by that.
-        scheduler: gives places to the calls of all runs; agents may share one.
-        priority: where calls have to wait for a place, those of agents with a higher one go first.
-        audit: has every decision about a call on file.
-        output_tokens: about so many of a tool's output are shown to the model.
-        options: what every request to the model says besides, such as `temperature` or `effort`. Answers may
-            be as long as the vendor allows, if nothing is said.
+        approve: asks a person for approval; without it, and without `wait_for_commands`, calls that need
+            approval are not made.
+        wait_for_orders: whether to wait for people who decide by `send_command`.
+        approval_seconds: timeout for approvals; without an answer, the call is denied.
+        budget: default budget of a run; by default the turns of `config.set_max_iterations`.
+        compaction: see `Compaction`; None for no compaction.
+        loop_guard: creates the guard that detects repeated calls in a run; None for no guard.
+        hooks: the program's hooks, see `Hooks`.
+        callbacks: observers, see `Callback`.
+        system_prompt: instructions for the model, or a function of the run that returns them, see
+            `Instructions`; the rest of the system prompt follows from tools, knowledge and limits.
+        name: the agent's name; the agent of this name resumes its runs in a journal.
+        description: its purpose, in a sentence: other agents choose it by that.
+        scheduler: limits the concurrent calls of all runs; agents may share one.
+        priority: if calls have to wait for a slot, those of agents with a higher priority go first.
+        audit: the audit log for every decision about a call.
+        output_tokens: approximate limit of a tool's output that the model sees.
+        options: options for every request to the model, such as `temperature` or `effort`. By default,
+            answers may be as long as the vendor allows.
 
     Attributes:
-        name: what it is called.
-        description: what it is for.
+        name: the agent's name.
+        description: its purpose.
         journal: its runs.
         budget: see above.
-        scheduler: see above; its `snapshot` says how many calls run, wait, and took too long.
-        parts: what drives its runs.
+        scheduler: see above; its `snapshot` has the number of calls that run, wait, and timed out.
+        parts: the components of its runs.
 
     Raises:
-        ConfigError: the model's configuration is wrong, two tools have the same name, or something is not
-            what it should be.
-        ValueError: no tool can be made of a function; see `tool`.
+        ConfigError: the model's configuration is wrong, two tools have the same name, or an argument is
+            invalid.
+        ValueError: a function cannot be made a tool; see `tool`.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Agent:
         standing = defaults()
         if toolbox is not None and tools:
             raise InvalidInputError(
-                "An agent has either tools or a toolbox.", advice="Put the tools into the toolbox."
+                "An agent takes either tools or a toolbox.", advice="Put the tools into the toolbox."
             )
         validate_parts(
             name=name,
@@ -220,7 +219,7 @@ class Agent:
 
     @classmethod
     def create(cls, llm: LLMProvider | str | None = None, **options: Any) -> Self:  # noqa: ANN401 - as above
-        """Return `Agent(llm, …)`: the name of the first design for the same."""
+        """Return `Agent(llm, …)`; an alias from the first design."""
         return cls(llm, **options)
 
     @overload
@@ -238,21 +237,22 @@ class Agent:
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> RunResult[Any]:
-        """Work on a goal until the run is at its end.
+        """Run the agent on a goal until the run ends.
 
-        Where this is cancelled, the run stays in the journal as it is, and can be resumed.
+        If this is cancelled, the run stays in the journal as it is, and can be resumed.
 
         Args:
-            goal: what is wanted.
+            goal: the task.
             output_schema: a Pydantic model, or a JSON Schema of objects, that the final answer has to fit.
             options: see `RunOptions`.
 
         Raises:
-            InvalidInputError: the goal is empty, the schema cannot be used, an option is wrong, agents have
-                started each other too deeply, or the session has a run that is under way.
+            InvalidInputError: the goal is empty, the schema or an option is invalid, agents are nested too
+                deeply, or the session has an active run.
             NotFoundError: neither the journal nor the memory knows the session.
             RecordError: the journal cannot be written.
-            Exception: what a part, such as `approve`, raises that is no `LoomError`; the run has failed.
+            Exception: a component, such as `approve`, raised an exception other than `LoomError`; the run
+                has failed.
         """
         run = await self._create_run(self.request(goal, output_schema=output_schema, **options))
         return RunResult[Any].of(await self._execute_run(run), model=_model(output_schema))
@@ -272,9 +272,9 @@ class Agent:
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> RunResult[Any]:
-        """`run` without `await`, for scripts and notebooks, also where an event loop is running.
+        """Run the agent without `await`, for scripts and notebooks, even if an event loop is running.
 
-        Parts that belong to the caller's own event loop, such as connected MCP servers, need `run`.
+        Components that belong to the caller's event loop, such as connected MCP servers, need `run`.
         """
 
         async def run() -> RunResult[Any]:  # `run` itself is overloaded
@@ -289,13 +289,12 @@ class Agent:
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> AsyncGenerator[StreamEvent]:
-        """Work on a goal, and tell everything that happens, to the end of the run.
+        """Run the agent on a goal, and stream all events to the end of the run.
 
-        Close the iterator (`contextlib.aclosing`) where it is left before its end: the run stops there, and
-        can be resumed.
+        Close the iterator (`contextlib.aclosing`) to leave it early: the run stops there, and can be resumed.
 
         Args:
-            goal: as for `run`, as all others.
+            goal: as for `run`, like all others.
             output_schema: see there.
             options: see there.
 
@@ -308,13 +307,13 @@ class Agent:
                 yield event
 
     async def resume(self, run_id: str) -> RunResult[dict[str, Any]]:
-        """Go on with a run: one that was killed, is paused, has failed or was aborted.
+        """Resume a run that was killed, is paused, has failed or was aborted.
 
-        A run that somebody drives already is waited for; one that is completed is given back as it is.
+        If another process executes the run, wait for it; return a completed run as it is.
 
         Raises:
             NotFoundError: there is no such run.
-            InvalidInputError: it was begun by another agent.
+            InvalidInputError: another agent started it.
             RecordError: the journal cannot be written.
         """
         run = await self.journal.get(run_id)
@@ -328,7 +327,7 @@ class Agent:
         return RunResult[dict[str, Any]].of(await self._execute_run(run))
 
     async def send_command(self, run_id: str, order: Command) -> Run:
-        """Tell a run something while it is under way; see `Journal.order`."""
+        """Send a command to a run; see `Journal.send_commands`."""
         return await self.journal.send_commands(run_id, order)
 
     def extend(
@@ -340,14 +339,14 @@ class Agent:
         memory: Memory | None = None,
         asking: HumanInputPolicy | None = None,
     ) -> Agent:
-        """The same agent with more: with the same name, so that each goes on with the runs of the other.
+        """Return a copy of the agent with additions. It has the same name: both can resume each other's runs.
 
         Args:
-            tools: what it may call besides.
-            system_prompt: what its model is told behind the agent's own.
-            journal: keeps its runs instead of the agent's own, as all others.
-            memory: keeps its conversations.
-            asking: whom its runs ask.
+            tools: additional tools.
+            system_prompt: instructions to append to the agent's own.
+            journal: replaces the agent's journal, as do all others.
+            memory: replaces its memory.
+            asking: replaces its policy for human input.
 
         Raises:
             ConfigError: two of the tools have the same name.
@@ -372,7 +371,7 @@ class Agent:
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> RunRequest:
-        """What a run of this agent is asked to do, for who starts it in other ways, such as a `RunHost`.
+        """Build the request for a run of this agent, for example for a `RunHost`.
 
         Raises:
             InvalidInputError: as for `run`.
@@ -382,13 +381,13 @@ class Agent:
         )
 
     def loop(self, log: RunLog) -> RunLoop:
-        """What drives a claimed run, for who wants to have a hold of it."""
+        """Return the executor of a claimed run."""
         for each in self._callbacks:
             log.observe(each)
         return RunLoop(self.parts, log)
 
     async def execute(self, log: RunLog) -> Run:
-        """Drive a claimed run to its end; see `RunLoop.drive`."""
+        """Execute a claimed run to its end; see `RunLoop.execute`."""
         return await self.loop(log).execute()
 
     async def aclose(self) -> None:
@@ -408,9 +407,9 @@ class Agent:
         await self.aclose()
 
     async def _create_run(self, request: RunRequest) -> Run:
-        """The run in the journal. A session that the memory alone knows begins there under its own id.
+        """Create a run. If only the memory knows its session, create the session in the journal under its id.
 
-        Whose a session is, the journal alone knows: so this is for the user of this machine only.
+        Only the journal knows the owner of a session, so this is for the user of this machine only.
         """
         try:
             return await self.journal.create(request)
@@ -420,7 +419,7 @@ class Agent:
             return await self.journal.create(request, begins_session=True)
 
     async def _execute_run(self, run: Run) -> Run:
-        """The run at its end: driven here, or waited for where another drives it."""
+        """Execute a run to its end, or wait for the process that executes it; return the ended run."""
         while True:
             log = await self.journal.claim(run.id)
             if log is not None:
@@ -448,23 +447,23 @@ def _model(given: type[BaseModel] | Mapping[str, Any] | None) -> type[BaseModel]
     return None if given is None or isinstance(given, Mapping) else given
 
 
-_STREAM_BUFFER = 256  # events that nobody has taken yet
+_STREAM_BUFFER = 256  # events that the consumer has not taken yet
 
 
 async def stream_events(
     run_id: str, journal: Journal, drive: Coroutine[Any, Any, object]
 ) -> AsyncGenerator[StreamEvent]:
-    """The events of a run, to its end; where the iterator is closed before, so is what drives the run.
+    """Stream the events of a run to its end. If the iterator is closed early, cancel the execution.
 
     Args:
-        run_id: which run.
-        journal: where it is.
-        drive: drives it to its end, beside.
+        run_id: the run.
+        journal: its journal.
+        drive: executes the run to its end, concurrently.
 
     Raises:
-        Exception: what `drive` raises.
+        Exception: an exception of `drive`.
     """
-    # Tasks and no task group: what a generator holds must not be open while it hands something on.
+    # Tasks, not a task group: a generator must not yield inside an open task group.
     giving, taking = anyio.create_memory_object_stream["StreamEvent"](_STREAM_BUFFER)
     driving = asyncio.ensure_future(drive)
     following = asyncio.ensure_future(_forward_events(run_id, journal, giving))
@@ -499,7 +498,7 @@ async def stream_events(
 
 
 async def _forward_events(run_id: str, journal: Journal, giving: MemoryObjectSendStream[StreamEvent]) -> None:
-    """Give the events of a run to whoever takes them, as fast as they do."""
+    """Forward the events of a run to a stream, at the pace of its consumer."""
     async with giving, aclosing(journal.follow(run_id)) as events:
         async for event in events:
             try:

@@ -1,4 +1,4 @@
-"""What an agent is made of, looked at before anything begins: a mistake is told where it is."""
+"""Validation of the arguments of an agent, so that mistakes are reported early."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ __all__ = [
 
 _MODEL_OPTIONS = frozenset(ChatOptions.__annotations__) - {"model", "output", "tools"}
 
-# What is looked at is `object` here: type checkers see these mistakes before, and most programs have none.
+# Arguments have the type `object` here: a type checker would find these mistakes, but many programs use none.
 
 
 def resolve_model(llm: object, *, configurations: bool = True) -> LLMProvider:
-    """A model, of itself or of a configuration.
+    """Return a model, from a provider or a configuration.
 
     Args:
         llm: the provider, or a configuration for `create_provider`.
-        configurations: whether that may be one, too.
+        configurations: whether a configuration is allowed.
 
     Raises:
         ConfigError: it is neither.
@@ -60,16 +60,16 @@ def resolve_model(llm: object, *, configurations: bool = True) -> LLMProvider:
         return create_provider(llm)
     also = ', or the name of a vendor such as "deepseek"' if configurations else ", as of `create_provider`"
     if llm is None and configurations:
-        also += "; `config.set_default_llm` gives one to all agents that have none"
-    raise ConfigError(f"{llm!r} is no model.", advice=f"Give a provider{also}.")
+        also += "; `config.set_default_llm` sets the default for all agents"
+    raise ConfigError(f"{llm!r} is not a model.", advice=f"Give a provider{also}.")
 
 
 def resolve_tools(tools: object) -> list[Tool]:
-    """Tools, of themselves or of functions.
+    """Return tools, from tools and functions.
 
     Raises:
-        ConfigError: something else is among them.
-        ValueError: no tool can be made of a function.
+        ConfigError: an item is neither.
+        ValueError: a function cannot be made a tool.
     """
     return [_resolve_tool(each) for each in _list("tools", tools, of="tools and functions")]
 
@@ -80,21 +80,21 @@ def _resolve_tool(given: object) -> Tool:
     if callable(given) and not isinstance(given, type):
         return tool(given)
     if isinstance(given, str):
-        advice = f"`loom_core.plugins.create('tool', {given!r}, …)` makes a tool that goes by a name."
+        advice = f"`loom_core.plugins.create('tool', {given!r}, …)` creates a registered tool by name."
     elif hasattr(given, "parts") and hasattr(given, "journal"):
         advice = "`AgentTool(agent, description=…)` makes a tool of an agent."
     else:
         advice = "Give tools, or functions with annotated parameters."
-    raise ConfigError(f"{given!r} is no tool.", advice=advice)
+    raise ConfigError(f"{given!r} is not a tool.", advice=advice)
 
 
 def resolve_knowledge_base(
     given: KnowledgeBaseProvider | Federation | Sequence[KnowledgeBaseProvider],
 ) -> tuple[Tool, ContextRetriever]:
-    """Return the tool that searches knowledge bases, and what finds passages before the model answers.
+    """Return the search tool for knowledge bases, and the retriever of passages before the model answers.
 
     Raises:
-        ConfigError: something else is among them, or two have the same name.
+        ConfigError: an item is no knowledge base, or two have the same name.
     """
     from loom_core.knowledge.interface import KnowledgeBaseProvider
     from loom_core.knowledge.sources.context_retriever import ContextRetriever
@@ -115,31 +115,31 @@ def resolve_knowledge_base(
 
 
 def validate_hooks(hooks: object) -> tuple[Hooks, ...]:
-    """Hooks.
+    """Validate hooks.
 
     Raises:
-        ConfigError: something else is among them.
+        ConfigError: an item is not a `Hooks`.
     """
     listed = _list("hooks", hooks, of="hooks")
     for each in listed:
         if not isinstance(each, Hooks):
             raise ConfigError(
-                f"{each!r} is no `Hooks`.", advice="Give an object of a class that is derived from `Hooks`."
+                f"{each!r} is not a `Hooks`.", advice="Give an object of a class derived from `Hooks`."
             )
     return cast("tuple[Hooks, ...]", tuple(listed))
 
 
 def validate_callbacks(callbacks: object) -> tuple[Callback, ...]:
-    """Callbacks.
+    """Validate callbacks.
 
     Raises:
-        ConfigError: something else is among them.
+        ConfigError: an item is not a `Callback`.
     """
     listed = _list("callbacks", callbacks, of="callbacks")
     for each in listed:
         if not isinstance(each, Callback):
             raise ConfigError(
-                f"{each!r} is no `Callback`.",
+                f"{each!r} is not a `Callback`.",
                 advice="Give an object of a class derived from `Callback`, such as `LoggingCallback()`.",
             )
     return cast("tuple[Callback, ...]", tuple(listed))
@@ -167,7 +167,7 @@ def resolve_instructions(given: Instructions | Callable[[], str | Awaitable[str]
 
 
 def resolve_permissions(permissions: Permissions | Literal["allow", "ask", "deny"]) -> Permissions:
-    """Permissions, of themselves or of what becomes of what no rule is about.
+    """Return permissions, from permissions or from the default action for calls without a rule.
 
     Raises:
         ConfigError: it is neither.
@@ -198,14 +198,14 @@ def validate_parts(
     priority: object,
     options: object,
 ) -> None:
-    """Look at what an agent is given.
+    """Validate the other arguments of an agent.
 
     Raises:
-        ConfigError: something is not what it should be.
+        ConfigError: an argument is invalid.
     """
     if not cast("object", name) or not isinstance(cast("object", name), str) or name != name.strip():
         raise ConfigError(
-            f"An agent cannot be called {name!r}.", advice="Give it a name, without white space around it."
+            f"An agent cannot be named {name!r}.", advice="Give it a name without surrounding white space."
         )
     _expect("budget", budget, isinstance(budget, Budget), "`Budget(tokens=…)`")
     _expect("journal", journal, isinstance(journal, Journal), "`Journal(Path(…))`, or leave it out")
@@ -216,24 +216,24 @@ def validate_parts(
         hasattr(knowledge, "context_for"),
         "`ContextRetriever(source)`; a knowledge base is `knowledge_base`",
     )
-    _expect("approve", approve, callable(approve), "an `async` function of what is pending")
-    _expect("loop_guard", loop_guard, callable(loop_guard), "what makes one, `lambda: LoopGuard(…)`")
+    _expect("approve", approve, callable(approve), "an `async` function of the pending request")
+    _expect("loop_guard", loop_guard, callable(loop_guard), "a factory, `lambda: LoopGuard(…)`")
     _expect("toolbox", toolbox, isinstance(toolbox, Toolbox), "`Toolbox(…)`; a list of tools is `tools`")
     _expect("scheduler", scheduler, isinstance(scheduler, Scheduler), "`Scheduler(…)`, or leave it out")
     _expect("audit", audit, isinstance(audit, AuditLog), "`AuditLog(Path(…))`")
-    _expect("priority", priority, type(priority) is int, "a whole number; the highest goes first")
+    _expect("priority", priority, type(priority) is int, "an integer; the highest goes first")
     known = sorted(_MODEL_OPTIONS)
     fit = isinstance(options, Mapping) and _MODEL_OPTIONS.issuperset(cast("Mapping[str, object]", options))
     _expect("options", cast("object", options), fit, f"a mapping with some of: {', '.join(known)}")
 
 
 def _accepts(function: Callable[..., object], *arguments: object) -> bool:
-    """Whether it can be called with these arguments, as far as can be seen."""
+    """Whether a function can be called with these arguments, as far as its signature is known."""
     try:
         signature(function).bind(*arguments)
     except TypeError:
         return False
-    except ValueError:  # some of those built in have no signature
+    except ValueError:  # some builtins have no signature
         return True
     return True
 

@@ -1,4 +1,4 @@
-"""The run that makes a call, for tools that start runs of their own."""
+"""The calling run: context for tools that start child runs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["USAGE_KEY", "CallingRun", "calling_from", "calling_run"]
 
 USAGE_KEY = "loom/spent"
-"""Where the output of a tool (`ToolOutput.metadata`) has a `Spent`: what was taken for the call, and counts
-for the run that made it. Turns and seconds do not: a run counts its own."""
+"""Key of `ToolOutput.metadata` with a `RunUsage`: resources used by the call. They count for the calling run,
+except turns and seconds, which each run counts for itself."""
 
 _calling: ContextVar[CallingRun | None] = ContextVar("_calling", default=None)
 
 
 class CallingRun:
-    """The run that makes a call."""
+    """The run that makes a call, as a tool sees it."""
 
     def __init__(self, record: RunRecorder[Any], asking: HumanInputPolicy) -> None:
         self._record = record
@@ -37,33 +37,33 @@ class CallingRun:
 
     @property
     def run(self) -> Run:
-        """As it stands."""
+        """The run in its current state."""
         return self._record.run
 
     @property
     def journal(self) -> Journal:
-        """Where it is."""
+        """The journal of the run."""
         return self._record.journal
 
     @property
     def remaining_budget(self) -> Budget:
-        """What it may still take."""
+        """The remaining budget."""
         record = self._record
         return remaining_budget(self.run.request.budget, record.spent, granted_from=record.granted_from)
 
     @property
     def child_policy(self) -> HumanInputPolicy:
-        """Whom a run for one of its calls asks: its own people, who are asked by the call."""
-        return replace(self._asking, approve=None, orders=True, seconds=None)
+        """The human input policy for child runs: their requests go through the calling run."""
+        return replace(self._asking, approve=None, accepts_commands=True, seconds=None)
 
     @property
     def can_ask(self) -> bool:
-        """Whether it has anybody to ask."""
+        """Whether there is a person to ask."""
         return self._asking.has_approver
 
     @contextmanager
     def attach_child(self, leave: Callable[[], Coroutine[Any, Any, None]]) -> Generator[None]:
-        """A run for a call of this one is driven in the block: it is left when this one is."""
+        """Attach a child run that is executed in the block: it is detached together with this run."""
         self._inner.append(leave)
         try:
             yield
@@ -71,20 +71,20 @@ class CallingRun:
             self._inner.remove(leave)
 
     async def detach(self) -> None:
-        """Leave the runs that are driven for its calls; see `Driving.leave`."""
+        """Detach the child runs; see `RunExecutor.detach`."""
         async with anyio.create_task_group() as group:
             for leave in self._inner:
                 group.start_soon(leave)
 
 
 def calling_run() -> CallingRun | None:
-    """The run for which this task makes a call; None where it makes none."""
+    """Return the run that the current task makes a call for; None outside a call."""
     return _calling.get()
 
 
 @contextmanager
 def calling_from(run: CallingRun) -> Generator[None]:
-    """Let what is called in the block be calls of a run."""
+    """Set the calling run for the calls in the block."""
     token = _calling.set(run)
     try:
         yield

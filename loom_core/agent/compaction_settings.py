@@ -1,4 +1,4 @@
-"""When and how an agent's conversations are shortened."""
+"""Settings for the compaction of an agent's conversations."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ __all__ = ["Compaction", "Compactors"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """When and how conversations that become too long are shortened; see `Compactor`.
+    """Compaction settings: when and how long conversations are compacted; see `Compactor`.
 
     Attributes:
-        llm: the model that summarises; None for the agent's own.
-        window: tokens of a conversation and its answer that the agent's model takes; None for what is known
-            of it.
-        warn_at: how full it is when a warning is due.
-        apply_at: how full it is when the conversation is shortened.
-        target: how full it is to be then.
+        llm: the model that summarizes; None for the agent's own.
+        window: context window of the agent's model, in tokens; None for its known value.
+        warn_at: context usage that causes a warning.
+        apply_at: context usage that causes a compaction.
+        target: context usage after a compaction.
 
     Raises:
-        ConfigError: the parts do not grow from `target` over `warn_at` to `apply_at`, the window has no room,
-            or `llm` is no provider.
+        ConfigError: `target`, `warn_at` and `apply_at` do not grow in this order, the window is below 1, or
+            `llm` is not a provider.
     """
 
     llm: LLMProvider | None = None
@@ -43,7 +42,7 @@ class Compaction:
     def __post_init__(self) -> None:
         if not 0 < self.target < self.warn_at <= self.apply_at <= 1 or (self.window or 1) < 1:
             raise ConfigError(
-                f"A conversation cannot be shortened to {self.target:g}, with a warning at {self.warn_at:g}, "
+                f"A conversation cannot be compacted to {self.target:g}, with a warning at {self.warn_at:g}, "
                 f"at {self.apply_at:g} of {self.window or 'all'} tokens.",
                 advice="Use numbers that grow in this order, above 0 and up to 1, and a window above 0.",
             )
@@ -52,12 +51,12 @@ class Compaction:
 
 
 class Compactors:
-    """Makes what shortens the conversations of one agent.
+    """Creates the compactors of one agent.
 
     Args:
         settings: see `Compaction`.
         llm: the agent's model.
-        reserve: tokens that are kept free for an answer; None for the usual number.
+        reserve: tokens reserved for an answer; None for the default.
     """
 
     def __init__(self, settings: Compaction, llm: LLMProvider, *, reserve: int | None) -> None:
@@ -67,7 +66,7 @@ class Compactors:
         self._window = settings.window
 
     async def make(self) -> Compactor:
-        """One for a run. The first one may take a while, as lists of models are read."""
+        """Create the compactor of a run. The first time is slow, as lists of models are loaded."""
         from loom_core.agent.compaction.compaction import DEFAULT_RESERVE, Compactor
         from loom_core.agent.compaction.window import window_of
 

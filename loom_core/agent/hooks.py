@@ -1,4 +1,4 @@
-"""What a program may have a say in while a run goes on."""
+"""Hooks: let a program inspect, change or veto model requests, tool calls and compactions."""
 
 from __future__ import annotations
 
@@ -25,54 +25,52 @@ _P = ParamSpec("_P")
 
 
 class HookError(LoomError):
-    """A hook has raised an error; the run fails with it."""
+    """A hook raised an error; the run fails with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What a hook does not want done.
+    """Veto of a hook.
 
     Attributes:
-        reason: why, in a sentence. Of a call the model reads it, of anything else people.
+        reason: why, in a sentence. The model reads it for a tool call; people read it otherwise.
     """
 
     reason: str
 
 
 class Hooks:
-    """Called around every request to the model, every call of a tool, and every compaction.
+    """Hooks around every request to the model, every tool call, and every compaction.
 
-    These here do nothing.
-
-    Override what you need. All are awaited: the run goes on when they return, and fails where one raises.
-    Several are asked in order, each being given what the one before it made. After a crash a hook may be
-    called again for what it was called for before: it is part of what is done, not of the journal.
+    The methods here do nothing; override what you need. All are awaited: the run continues when they return,
+    and fails if one raises. Several hooks run in order, each on the result of the one before. After a crash
+    a hook may be called again for the same thing: it is part of the action, not of the journal.
     """
 
     async def before_model(self, run: Run, request: ChatRequest) -> ChatRequest | Veto:
-        """What the model is asked instead; a veto fails the run. It changes this one request only."""
+        """Return the request to send; a veto fails the run. Changes affect this one request only."""
         return request
 
     async def after_model(self, run: Run, response: LLMResponse) -> None:
-        """The model has answered; it is in the journal already."""
+        """Handle an answer of the model; it is in the journal already."""
 
     async def before_tool(self, run: Run, planned: PlannedCall) -> Mapping[str, Any] | Veto | None:
-        """A call is about to run, or people are about to be asked if it may.
+        """Handle a call before it runs, and before people are asked to approve it.
 
         Returns:
-            None to let it be; other arguments, which are checked anew; or a veto.
+            None for no change; other arguments, which are validated again; or a veto.
         """
         return None
 
     async def after_tool(self, run: Run, planned: PlannedCall, result: CallResult) -> None:
-        """A call has its result, which the model reads next. It may not have run at all; see its status."""
+        """Handle the result of a call, before the model reads it. The call may not have run; see `status`."""
 
     async def before_compaction(self, run: Run, history: Sequence[Message]) -> Veto | None:
-        """The conversation is about to be shortened; a veto leaves it as it is."""
+        """Handle the conversation before a compaction; a veto leaves it unchanged."""
         return None
 
     async def after_compaction(self, run: Run, compacted: CompactionResult) -> None:
-        """It has been shortened."""
+        """Handle the conversation after a compaction."""
 
 
 _ANSWERS: Mapping[str, tuple[type, ...]] = {
@@ -85,20 +83,20 @@ _ANSWERS: Mapping[str, tuple[type, ...]] = {
 async def call_hook(
     hooks: Hooks, name: str, hook: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs
 ) -> _T:
-    """Call a hook, and check what it returns.
+    """Call a hook, and check its return value.
 
     Args:
-        hooks: whose it is.
-        name: of the hook.
+        hooks: the object with the hook.
+        name: name of the hook.
         hook: the method of this name.
-        args: what it is called with.
-        kwargs: likewise.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
 
     Raises:
-        HookError: it raised something, which is the cause of this, or said what it cannot say.
+        HookError: the hook raised an exception, which is the cause of this one, or returned a wrong type.
     """
     where = f"The hook {type(hooks).__qualname__}.{name}"
-    advice = f"Look into {type(hooks).__module__}; the run can be resumed when it is mended."
+    advice = f"See {type(hooks).__module__}; the run can be resumed when the hook is fixed."
     try:
         said = hook(*args, **kwargs)
         if not inspect.isawaitable(said):  # pyright: ignore[reportUnnecessaryComparison]
@@ -111,5 +109,5 @@ async def call_hook(
         raise HookError(f"{where} failed: {told.rstrip(': .')}.", advice=advice) from error
     if name in _ANSWERS and not isinstance(answer, _ANSWERS[name]):
         wanted = " or ".join(f"`{each.__name__}`" for each in _ANSWERS[name]).replace("NoneType", "None")
-        raise HookError(f"{where} has returned {answer!r}, which is no {wanted}.", advice=advice)
+        raise HookError(f"{where} returned {answer!r}; expected {wanted}.", advice=advice)
     return answer

@@ -1,4 +1,4 @@
-"""Drives a run from where its journal stands to its end."""
+"""Agent loop: executes a run from its journaled state to its end; prefetch of passages; finalizing a run."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ __all__ = ["Prefetch", "RunFinalizer", "RunLoop"]
 
 
 class RunLoop(RunExecutor[AgentRunRecorder]):
-    """One run, driven by who holds its log.
+    """Agent loop: executes one agent run, whose log this process holds.
 
-    It is a state machine: what comes next follows from the state, which follows from the journalled events;
-    so it goes on after a crash as if nothing had been. A half turn of the model is taken again; a call with a
-    result is not made again; one that had begun is, where that does no harm, and else people are asked.
+    It is a state machine: the next action follows from the state, and the state from the journaled events;
+    so it resumes after a crash where it stopped. An interrupted turn of the model is repeated; a call with a
+    result is not; a call that was running is repeated if that is harmless, else people are asked.
 
-    A pause lets the turn or the calls that are under way end, and nothing new begins, not even the end of the
-    run. An abort cancels what is under way; every call gets a result that says so.
+    A pause lets the current turn or the running calls finish, and starts nothing new; the run does not end
+    either. An abort cancels running work; every open call gets a result that says so.
     """
 
     span_form = INVOKE_AGENT
 
     def __init__(self, parts: AgentParts, log: RunLog) -> None:
-        """Take a run up.
+        """Create the executor of a run.
 
         Args:
-            parts: what drives it.
-            log: the run, claimed.
+            parts: the components of the agent.
+            log: the log of the claimed run.
         """
         super().__init__(log, AgentRunRecorder(log), asking=parts.asking)
         request = log.run.request
@@ -74,7 +74,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         self._tools: ToolRound | None = None
 
     async def execute(self) -> Run:
-        """See `Driving.drive`."""
+        """See `RunExecutor.execute`."""
         outer = calling_run()
         with calling_from(self._calling), nullcontext() if outer is None else outer.attach_child(self.detach):
             return await super().execute()
@@ -104,7 +104,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             self._prequery.start(group, self._record.run.request.goal, state.history[:-1])
 
     def _tool_round(self, people: HumanBroker) -> ToolRound:
-        """What makes the calls; it knows what was done and approved before."""
+        """Create the tool round, with the calls and approvals from before a resume."""
         state = self._record.state
         guard = None if self._parts.guard is None else self._parts.guard()
         if guard is not None:
@@ -146,7 +146,7 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
                         return
                     continue
                 nudge = following
-            elif state.nudge != "none" and not state.inbox:  # a turn that was broken off is taken again
+            elif state.nudge != "none" and not state.inbox:  # repeat an interrupted turn
                 nudge = Reprompt(state.nudge)
             elif self._prequery is not None and not state.turns:
                 await self._prequery.wait_briefly()
@@ -165,13 +165,13 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
         await self._model.run_turn(nudge, closing=closing)
 
     async def _finish(self, final: FinalAnswer) -> bool:
-        """End with an answer, unless something came meanwhile; returns whether the run has ended."""
+        """End with an answer, unless a command came meanwhile; return whether the run has ended."""
         if self._prequery is not None:
             self._prequery.stop()
         record = self._record
         await self._ending.save_conversation()
         await record.commit()
-        self._apply_commands()  # nothing that was said before the end is left unread
+        self._apply_commands()  # commands sent before the end must not be lost
         if record.paused or record.state.inbox or self._abort is not None:
             await record.commit()
             return False
@@ -190,27 +190,27 @@ class RunLoop(RunExecutor[AgentRunRecorder]):
             self._record.spent,
             granted_from=self._record.state.granted_from,
         )
-        return BudgetError(spent.problem if spent else "The run has taken all of its time.")
+        return BudgetError(spent.problem if spent else "The run has used all of its time.")
 
 
 _PREFETCH_SECONDS = 0.3
 
 
 class Prefetch:
-    """Looks for passages for the goal, beside everything else.
+    """Prefetch: retrieves passages for the goal, concurrently with the first turn.
 
-    The first turn waits 0.3 s for it. Passages that come later are put before the next turn. Where the first
-    answer is the final one, nobody waits any longer: it is kept, unless passages came while it was written;
-    then the model is asked once more.
+    The first turn waits up to 0.3 s for it. Passages that come later are added before the next turn. If the
+    first answer is the final one, it stands, unless passages came while it was written; then the model is
+    asked once more.
     """
 
     def __init__(self, retriever: ContextRetriever, record: AgentRunRecorder, *, late: str) -> None:
-        """Say whom to ask.
+        """Create the prefetch.
 
         Args:
-            retriever: finds the passages, within its own limit of time.
-            record: is told of them.
-            late: what is put behind passages that come when the model has begun.
+            retriever: finds the passages, within its own timeout.
+            record: records them.
+            late: note after passages that come when the model has already started.
         """
         self._retriever = retriever
         self._record = record
@@ -219,16 +219,16 @@ class Prefetch:
         self._scope = anyio.CancelScope()
 
     def start(self, group: TaskGroup, goal: str, conversation: Sequence[Message]) -> None:
-        """Begin to look."""
+        """Start the retrieval."""
         group.start_soon(self._retrieve, goal, [message.text for message in conversation])
 
     async def wait_briefly(self) -> None:
-        """Wait for the passages, but not for long."""
+        """Wait a short time for the passages."""
         with anyio.move_on_after(_PREFETCH_SECONDS):
             await self._done.wait()
 
     def stop(self) -> None:
-        """Nobody needs them any more."""
+        """Cancel the retrieval: the passages are not needed any more."""
         self._scope.cancel()
 
     async def _retrieve(self, goal: str, conversation: Sequence[str]) -> None:
@@ -246,15 +246,15 @@ _ABANDON_SECONDS = 10.0
 
 
 class RunFinalizer:
-    """Ends one run that was aborted or has failed, so that its session can go on.
+    """Finalizes a run that was aborted or has failed, so that its session can continue.
 
-    Every call has a result then, and the memory has the conversation.
+    Every call gets a result, and the conversation is saved to the memory.
 
     Args:
-        parts: what drives the run.
-        record: is told how it ends.
-        model: knows what there is of an answer that is under way.
-        notices: what is said of an abort, and of calls that were not made, or broken off.
+        parts: the components of the agent.
+        record: records the end.
+        model: has the text of an unfinished answer.
+        notices: texts about an abort, and about calls that were not made or were interrupted.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class RunFinalizer:
         self._notices = notices
 
     async def finish_aborted(self, abort: Abort) -> None:
-        """Somebody has ended it."""
+        """Finish a run that was aborted."""
         await self._abandon_calls()
         self._close_calls(self._notices.translate(abort.reason))
         await self.save_conversation()
@@ -274,7 +274,7 @@ class RunFinalizer:
         self._record.record_abort(by=abort.by, reason=abort.reason, problem=problem, output=self._output())
 
     async def finish_failed(self, error: LoomError) -> None:
-        """It cannot go on."""
+        """Finish a run that failed."""
         if isinstance(error, UnapprovedToolError):
             _log.warning("run %s has failed: %s", self._record.run.id, error)
         await self._abandon_calls()
@@ -282,18 +282,18 @@ class RunFinalizer:
         try:
             await self.save_conversation()
         except LoomError as forgotten:
-            _log.warning("the conversation of run %s is not remembered: %s", self._record.run.id, forgotten)
+            _log.warning("the conversation of run %s is not saved: %s", self._record.run.id, forgotten)
         said = error.said if isinstance(error, UnapprovedToolError) else self._output()
         self._record.record_failure(error, failure=_failure(error), output=said)
 
     async def save_conversation(self) -> None:
-        """Have the memory keep the conversation as it is now."""
+        """Save the conversation to the memory."""
         await self._parts.memory.replace(
             self._record.run.request.session_id, self._record.state.conversation()
         )
 
     async def _abandon_calls(self) -> None:
-        """Have what goes on for calls that are given up ended."""
+        """Abandon the running calls: end the work that still goes on for them."""
         for call in self._record.state.open_calls:
             if call.started:
                 context = CallContext(run_id=self._record.run.id, call_id=call.part.id)
@@ -301,10 +301,10 @@ class RunFinalizer:
                     with anyio.move_on_after(_ABANDON_SECONDS):
                         await self._parts.toolbox.find(call.part.name).abandon(context=context)
                 except LoomError as error:
-                    _log.warning("what goes on for the call %s may go on: %s", call.part.id, error)
+                    _log.warning("work for the call %s may still be running: %s", call.part.id, error)
 
     def _close_calls(self, reason: str) -> None:
-        """Give every call that has none a result, so that the conversation can go on."""
+        """Give every open call a result, so that the conversation can continue."""
         for call in self._record.state.open_calls:
             self._record.record_call_end(self._close_call(call, reason))
 
@@ -313,7 +313,7 @@ class RunFinalizer:
         output = ToolOutput(template.format(reason=reason).strip(), is_error=True)
         return CallResult(
             call_id=call.part.id,
-            tool=call.part.name if call.started else UNKNOWN_TOOL,  # nobody has looked whether it is one
+            tool=call.part.name if call.started else UNKNOWN_TOOL,  # the name was not checked yet
             status="aborted",
             output=output,
             message=output.message(call.part.id),
@@ -321,7 +321,7 @@ class RunFinalizer:
         )
 
     def _output(self) -> str:
-        """As much of an answer as there is."""
+        """Return the text of the answer so far."""
         state = self._record.state
         if text := state.prefix + self._model.text or state.output:
             return text

@@ -1,4 +1,4 @@
-"""Noticing that a model goes round in circles, or finds nothing again and again."""
+"""Loop guard: detects that a model repeats calls without progress, or gets only empty results."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _Signature: TypeAlias = "tuple[str, str]"
 _OPEN, _CLOSE = "<reminder>", "</reminder>"
 _NOT_RUN = "Not run: the same call"
 _EMPTY = {"", "[]", "{}", "()", '""', "null", "none", NO_OUTPUT.casefold()}
-_LONGEST_EMPTY = 200  # characters: a result that is longer says something
+_LONGEST_EMPTY = 200  # characters: a longer result is not empty
 _DEEPEST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a call.
+    """Verdict of the loop guard about a call.
 
     Attributes:
-        action: `run` it; run it and `remind` the model, by `text` behind the result; `refuse` it, with `text`
+        action: `run` it; run it and `remind` the model with `text` after the result; `refuse` it, with `text`
             as its result; `stop` the run, with `text` as the reason.
-        text: what the model, or the user, is told; empty for `run`.
-        times: how often this call has been made with the same result, this time included; of a row of empty
-            results, how many there are.
+        text: message to the model or the user; empty for `run`.
+        times: how often this call was made with the same result, including this time; for empty results, how
+            many in a row.
     """
 
     action: Literal["run", "remind", "refuse", "stop"]
@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _PastCall:
-    """A call that is over; `new`: its result was not the one that the same call had before."""
+    """A finished call; `new`: its result differs from the previous one of the same call."""
 
     signature: _Signature
     result: bytes
@@ -59,20 +59,19 @@ class _PastCall:
 
 
 class LoopGuard:
-    """Watches the calls of one run.
+    """Detects loops in the calls of one run.
 
-    A call counts as a repetition when the one before with the same tool and the same arguments (however they
-    are written) had the same result, among the latest `window` calls. The third time in a row a reminder goes
-    with the result, the fourth the call is not run, the fifth the run stops; and other calls in between
-    change nothing as long as they are repetitions, too, so that A-B-A-B counts like A-A. Whatever brings
-    something new begins afresh: another call, or another result of the same one, such as a test that is run
-    again after an edit.
+    A call is a repetition if the previous call with the same tool and the same arguments (in canonical form)
+    had the same result, among the latest `window` calls. The third time in a row adds a reminder to the
+    result, the fourth refuses the call, the fifth stops the run. Other calls in between do not matter if they
+    are repetitions too, so A-B-A-B counts like A-A. Anything new resets the count: a different call, or a
+    different result of the same call, such as a test that is run again after an edit.
 
-    Several calls of one turn that are the same count once: nobody had seen the result. Results of tools that
-    are meant to be asked again and again (`poll`) do not count.
+    Identical calls of one turn count once, as the model had not seen the result. Tools that are meant to be
+    polled (`poll`) do not count.
 
-    Empty results of different calls bring nothing new either: after `most_empty` of them in a row the model
-    is reminded, after twice as many the run stops.
+    Empty results of different calls are no progress either: after `most_empty` of them in a row the model
+    gets a reminder, after twice as many the run stops.
     """
 
     def __init__(
@@ -83,29 +82,29 @@ class LoopGuard:
         most_empty: int = 5,
         poll: Sequence[str] = (),
     ) -> None:
-        """Begin with nothing seen.
+        """Create the guard of a run.
 
         Args:
-            remind_at: the time that brings the reminder; the next is refused, and the one after that stops.
-            window: how many calls are remembered.
-            most_empty: how many empty results in a row are taken without a word.
-            poll: patterns of the names of tools that are asked again and again, such as `*job*`; of those
-                that the model calls them by.
+            remind_at: the repetition that adds the reminder; the next one is refused, and the one after that
+                stops the run.
+            window: number of calls to remember.
+            most_empty: number of empty results in a row without a reminder.
+            poll: name patterns of tools that are meant to be polled, such as `*job*`, by their wire names.
         """
         self._remind_at = remind_at
         self._most_empty = most_empty
         self._poll = tuple(poll)
         self._recent: deque[_PastCall] = deque(maxlen=window)
         self._refused: set[str] = set()
-        self._asked: dict[str, tuple[ToolCallPart, _Signature]] = {}  # about calls that have no result yet
+        self._asked: dict[str, tuple[ToolCallPart, _Signature]] = {}  # calls without a result yet
         self._empty = 0
         self._turn = 0
-        self._turn_ends = False  # a result has come: the next call that is asked about is of a later turn
+        self._turn_ends = False  # a result has come: the next call belongs to a later turn
 
     def before(self, call: ToolCallPart) -> Verdict:
-        """What is to become of a call that the model wants made.
+        """Return the verdict about a call before it runs.
 
-        Ask about all calls of a turn before telling the results of any.
+        Call this for all calls of a turn before reporting any result.
         """
         if self._turn_ends:
             self._turn += 1
@@ -138,15 +137,14 @@ class LoopGuard:
         poll: bool = False,
         changes: bool = False,
     ) -> None:
-        """Tell what came of a call; of one that was refused this may be left out.
+        """Report the result of a call; optional for a refused call.
 
         Args:
             call: the call.
-            result_text: what the model reads of its result, without a reminder.
+            result_text: the text of its result that the model reads, without a reminder.
             failed: whether it failed: a failure is never an empty result.
-            poll: whether the tool is meant to be asked again and again.
-            changes: whether the call is made for what it does, so that there need not be a result: an empty
-                one does not count then.
+            poll: whether the tool is meant to be polled.
+            changes: whether the call is made for its effect: then an empty result does not count.
         """
         self._turn_ends = True
         asked, signature = self._asked.pop(call.id, (None, None))
@@ -160,7 +158,7 @@ class LoopGuard:
             self._empty = 0
         else:
             self._empty += 1
-        if asked is not call or signature is None:  # it was made with other arguments
+        if asked is not call or signature is None:  # it ran with other arguments
             signature = _signature(call)
         result = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         last = self._last(signature)
@@ -170,9 +168,9 @@ class LoopGuard:
         self._recent.append(_PastCall(signature, result, new, self._turn))
 
     def replay(self, history: Sequence[Message]) -> None:
-        """Tell what came of all calls of a history: how it stands when a run is resumed.
+        """Restore the state from the calls of a history, for a resumed run.
 
-        Reminders and refusals in it are known for what they are.
+        Reminders and refusals in the history are recognized.
         """
         calls: dict[str, ToolCallPart] = {}
         for message in history:
@@ -191,7 +189,7 @@ class LoopGuard:
         return any(fnmatchcase(name, pattern) for pattern in self._poll)
 
     def _times(self, signature: _Signature) -> int:
-        """How often a call would have been made with the same result, if it is once more."""
+        """Return how often a call would have been made with the same result, including one more time."""
         known = self._last(signature) is not None
         times = 1 + known
         for seen in reversed(self._recent):
@@ -204,16 +202,16 @@ class LoopGuard:
         return next((seen for seen in reversed(self._recent) if seen.signature == signature), None)
 
     def _repeat(self, signature: _Signature) -> None:
-        """Count a call as made with the result that it had before."""
+        """Count a call as made with its previous result."""
         last = self._last(signature)
         if last is not None:
             self._recent.append(replace(last, new=False, turn=self._turn))
 
 
 def canonical_arguments(call: ToolCallPart) -> str:
-    """The arguments of a call, the same text for the same arguments.
+    """Return the canonical form of a call's arguments.
 
-    The order of keys, `1` or `1.0`, and how an accent is put together make no difference.
+    The order of keys, `1` or `1.0`, and the Unicode composition of accents make no difference.
     """
     if call.unreadable:
         return unicodedata.normalize("NFC", call.unreadable.strip())
@@ -221,7 +219,7 @@ def canonical_arguments(call: ToolCallPart) -> str:
 
 
 def with_reminder(message: ToolMessage, text: str) -> ToolMessage:
-    """A result with a reminder behind it, which `LoopGuard.replay` can tell from the result."""
+    """Append a reminder to a result, in a form that `LoopGuard.replay` can recognize."""
     return replace(message, parts=(*message.parts, TextPart(f"\n\n{_OPEN}{text}{_CLOSE}")))
 
 
@@ -260,7 +258,7 @@ def _canonical(value: object, deepest: int) -> object:
 
 
 def _is_empty(text: str) -> bool:
-    """Whether a result says that there is nothing: no text, or JSON with an empty list and no fact."""
+    """Whether a result is empty: no text, or a JSON object with an empty list and no other value."""
     if len(text) > _LONGEST_EMPTY:
         return False
     if text.casefold() in _EMPTY:

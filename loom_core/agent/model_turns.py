@@ -1,4 +1,4 @@
-"""The turns of a model: make room, ask it, record its answer; and what follows from one without calls."""
+"""Model turns: compact, request, record the answer; and conclude from an answer without tool calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import anyio
 from loom_core.agent.compaction.summarizer import truncate_middle
 from loom_core.agent.hooks import HookError, Veto, call_hook
 from loom_core.agent.spending import remaining_calls
-from loom_core.errors import ConfigError, LLMError, RecordError
+from loom_core.errors import ConfigError, LLMError, StoreError
 from loom_core.llm.interface import ChatOptions, ChatRequest, OutputSchema, ToolSpec
 from loom_core.llm.messages import SystemMessage
 from loom_core.llm.structured import read_value
@@ -40,21 +40,21 @@ __all__ = [
     "system_prompt",
 ]
 
-# What the user says while a run goes on outlasts every shortening: so many of the latest, so many characters.
+# Messages of the user during a run survive every compaction: the latest ones, up to this length each.
 _MOST_REPLIES = 20
 _LONGEST_REPLY = 2000
 
 
 class ModelTurns:
-    """The model's side of one run."""
+    """Turns of the model in one run."""
 
     def __init__(self, parts: AgentParts, record: AgentRunRecorder, *, schema: OutputSchema | None) -> None:
-        """Set up.
+        """Create the turns of a run.
 
         Args:
-            parts: what drives the run.
-            record: is told what happens.
-            schema: what the final answer has to be.
+            parts: the components of the agent.
+            record: records the events.
+            schema: schema of the final answer.
         """
         self._parts = parts
         self._record = record
@@ -64,19 +64,19 @@ class ModelTurns:
 
     @property
     def text(self) -> str:
-        """What there is of an answer that is under way."""
+        """The text so far of an unfinished answer."""
         return self._turn.text if self._record.state.answer is None else ""
 
     async def run_turn(self, nudge: Reprompt, *, closing: str = "") -> None:
-        """Have the model asked, and its answer written down.
+        """Run one turn: request an answer from the model, and record it.
 
         Args:
-            nudge: why, if it is not plain.
+            nudge: the reprompt, if there is one.
             closing: why this is the last turn, without tools; else empty.
 
         Raises:
-            LLMError: it gives no answer.
-            HookError: a hook raised something, or does not want it asked.
+            LLMError: the model gives no answer.
+            HookError: a hook raised an error or a veto.
         """
         specs = () if closing else self._specs()
         await self._compact(specs)
@@ -98,7 +98,7 @@ class ModelTurns:
         return self._parts.toolbox.specs(allowed=request.allowed_tools)
 
     async def _request_answer(self, nudge: Reprompt, specs: tuple[ToolSpec, ...]) -> LLMResponse:
-        # A vendor that is asked for JSON calls no tools any more: so it is as soon as there are none to call.
+        # With JSON output vendors call no tools: request it only once there are no tools to call.
         wants_json = nudge.kind == "repair" or not specs
         options: ChatOptions = {"max_tokens": None, **self._parts.options}
         options["tools"] = () if nudge.kind == "repair" else specs
@@ -107,12 +107,12 @@ class ModelTurns:
         for hooks in self._parts.hooks:
             said = await call_hook(hooks, "before_model", hooks.before_model, self._record.run, request)
             if isinstance(said, Veto):
-                raise HookError(f"{type(hooks).__qualname__} does not want the model asked: {said.reason}")
+                raise HookError(f"{type(hooks).__qualname__} vetoed the request to the model: {said.reason}")
             request = said
         return await self._turn.send(request)
 
     async def _system(self, specs: tuple[ToolSpec, ...]) -> SystemMessage:
-        """The system prompt, which stays the same as long as the tools and the program's instructions do."""
+        """Return the system prompt, which changes only with the tools and the program's instructions."""
         own = await render_instructions(self._parts.system_prompt, self._record.run)
         text = system_prompt(
             own, run=self._record.run, tools=specs, knowledge=self._parts.knowledge is not None
@@ -120,7 +120,7 @@ class ModelTurns:
         return SystemMessage(text)
 
     async def _compact(self, specs: Sequence[ToolSpec], *, now: bool = False) -> bool:
-        """Shorten the conversation where the window is nearly full, or `now`; returns whether it was."""
+        """Compact the conversation if the context window is nearly full, or `now`; return whether it was."""
         if self._parts.compactor is None:
             return False
         if self._compactor is None:
@@ -155,14 +155,14 @@ class ModelTurns:
 
 
 _SECONDS = 0.05
-_LONGEST = 4000  # characters after which is not waited
+_LONGEST = 4000  # characters that cause an immediate flush
 
 
 class DeltaBuffer:
-    """Gathers what a model writes, and writes it down at most every 50 ms, and at the end.
+    """Buffer of text deltas: records the model's output at most every 50 ms, and at the end.
 
     Attributes:
-        text: all of the answer's text until now.
+        text: the answer's text so far.
     """
 
     def __init__(self, record: AgentRunRecorder) -> None:
@@ -175,11 +175,11 @@ class DeltaBuffer:
 
     @property
     def text(self) -> str:
-        """All of the answer's text until now."""
+        """The answer's text so far."""
         return "".join(self._all)
 
     def add(self, kind: Literal["text", "reasoning"], piece: str) -> None:
-        """The model writes more."""
+        """Add a piece of output."""
         if kind != self._kind:
             self.flush()
             self._kind = kind
@@ -194,11 +194,11 @@ class DeltaBuffer:
 
     def _tick(self) -> None:
         self._timer = None
-        with suppress(RecordError):  # the loop meets it with the next thing that it writes down
+        with suppress(StoreError):  # the loop gets the error with its next event
             self.flush()
 
     def flush(self) -> None:
-        """Write down what is gathered."""
+        """Record the buffered text."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -209,14 +209,12 @@ class DeltaBuffer:
             (self._record.record_text if self._kind == "text" else self._record.record_reasoning)(written)
 
 
-_ATTEMPTS = (
-    3  # of an answer that breaks off; what fails before its first piece, the provider tries again itself
-)
-_WAIT = 0.5  # seconds before the second attempt, and twice as many before the next
+_ATTEMPTS = 3  # for an answer that breaks off; the provider itself retries failures before the first piece
+_WAIT = 0.5  # seconds before the second attempt, doubled for each further one (exponential backoff)
 
 
 class StreamedRequest:
-    """Has a request answered, and writes down the pieces as they come."""
+    """Streamed request: sends a request to the model, and records the answer as it streams."""
 
     def __init__(self, llm: LLMProvider, record: AgentRunRecorder) -> None:
         self._llm = llm
@@ -225,15 +223,15 @@ class StreamedRequest:
 
     @property
     def text(self) -> str:
-        """What there is of the answer."""
+        """The text of the answer so far."""
         return self._deltas.text
 
     async def send(self, request: ChatRequest) -> LLMResponse:
-        """The whole answer.
+        """Send a request, with retries; return the whole answer.
 
         Raises:
-            LLMError: there is none; of failure `too_long` also where it ended as the model's window was full.
-            InvalidInputError: the provider does not take the request.
+            LLMError: there is no answer; failure `too_long` also if it ended because the window was full.
+            InvalidInputError: the provider rejects the request.
         """
         attempt = 1
         while True:
@@ -249,8 +247,8 @@ class StreamedRequest:
                 continue
             if response.finish == "too_long" and not response.message.tool_calls:
                 raise LLMError(
-                    "The model's window is full.",
-                    advice="Begin a new session, or use a model with a larger window.",
+                    "The model's context window is full.",
+                    advice="Start a new session, or use a model with a larger window.",
                     failure="too_long",
                     provider=self._llm.name,
                 )
@@ -268,8 +266,8 @@ class StreamedRequest:
         finally:
             deltas.flush()
         raise LLMError(
-            f"The stream of {self._llm.name} ended without its answer.",
-            advice="Its last chunk has to be of kind `done`, with the whole answer.",
+            f"The stream of {self._llm.name} ended without the answer.",
+            advice="The last chunk must have the kind `done` and the whole answer.",
             failure="unreadable",
             provider=self._llm.name,
         )
@@ -324,10 +322,10 @@ _SCHEMA = (
 
 
 async def render_instructions(parts: Sequence[Instructions], run: Run) -> str:
-    """Return what the program itself tells the model first: its texts, and what its functions say now.
+    """Render the program's instructions: its texts, and the current results of its functions.
 
     Raises:
-        ConfigError: a function gives something else than a text.
+        ConfigError: a function returned something other than a string.
     """
     texts: list[str] = []
     for part in parts:
@@ -335,8 +333,8 @@ async def render_instructions(parts: Sequence[Instructions], run: Run) -> str:
         text = await said if inspect.isawaitable(said) else said
         if not isinstance(cast("object", text), str):
             raise ConfigError(
-                f"A function that is the `system_prompt` has returned {text!r}.",
-                advice="Let it return a text.",
+                f"A function given as `system_prompt` returned {text!r}.",
+                advice="Let it return a string.",
             )
         texts.append(text.strip())
     return "\n\n".join(filter(None, texts))
@@ -349,17 +347,16 @@ def system_prompt(
     tools: Sequence[ToolSpec],
     knowledge: bool,
 ) -> str:
-    """The system prompt of a run.
+    """Build the system prompt of a run.
 
-    It is the same in all turns of a run as long as its tools are, so that vendors can cache it; what changes
-    most comes last. Nothing in it was written by anybody but the program: no description of a tool, no name
-    of a source.
+    It is the same in all turns of a run as long as the tools are, so that vendors can cache it; the most
+    variable parts come last. It contains only text of the program: no tool descriptions, no source names.
 
     Args:
-        own: what the program says to the model, and comes first; may be empty.
-        run: gives the limits, the schema of the answer, and the day.
-        tools: what the model is shown.
-        knowledge: whether passages are looked for before it answers.
+        own: instructions of the program, which come first; may be empty.
+        run: has the limits, the schema of the answer, and the date.
+        tools: the tools for the model.
+        knowledge: whether passages are retrieved before it answers.
     """
     names = {tool.name for tool in tools}
     parts = [own.strip(), _WORK]
@@ -397,11 +394,11 @@ _MOST: Mapping[RepromptKind, int] = {"go_on": 3, "paused": 20, "empty": 1, "repa
 
 @dataclass(frozen=True, slots=True)
 class Reprompt:
-    """The model is asked again.
+    """Reprompt: the model is prompted again.
 
     Attributes:
         kind: why.
-        text: what it is told; empty where what came meanwhile says enough.
+        text: message to the model; empty if the new messages suffice.
     """
 
     kind: RepromptKind = "none"
@@ -410,11 +407,11 @@ class Reprompt:
 
 @dataclass(frozen=True, slots=True)
 class FinalAnswer:
-    """The run ends.
+    """Final answer, which ends the run.
 
     Attributes:
         output: the answer.
-        structured: the same as data, where a schema was given.
+        structured: the same as data, if a schema was given.
     """
 
     output: str
@@ -422,15 +419,15 @@ class FinalAnswer:
 
 
 def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) -> FinalAnswer | Reprompt:
-    """What follows from the last answer, which calls no tools.
+    """Conclude from the last answer, which calls no tools: a final answer, or a reprompt.
 
     Args:
-        state: how far the run is.
-        schema: what the final answer has to be.
-        notices: what the model is told.
+        state: state of the run.
+        schema: schema of the final answer.
+        notices: texts for the model.
 
     Raises:
-        LLMError: the model refused, or gives no answer that can be used although it was asked again.
+        LLMError: the model refused, or gave no usable answer even after a reprompt.
     """
     answer = state.answer
     if answer is None:
@@ -438,7 +435,7 @@ def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) 
     if answer.finish == "refused":
         raise LLMError(
             f"The model {answer.model} refuses to answer: {state.output[:200]}".rstrip(": "),
-            advice="Say the goal differently, or use another model.",
+            advice="Rephrase the goal, or use another model.",
             failure="refused",
             provider=answer.message.provider,
         )
@@ -452,7 +449,7 @@ def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) 
         if state.nudges["empty"] < _MOST["empty"]:
             return Reprompt("empty", notices.empty)
         raise LLMError(
-            f"The model {answer.model} gives no answer: neither a text nor a call.",
+            f"The model {answer.model} gives no answer: neither text nor a tool call.",
             advice="Try again, or use another model.",
             failure="unreadable",
             provider=answer.message.provider,
@@ -467,7 +464,7 @@ def conclude(state: RunState, *, schema: OutputSchema | None, notices: Notices) 
         shown = json.dumps(schema.schema, ensure_ascii=False)
         return Reprompt("repair", notices.repair.format(problems=listed, schema=shown))
     raise LLMError(
-        f"The final answer of the model {answer.model} is not what was asked for: {'; '.join(wrong)}",
+        f"The final answer of the model {answer.model} does not fit the schema: {'; '.join(wrong)}",
         advice="Use a stronger model, or a simpler schema.",
         failure="unreadable",
         provider=answer.message.provider,

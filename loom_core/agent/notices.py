@@ -1,4 +1,4 @@
-"""What Loom itself says in the middle of a run, to models and people: in the language of the goal."""
+"""Loom's own messages during a run, to models and people, in the language of the goal."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _BY_RULE = "A rule says so: "
 
 @dataclass(frozen=True, slots=True)
 class Notices:
-    """The texts of one language; `{…}` is filled in by who uses it.
+    """Messages in one language; the caller fills in `{…}`.
 
     Attributes:
         go_on: the last answer was cut at its limit.
-        empty: there was nothing in it.
-        late: behind passages that came when the model had begun.
-        repair: the final answer is not what the schema wants.
-        closing: the budget is used up.
-        resumed: the run goes on after it had ended.
-        not_run: a call that was not begun when the run ended.
+        empty: the last answer was empty.
+        late: note after passages that came when the model had already started.
+        repair: the final answer does not fit the schema.
+        closing: the budget is exhausted.
+        resumed: the run resumes after its end.
+        not_run: a call that had not started when the run ended.
         stopped: a call that was running then.
-        unknown: a call that was running when the process died, and is not made again.
-        refused: a person does not want a call made.
-        reason: behind it, why.
-        nobody: nobody can be asked.
-        nobody_answered: nobody has answered in time.
-        vetoed: a hook does not want a call made.
-        no_calls_left: the budget of calls is used up.
-        edited: a person has changed the arguments.
+        unknown: a call that was running when the process died, and is not repeated.
+        refused: a person denied a call.
+        reason: the reason for the denial.
+        nobody: no person can be asked.
+        nobody_answered: no one answered before the deadline.
+        vetoed: a hook vetoed a call.
+        no_calls_left: the budget of calls is exhausted.
+        edited: a person changed the arguments.
         aborted: why there is no answer.
-        aborted_by: in it, who did that.
-        aborted_for: at its end, why; otherwise there is a full stop.
-        full_stop: see there.
-        begun_before: why people are asked about a call that had begun when the process died.
-        by_rule: before the rule by which people are asked.
-        sentences: what tools, permissions and servers give as a reason, by what they say in English.
+        aborted_by: who aborted the run, inside `aborted`.
+        aborted_for: why, at the end of `aborted`.
+        full_stop: the end of `aborted` without a reason.
+        begun_before: why people are asked about a call that was running when the process died.
+        by_rule: before the permission rule that requires an approval.
+        sentences: translations of reasons of tools, permissions and servers, by the English text.
     """
 
     go_on: str = "Your answer was cut off. Go on exactly where it stopped, and repeat nothing."
@@ -62,7 +62,7 @@ class Notices:
         "The call was stopped while it ran. It may have been done in whole, in part, or not at all. {reason}"
     )
     unknown: str = (
-        "It is not known whether the call was done: the program ended while it ran, and nobody wanted it "
+        "It is not known whether the call was done: the program ended while it ran, and no one wanted it "
         "made again. Find out how things are before you rely on it."
     )
     refused: str = (
@@ -71,11 +71,11 @@ class Notices:
     )
     reason: str = " They say: {text}"
     no_approver: str = (
-        "The call was not made: a person would have to approve it ({why}), and nobody can be asked here. "
+        "The call was not made: a person would have to approve it ({why}), and no one can be asked here. "
         "Go on without it, or say what you would need it for."
     )
     approval_timed_out: str = (
-        "The call was not made: nobody approved it in time. Go on without it, or say what you would need "
+        "The call was not made: no one approved it in time. Go on without it, or say what you would need "
         "it for."
     )
     vetoed: str = "The call was not made: {reason}"
@@ -88,28 +88,28 @@ class Notices:
     aborted_by: str = " by {by}"
     aborted_for: str = ": {reason}"
     full_stop: str = "."
-    begun_before: str = "It had begun when the program ended, and nobody knows whether it was done."
+    begun_before: str = "It had begun when the program ended, and it is unknown whether it was done."
     by_rule: str = _BY_RULE
     sentences: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def of(cls, language: Literal["zh", "en"]) -> Notices:
-        """The texts of a language."""
+        """Return the messages of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     @classmethod
     def for_goal(cls, goal: str) -> Notices:
-        """The texts in the language of a goal."""
+        """Return the messages in the language of a goal."""
         return cls.of("zh" if is_chinese(goal) else "en")
 
     def translate(self, reason: str) -> str:
-        """A reason in this language, where it is Loom's own; what others have written stays as it is."""
+        """Translate a reason, if it is one of Loom's own; return other texts unchanged."""
         if reason.startswith(_BY_RULE):
             return self.by_rule + reason.removeprefix(_BY_RULE)
         return self.sentences.get(reason, reason)
 
     def describe_abort(self, *, by: str, reason: str) -> str:
-        """Why a run was aborted, where somebody says by whom, and why."""
+        """Describe an abort: by whom, and why, if known."""
         return self.aborted.format(
             by=self.aborted_by.format(by=self.translate(by)) if by else "",
             reason=self.aborted_for.format(reason=self.translate(reason)) if reason else self.full_stop,

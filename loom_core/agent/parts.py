@@ -1,4 +1,4 @@
-"""What drives the runs of an agent."""
+"""Components of an agent, shared by its runs."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["AgentParts", "Instructions"]
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
 """Instructions for the model: a text, or a function of the run, `async` or not, that is called before every
-turn. As long as it says the same, what vendors have cached of the conversation fits."""
+turn. As long as it returns the same text, the vendor's prompt cache stays valid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """What drives the runs of an agent, shared by all of them.
+    """Components of an agent, shared by all its runs.
 
     Attributes:
         llm: the model.
         toolbox: the tools.
-        pipeline: makes what plans and runs the calls of a run.
-        memory: keeps the conversations.
-        knowledge: looks for passages before the model answers; None for nothing.
-        compactor: makes what shortens the conversation of a run when it becomes too long; None for nothing.
-        guard: makes what notices that a run goes round in circles; None for nothing.
-        hooks: the program's own, in order.
-        system_prompt: what the program tells the model first, in parts.
-        asking: whom runs ask.
-        options: what every request to the model says besides.
+        pipeline: creates the tool pipeline of a run.
+        memory: stores the conversations.
+        knowledge: retrieves passages before the model answers; None for no retrieval.
+        compactor: creates the compactor of a run; None for no compaction.
+        guard: creates the loop guard of a run; None for no guard.
+        hooks: the program's hooks, in order.
+        system_prompt: the program's instructions, in parts.
+        asking: the policy for human input.
+        options: options for every request to the model.
     """
 
     llm: LLMProvider

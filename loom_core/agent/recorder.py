@@ -1,4 +1,4 @@
-"""The state of a run, and its record: each event of the loop, with what it changes in run and state."""
+"""State of an agent run, and the recorder of its events: each event changes the run and the state."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ __all__ = ["AgentRunRecorder", "OpenCall", "RepromptKind", "RunState"]
 
 
 RepromptKind = Literal["none", "go_on", "paused", "empty", "late", "repair", "closing"]
-"""Why the model is asked again after an answer that called no tools, or for the last time: the answer was cut
-at its limit; the vendor paused it; there was nothing in it; something came while it was written; it is not
-what the schema wants; the budget is used up, and it is to answer with what it has."""
+"""Why the model is prompted again after an answer without tool calls, or for the last time: the answer was
+cut at its limit; the vendor paused it; it was empty; something came while it was written; it does not fit the
+schema; the budget is exhausted, and the model has to answer with what it has."""
 
 
 @dataclass(slots=True)
 class OpenCall:
-    """A call of the last answer.
+    """A tool call of the last answer.
 
     Attributes:
-        part: what the model wrote; with other arguments from when it runs with those of a person or a hook.
-        started: it was told to run; without a result after a crash, nobody knows whether it was done.
-        changed: they are others than the model's.
-        result: what the model is told of it; None as long as nothing came of it.
+        part: the call as the model wrote it; when it runs, with the arguments of a person or a hook, if any.
+        started: whether it was started; without a result after a crash, its outcome is unknown.
+        changed: whether its arguments differ from the model's.
+        result: the result for the model; None while there is none.
     """
 
     part: ToolCallPart
@@ -54,33 +54,32 @@ class OpenCall:
 
 @dataclass(slots=True)
 class RunState:
-    """What the loop goes on from. It changes by the journalled events only, in their order.
+    """State of an agent run. Only the journaled events change it, in order.
 
-    So it is the same whether it was lived through or read back (`restored`).
+    So it is the same whether it was built live or restored from the journal (`restore`).
 
     Attributes:
-        history: what the model has read and answered, oldest first, without the system prompt.
-        inbox: what it reads before its next turn, after the results of its calls.
-        answer: its last answer; None before the first one, and while a turn is under way.
-        calls: those of the last answer, by id, in the model's order.
-        announced: whether they were shown to people.
-        final: what ends the run, where a call has said so: the `output`, and the same as `structured` data.
-        pending: what people were asked and have not answered, by id.
-        decisions: what they decided of calls that have not begun since, by id.
-        decided_about: what they were asked then.
-        approved: tools that they approved for the rest of the run, as they were then.
-        looked: whether passages were found.
-        turns: how many turns of the model have begun, also those that were broken off.
-        calls_begun: how many calls have begun; one that is made again counts again, and so do those that
-            were made for a call.
-        nudge: why the model was asked in the turn that is under way, or was broken off; `none` behind it.
-        nudges: how often each was made since somebody last had a hand in it.
-        replies: what the user said since the goal, oldest first.
-        closing: why this is the last turn, where the budget is used up; else empty.
-        prefix: the beginning of an answer that goes on in the last one.
-        granted_from: what was spent when the budget was granted.
-        reported: what the vendor said of the last turn.
-        warned: that it was said that the window fills up.
+        history: the messages that the model has read and written, oldest first, without the system prompt.
+        inbox: messages that it reads before its next turn, after the results of its calls.
+        answer: its last answer; None before the first one, and during a turn.
+        calls: tool calls of the last answer, by id, in order.
+        announced: whether the calls were announced to people.
+        final: the final answer, if a call has ended the run: `output`, and the same as `structured` data.
+        pending: unanswered requests to people, by id.
+        decisions: their decisions about calls that have not started since, by id.
+        decided_about: the requests for these decisions.
+        approved: tools that were approved for the rest of the run, with their fingerprints.
+        looked: whether passages were retrieved.
+        turns: number of turns started, including interrupted ones.
+        calls_begun: number of calls started; a repeated call counts again, and calls of child runs count too.
+        nudge: the reprompt kind of the current or interrupted turn; `none` after the answer.
+        nudges: number of reprompts by kind since the last progress.
+        replies: messages of the user since the goal, oldest first.
+        closing: why this is the last turn, if the budget is exhausted; else empty.
+        prefix: the beginning of an answer that the last one continues.
+        granted_from: resources used when the budget was granted.
+        reported: usage of the last turn as the vendor reported it.
+        warned: whether a warning about the context usage was recorded.
     """
 
     history: list[Message] = field(default_factory=list[Message])
@@ -108,29 +107,29 @@ class RunState:
 
     @property
     def open_calls(self) -> list[OpenCall]:
-        """Calls of the last answer that have no result."""
+        """Calls of the last answer without a result."""
         return [call for call in self.calls.values() if call.result is None]
 
     @property
     def output(self) -> str:
-        """The last answer's text, with the beginning that came in answers before; empty if there is none."""
+        """The text of the last answer, with the beginning from earlier answers; empty if there is none."""
         return self.prefix + (self.answer.content if self.answer is not None else "")
 
     def conversation(self) -> list[Message]:
-        """The history with the results of the last calls and what came since."""
+        """Return the history with the results of the last calls and the inbox."""
         results = (call.result for call in self.calls.values() if call.result is not None)
         return [*self.history, *results, *self.inbox]
 
     def start(self, history: Sequence[Message]) -> None:
-        """The run has begun, the goal being the last message."""
+        """Start the run; the goal is the last message."""
         self.history = list(history)
 
     def add_passages(self, text: str, *, late: str = "") -> None:
-        """Passages were found: before the first turn they stand in front of the goal, later behind all.
+        """Add retrieved passages: before the goal if no turn has started, else at the end.
 
         Args:
-            text: the passages, and what they are.
-            late: what is put behind them where the model has begun already.
+            text: the passages, with an explanation.
+            late: note after them if the model has already started.
         """
         self.looked = True
         if self.turns:
@@ -139,13 +138,13 @@ class RunState:
             self.history.insert(len(self.history) - 1, UserMessage((TextPart(text),)))
 
     def add_message(self, text: str) -> None:
-        """The user said something."""
+        """Add a message of the user."""
         self.inbox.append(UserMessage((TextPart(text),)))
         self.replies.append(text)
         self.nudges.clear()
 
     def start_turn(self, nudge: RepromptKind, text: str, *, closing: str = "") -> None:
-        """The model is asked: it reads all that came since, and what it is nudged with."""
+        """Start a turn: the model reads everything new, and the reprompt."""
         self.prefix = self.output if nudge in {"go_on", "paused"} else ""
         self.history += (call.result for call in self.calls.values() if call.result is not None)
         self.history += self.inbox
@@ -157,7 +156,7 @@ class RunState:
         self.turns += 1
 
     def add_response(self, response: LLMResponse) -> None:
-        """The model has answered; the ids of its calls are unused ones (see `with_unused_ids`)."""
+        """Add the answer of the model; the ids of its calls must be unused (see `with_unused_ids`)."""
         self.history.append(response.message)
         self.answer, self.reported, self.nudge = response, response.usage, "none"
         self.calls = {part.id: OpenCall(part) for part in response.message.tool_calls}
@@ -166,7 +165,7 @@ class RunState:
             self.nudges.clear()
 
     def with_unused_ids(self, message: AssistantMessage) -> AssistantMessage:
-        """An answer whose calls have ids that no other call of the run has."""
+        """Return the answer with call ids that are unique in the run."""
         taken, renamed = set(self._ids), False
         parts = list(message.parts)
         for place, part in enumerate(parts):
@@ -183,12 +182,12 @@ class RunState:
     def start_call(
         self, id_: str, arguments: Mapping[str, Any] | None, *, approved: ToolIdentity | None = None
     ) -> None:
-        """A call runs from now on; what was decided of it is used up.
+        """Start a call; this consumes the decision about it.
 
         Args:
-            id_: which.
-            arguments: with which it runs, where they are not the model's; None where they are.
-            approved: its tool, where a person has approved it for the rest of the run.
+            id_: id of the call.
+            arguments: its arguments, if they differ from the model's; else None.
+            approved: its tool, if a person has approved it for the rest of the run.
         """
         call = self.calls[id_]
         call.started = True
@@ -204,13 +203,13 @@ class RunState:
     def end_call(
         self, id_: str, result: ToolMessage, *, final: Mapping[str, Any] | None = None, calls: int = 0
     ) -> None:
-        """There is something to tell the model of a call; nobody has to be asked about it any more.
+        """End a call with a result; no decision about it is needed any more.
 
         Args:
-            id_: which call.
-            result: what the model is told.
-            final: what ends the run; None where it goes on. The first of a turn counts.
-            calls: how many were made for it.
+            id_: id of the call.
+            result: the result for the model.
+            final: the final answer, if the call ends the run; else None. The first one of a turn counts.
+            calls: number of calls in its child runs.
         """
         self.calls[id_].result = result
         self.pending.pop(id_, None)
@@ -218,23 +217,23 @@ class RunState:
         self.calls_begun += calls
 
     def add_pending(self, pending: Pending) -> None:
-        """People are asked."""
+        """Add a pending request to people."""
         self.pending[pending.id] = pending
 
     def apply_decision(self, decision: ApprovalDecision) -> None:
-        """They have decided of a call."""
+        """Apply a decision about a call."""
         if (pending := self.pending.pop(decision.id, None)) is not None:
             self.decided_about[decision.id] = pending
         self.decisions[decision.id] = decision
 
     def apply_compaction(self, history: Sequence[Message], *, taken: int) -> None:
-        """The conversation was shortened.
+        """Apply a compaction of the conversation.
 
-        What follows from an answer without calls still does; it does not where something came behind it.
+        An answer without calls still counts as the last answer, unless messages came after it.
 
         Args:
-            history: what stands for it; nothing has to be behind it.
-            taken: how many messages of the inbox are in it.
+            history: the compacted conversation.
+            taken: number of messages of the inbox that are in it.
         """
         self.history, self.inbox = list(history), self.inbox[taken:]
         if self.calls or taken:
@@ -242,11 +241,11 @@ class RunState:
         self.reported, self.warned = None, False
 
     def resume(self, spent: RunUsage, text: str) -> None:
-        """It goes on after it had ended: everything that is limited is granted again.
+        """Resume after the end of the run: the budget is granted again.
 
         Args:
-            spent: what was spent until then.
-            text: what the model is told, where its last answer would be the end otherwise; else empty.
+            spent: resources used until then.
+            text: message to the model, if its last answer would otherwise end the run; else empty.
         """
         self.granted_from = spent
         self.nudges.clear()
@@ -256,7 +255,7 @@ class RunState:
 
     @classmethod
     def restore(cls, steps: Sequence[Step]) -> RunState:
-        """The state after the steps of a journal."""
+        """Restore the state from the journaled events."""
         state = cls()
         for step in steps:
             state._replay(step.event.type, step.state)
@@ -316,10 +315,10 @@ _USAGE = tuple(each.name for each in fields(Usage))
 
 
 class AgentRunRecorder(RunRecorder[RunState]):
-    """The events of one run that is driven here: each method adds one, and changes `state` with it.
+    """Recorder of the events of one agent run: each method adds an event and applies it to `state`.
 
     Attributes:
-        state: what the loop goes on from.
+        state: the state that the run resumes from.
     """
 
     def __init__(self, log: RunLog) -> None:
@@ -327,16 +326,16 @@ class AgentRunRecorder(RunRecorder[RunState]):
 
     @property
     def spent(self) -> RunUsage:
-        """What it has taken until now."""
+        """Resources used so far."""
         return replace(self._spent, tool_calls=self.state.calls_begun, seconds=self.stopwatch.seconds)
 
     @property
     def granted_from(self) -> RunUsage:
-        """What it had taken when its budget was granted."""
+        """Resources used when the budget was granted."""
         return self.state.granted_from
 
     def record_start(self, history: Sequence[Message], *, model: str) -> None:
-        """The run begins; the goal is the last message."""
+        """Record the start of the run; the goal is the last message."""
         request = self.run.request
         payload = {
             "goal": request.goal,
@@ -348,7 +347,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self.state.start(history)
 
     def record_passages(self, found: RetrievedContext, *, late: str) -> None:
-        """The sources have answered; `late` is put behind passages that come when the model has begun."""
+        """Record retrieved passages; `late` is the note after passages that come during the first turn."""
         passages = [
             {"id": item.id, "title": str(item.metadata.get("title", "")), "source": item.source}
             for item in found.items
@@ -361,30 +360,30 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self.state.add_passages(found.text, late=late)
 
     def record_message(self, text: str) -> None:
-        """The user said something."""
+        """Record a message of the user."""
         self._add("message_received", {"text": text}, {"text": text})
         self.state.add_message(text)
 
     def record_turn_start(self, nudge: RepromptKind, text: str, *, model: str, closing: str = "") -> None:
-        """The model is asked."""
+        """Record the start of a turn."""
         payload = {"iteration": self._spent.iterations + 1, "model": model}
         self._add("model_start", payload, {"nudge": nudge, "text": text, "closing": closing})
         self.state.start_turn(nudge, text, closing=closing)
 
     def record_text(self, text: str) -> None:
-        """More of the answer."""
+        """Record a piece of the answer."""
         self._log.add("text_delta", {"text": text})
 
     def record_reasoning(self, text: str) -> None:
-        """More of what the model thinks."""
+        """Record a piece of the model's reasoning."""
         self._log.add("reasoning_delta", {"text": text})
 
     def record_retry(self, error: LoomError, *, attempt: int, wait: float) -> None:
-        """The answer broke off, and the model is asked again after a wait of so many seconds."""
+        """Record that the answer broke off, and that the request is retried after `wait` seconds."""
         self._log.add("model_retry", {"problem": str(error), "attempt": attempt, "wait": round(wait, 3)})
 
     def record_response(self, response: LLMResponse) -> None:
-        """The model has answered."""
+        """Record the answer of the model."""
         message = self.state.with_unused_ids(response.message)
         response = response if message is response.message else replace(response, message=message)
         self._spent = add_answer_usage(self._spent, response.usage)
@@ -394,12 +393,12 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self.state.add_response(response)
 
     def add_compaction_usage(self, usage: Usage) -> None:
-        """A model was asked to shorten the conversation, which counts, but not as a turn."""
+        """Add the usage of a compaction; it does not count as a turn."""
         iterations = self._spent.iterations
         self._spent = replace(add_answer_usage(self._spent, usage), iterations=iterations)
 
     def record_calls(self, calls: Sequence[Mapping[str, Any]]) -> None:
-        """The model wants tools called; people are shown this."""
+        """Announce the tool calls of the model to people."""
         text = self.state.answer.content if self.state.answer is not None else ""
         self._add("tool_calls_start", {"calls": list(calls), "text": text}, {})
         self.state.announced = True
@@ -407,12 +406,12 @@ class AgentRunRecorder(RunRecorder[RunState]):
     def record_call_start(
         self, call: ToolCallPart, tool: str, *, approved: ToolIdentity | None = None
     ) -> None:
-        """A call runs from now on, with these arguments: to be committed before it does.
+        """Record the start of a call with its final arguments; commit this before the call runs.
 
         Args:
-            call: as it runs.
-            tool: as people call it.
-            approved: the tool, where a person has approved it for the rest of the run.
+            call: the call.
+            tool: name of the tool, for people.
+            approved: the tool, if a person has approved it for the rest of the run.
         """
         known = self.state.calls[call.id]
         arguments = None if call.arguments is known.part.arguments else dict(call.arguments)
@@ -428,12 +427,12 @@ class AgentRunRecorder(RunRecorder[RunState]):
     def record_call_end(
         self, result: CallResult, message: ToolMessage | None = None, *, spent: RunUsage | None = None
     ) -> None:
-        """There is something to tell the model of a call.
+        """Record the result of a call.
 
         Args:
-            result: of the call.
-            message: what the model is told, where it is not the result's own.
-            spent: what was taken for it, besides itself.
+            result: the result.
+            message: message to the model, if it differs from the result's own.
+            spent: resources used by its child runs.
         """
         message = message or result.message
         stages = {stage: round(seconds, 6) for stage, seconds in result.stages.items()}
@@ -462,22 +461,22 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self._add("tool_result", payload, kept, **changes)
 
     def record_loop(self, id_: str, tool: str, verdict: Verdict) -> None:
-        """A call repeats what was done before without anything new coming of it."""
+        """Record that the loop guard detected a repeated call."""
         payload = {"call_id": id_, "tool": tool, "times": verdict.times, "action": verdict.action}
         self._log.add("loop_detected", payload)
 
     def record_answer(self, answered: InputResponse) -> None:
-        """A question of a tool is answered."""
+        """Record the answer to a question of a tool."""
         self.close_question(answered.id, action=answered.action, by=answered.by)
 
     def record_window_warning(self, fill: ContextUsage) -> None:
-        """The model's window fills up."""
+        """Record a warning that the model's context window is filling up."""
         payload = {"used": fill.used, "window": fill.window, "ratio": round(fill.ratio, 3)}
         self._add("compression_warning", payload, {})
         self.state.warned = True
 
     def record_compaction(self, compacted: CompactionResult, *, taken: int) -> None:
-        """The conversation was shortened; so many messages of the inbox are in what stands for it."""
+        """Record a compaction; `taken` messages of the inbox are in the new history."""
         payload = {
             "before": compacted.before,
             "after": compacted.after,
@@ -490,7 +489,7 @@ class AgentRunRecorder(RunRecorder[RunState]):
         self.state.apply_compaction(compacted.history, taken=taken)
 
     def record_resume(self, by: str, *, text: str = "") -> None:
-        """It goes on: after a pause, or after its end; `text` as in `RunState.resumed`."""
+        """Record that the run resumes, after a pause or after its end; `text` as in `RunState.resume`."""
         was = self.run.status
         self._paused = False
         payload = {"by": by, "from_status": was}
@@ -505,12 +504,12 @@ class AgentRunRecorder(RunRecorder[RunState]):
             self._add("resumed", payload, None, **self._waiting_changes())
 
     def record_finish(self, output: str, structured: object) -> None:
-        """It has its final answer."""
+        """Record the final answer, which ends the run."""
         payload = {"output": output, "structured": structured}
         self._end("agent_finish", payload, "completed", output=output, structured=structured, problem="")
 
     def record_abort(self, *, by: str, reason: str, problem: str, output: str) -> None:
-        """Somebody ended it; `problem` says so in the language of the goal."""
+        """Record that the run was aborted; `problem` says so in the language of the goal."""
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
 
 

@@ -1,4 +1,4 @@
-"""What a run is asked to do, looked at before it begins: a mistake is told where it is."""
+"""Run requests, validated before a run starts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from loom_core.tools.schemas.form import schema_problem
 __all__ = ["MAX_DEPTH", "RunOptions", "run_request"]
 
 MAX_DEPTH = 3
-"""So many agents may stand above another one, each started by a tool of the one before."""
+"""Maximum nesting of agents: how many agents may be above another one, each started by a tool call."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What a run may be given besides its goal; see `RunRequest`."""
+    """Options of a run besides its goal; see `RunRequest`."""
 
     session_id: str
     budget: Budget
@@ -45,23 +45,23 @@ def run_request(
     output_schema: type[BaseModel] | Mapping[str, Any] | None,
     options: RunOptions,
 ) -> RunRequest:
-    """What a run is asked to do.
+    """Build and validate the request for a run.
 
     Args:
-        goal: what is wanted.
-        profile: which agent works on it.
-        budget: what it may take, where the options do not say it.
-        output_schema: what the final answer has to fit; see `Agent.run`.
+        goal: the task.
+        profile: name of the agent that works on it.
+        budget: its budget, if the options have none.
+        output_schema: schema of the final answer; see `Agent.run`.
         options: see there.
 
     Raises:
-        InvalidInputError: something is not what it should be, or agents have started each other too deeply.
+        InvalidInputError: an argument is invalid, or agents are nested too deeply.
     """
     schema = _validate(goal, output_schema, options)
     depth = current_depth()
     if depth > MAX_DEPTH:
         raise InvalidInputError(
-            f"{depth} agents stand above this one, each started by a tool of the one before.",
+            f"{depth} agents are above this one, each started by a tool call of the one before.",
             advice="Do the work here, without starting another agent.",
         )
     allowed = options.get("allowed_tools")
@@ -80,15 +80,17 @@ def run_request(
 
 
 def _validate(goal: object, schema: object, options: Mapping[str, object]) -> Mapping[str, Any] | None:
-    """Look at what a run is asked to do, and give the JSON Schema of its answer, if it has one.
+    """Validate a request, and return the JSON Schema of its answer, if it has one.
 
     Raises:
-        InvalidInputError: something is not what it should be.
+        InvalidInputError: an argument is invalid.
     """
     if not isinstance(goal, str):
-        raise InvalidInputError(f"The goal is {_shorten(goal)}, and no text.", advice="Say what is wanted.")
+        raise InvalidInputError(
+            f"The goal is {_shorten(goal)}, not a string.", advice="Give the task as text."
+        )
     if not goal.strip():
-        raise InvalidInputError("The goal is empty.", advice="Say what is wanted.")
+        raise InvalidInputError("The goal is empty.", advice="Give the task as text.")
     if unknown := sorted(options.keys() - _OPTIONS):
         raise InvalidInputError(
             f"A run has no option {_shorten(unknown[0])}.",
@@ -101,12 +103,12 @@ def _validate(goal: object, schema: object, options: Mapping[str, object]) -> Ma
         )
     for name in _TEXTS:
         if not isinstance(given := options.get(name, ""), str):
-            raise InvalidInputError(f"`{name}` is {_shorten(given)}, and no text.", advice="Give a text.")
+            raise InvalidInputError(f"`{name}` is {_shorten(given)}, not a string.", advice="Give a string.")
     _check_patterns(options.get("allowed_tools"))
     metadata = options.get("metadata", {})
     if not isinstance(metadata, Mapping):
         raise InvalidInputError(
-            f"`metadata` is {_shorten(metadata)}.", advice="Give a dictionary of what JSON can hold."
+            f"`metadata` is {_shorten(metadata)}.", advice="Give a dictionary of JSON values."
         )
     to_column(cast("Mapping[str, Any]", metadata))
     return _answer_schema(schema)
@@ -122,7 +124,8 @@ def _check_patterns(allowed: object) -> None:
     for pattern in cast("Collection[object]", allowed):
         if not isinstance(pattern, str):
             raise InvalidInputError(
-                f"`allowed_tools` holds {_shorten(pattern)}, and no text.", advice="Give names or patterns."
+                f"`allowed_tools` contains {_shorten(pattern)}, not a string.",
+                advice="Give names or patterns.",
             )
         try:
             matcher(pattern)
@@ -144,8 +147,8 @@ def _answer_schema(given: object) -> Mapping[str, Any] | None:
         )
     if schema.get("type") != "object" and "$ref" not in schema:
         raise InvalidInputError(
-            "The values of the output schema are no objects, which vendors do not take.",
-            advice="Make what is wanted a property of an object.",
+            "The output schema does not describe an object; vendors accept only objects.",
+            advice="Wrap the value in a property of an object.",
         )
     if problem := schema_problem(schema):
         raise InvalidInputError(f"The output schema {problem}.", advice="Correct it; see json-schema.org.")

@@ -1,4 +1,4 @@
-"""What a program gets of a run."""
+"""Result of a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class RunError(LoomError):
     """A run did not reach its goal.
 
     Attributes:
-        run_id: which one.
-        status: how it ended.
-        output: as much of an answer as there is.
+        run_id: id of the run.
+        status: its status.
+        output: the answer so far.
     """
 
     def __init__(
@@ -40,17 +40,17 @@ class RunError(LoomError):
 
 @dataclass(frozen=True, slots=True)
 class RunResult(Generic[_Structured]):
-    """What came of a run.
+    """Result of a run.
 
     Attributes:
         run_id: for `Agent.resume` and the journal.
-        session_id: give it to the next run that goes on with the conversation.
-        status: `completed`; `failed` or `aborted`, see `problem`; `paused` or `input_required` where it waits
-            for somebody.
-        output: the final answer, or as much as there is of it.
-        structured: the final answer as data, where a schema was given and the run is completed; else None.
+        session_id: pass it to the next run to continue the conversation.
+        status: `completed`; `failed` or `aborted`, see `problem`; `paused` or `input_required` if it waits
+            for a person.
+        output: the final answer, or its beginning.
+        structured: the final answer as data, if a schema was given and the run is completed; else None.
         problem: why it is not completed, and what to do.
-        pending: what it waits for.
+        pending: its pending requests to people.
         spent: turns, calls, seconds, tokens and their price.
     """
 
@@ -65,12 +65,13 @@ class RunResult(Generic[_Structured]):
 
     @classmethod
     def of(cls, run: Run, *, model: type[BaseModel] | None = None) -> Self:
-        """The result as the run stands.
+        """Return the result of a run in its current state.
 
         Args:
             run: the run.
-            model: what its data are read as; None leaves them as they are. Where they fit the model's schema,
-                but its validators do not take them, the result is `failed`, though the run is completed.
+            model: Pydantic model to validate the data with; None leaves them as they are. If they fit the
+                model's schema, but its validators reject them, the result is `failed`, though the run is
+                completed.
         """
         data = cast("Mapping[str, Any] | None", run.structured)
         status, problem = run.status, run.problem
@@ -80,8 +81,8 @@ class RunResult(Generic[_Structured]):
             found = "; ".join(each["msg"] for each in error.errors(include_url=False, include_context=False))
             read, status = None, "failed"
             problem = (
-                f"The final answer fits the schema, but the model does not take it: {found}. Say in the "
-                "goal, or in the schema, what else has to hold."
+                f"The final answer fits the schema, but the model rejects it: {found}. State the other "
+                "conditions in the goal, or in the schema."
             )
         return cls(
             run_id=run.id,
@@ -95,14 +96,14 @@ class RunResult(Generic[_Structured]):
         )
 
     def or_raise(self) -> Self:
-        """The result itself, if the run is completed.
+        """Return the result itself, if the run is completed.
 
         Raises:
             RunError: it is not.
         """
         if self.status != "completed":
             raise RunError(
-                self.problem or f"The run waits for somebody ({self.status}).",
+                self.problem or f"The run waits for a person ({self.status}).",
                 run_id=self.run_id,
                 status=self.status,
                 output=self.output,

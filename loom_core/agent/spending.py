@@ -1,4 +1,4 @@
-"""What a run has taken, against what it may take."""
+"""Budget accounting: the resources a run has used, and its remaining budget."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ __all__ = [
 
 
 class BudgetError(LoomError):
-    """A run has taken all that it may."""
+    """A run has exhausted its budget."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            problem, advice="Resume it to grant the same budget once more, or begin anew with a larger one."
+            problem, advice="Resume it to grant the same budget again, or start a new run with a larger one."
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ExhaustedLimit:
-    """A part of the budget that is used up.
+    """An exhausted limit of the budget.
 
     Attributes:
-        problem: which, in a sentence.
-        closing: whether the model may say in one last turn, without tools, what it has. It may where turns
-            or calls are used up; where tokens, money or time are, another turn would take more of them.
+        problem: the limit, in a sentence.
+        closing: whether the model gets one last turn, without tools, to report its results. It does if turns
+            or calls are exhausted, but not for tokens, cost or time, as a turn uses more of them.
     """
 
     problem: str
@@ -44,12 +44,12 @@ class ExhaustedLimit:
 
 
 def find_exhausted_limit(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> ExhaustedLimit | None:
-    """Which part of a budget is used up, if any.
+    """Find a limit of the budget that is exhausted, if any.
 
     Args:
-        budget: what a run may take.
-        spent: what it has taken.
-        granted_from: what it had taken when the budget was granted to it.
+        budget: the limits of the run.
+        spent: the resources it has used.
+        granted_from: the resources it had used when the budget was granted.
     """
     tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
     if budget.tokens is not None and tokens >= budget.tokens:
@@ -58,22 +58,22 @@ def find_exhausted_limit(budget: Budget, spent: RunUsage, *, granted_from: RunUs
     if budget.cost is not None and cost >= budget.cost:
         return ExhaustedLimit(f"The run has cost {cost:.4f} of {budget.cost:g} US dollars.", closing=False)
     if budget.seconds is not None and spent.seconds - granted_from.seconds >= budget.seconds:
-        return ExhaustedLimit(f"The run has taken all of its {budget.seconds:g} s.", closing=False)
+        return ExhaustedLimit(f"The run has used all of its {budget.seconds:g} s.", closing=False)
     if spent.iterations - granted_from.iterations >= budget.iterations:
         return ExhaustedLimit(
-            f"The run has taken all of its {budget.iterations} turns of the model.", closing=True
+            f"The run has used all of its {budget.iterations} turns of the model.", closing=True
         )
     return None
 
 
 def remaining_calls(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> float:
-    """How many calls of tools may still be made."""
+    """Return the number of remaining tool calls."""
     left = remaining_budget(budget, spent, granted_from=granted_from).tool_calls
     return inf if left is None else left
 
 
 def remaining_budget(budget: Budget, spent: RunUsage, *, granted_from: RunUsage) -> Budget:
-    """What is left of a budget: 0 or more of each, None where that is not limited."""
+    """Return the remaining budget: 0 or more of each resource, None without a limit."""
     tokens = _tokens(spent.usage) - _tokens(granted_from.usage)
     cost = (spent.usage.cost or 0.0) - (granted_from.usage.cost or 0.0)
     return Budget(
@@ -90,12 +90,12 @@ def remaining_budget(budget: Budget, spent: RunUsage, *, granted_from: RunUsage)
 
 
 def add_call_usage(spent: RunUsage, of_call: RunUsage) -> RunUsage:
-    """What is spent after a call for which models were asked; its turns and calls are counted elsewhere."""
+    """Add the usage of a call that made its own model requests; turns and calls are counted elsewhere."""
     return replace(add_answer_usage(spent, of_call.usage), iterations=spent.iterations)
 
 
 def add_answer_usage(spent: RunUsage, usage: Usage) -> RunUsage:
-    """What is spent after another answer. One whose price is not known counts as nothing."""
+    """Add the usage of an answer. An unknown price counts as 0."""
     before = spent.usage
     total = Usage(
         input_tokens=before.input_tokens + usage.input_tokens,

@@ -1,4 +1,4 @@
-"""The tool round: the calls of one answer, each reviewed, run in the model's order, and given a result."""
+"""Tool round: review the tool calls of one answer, run them in the model's order, and record the results."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ _log = logging.getLogger(__name__)
 _PROGRESS_SECONDS = 0.25  # between two events of one call
 _EDITED_SHOWN = 2000  # characters
 _NO_APPROVER = (
-    "a call of %s was not made, as nobody can be asked (%s); give the agent `approve`, or have it allowed: "
-    "by `permissions`. %s"
+    "a call of %s was not made, as it needs an approval and no person can be asked (%s); give the agent "
+    "`approve`, or allow the call by `permissions`. %s"
 )
 
 
 class LoopStoppedError(LoomError):
-    """The model makes the same call over and over, and was told so."""
+    """The model repeats the same call, despite a reminder."""
 
 
 class ToolRound:
-    """Gives every call of the last answer its result, and is the host of those that run (`CallHost`).
+    """Tool round: gives every call of the last answer a result, and hosts the running calls (`CallHost`).
 
-    All calls are planned and people are asked about all of them before any runs; those that stand before the
-    first one that has to be decided run meanwhile.
+    All calls are planned, and all approvals requested, before any call runs; the calls before the first one
+    that needs a decision run meanwhile.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class ToolRound:
         notices: Notices,
         gate: Callable[[], Awaitable[None]],
     ) -> None:
-        """Set up.
+        """Create the tool round.
 
         Args:
-            record: is told what happens.
+            record: records the events.
             pipeline: plans and runs the calls.
-            people: are asked.
-            guard: has a say in each call, and is told what came of it.
-            hooks: likewise.
-            notices: what the model is told of calls that are not made.
-            gate: returns when something new may begin.
+            people: asks people.
+            guard: the loop guard.
+            hooks: the program's hooks.
+            notices: messages to the model about calls that are not made.
+            gate: waits while the run is paused.
         """
         self._record = record
         self._pipeline = pipeline
@@ -95,24 +95,24 @@ class ToolRound:
         self._leaving = False
 
     async def run(self) -> None:
-        """See the class.
+        """Run the tool round; see the class.
 
         Raises:
-            LoopStoppedError: see there; the calls that had not begun have no result.
-            HookError: a hook raised something.
-            RecordError: what has to be written down cannot be.
+            LoopStoppedError: see there; the calls that had not started have no result.
+            HookError: a hook raised an error.
+            RecordError: the journal cannot be written.
         """
         await self._run_in_order(await self._review.review())
 
     async def detach(self) -> None:
-        """Begin no other call, and wait until none runs that must not be made twice."""
+        """Start no other call, and wait until no call is running that must not be repeated."""
         self._leaving = True
         while self._unrepeatable:
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
     async def _run_in_order(self, entries: Sequence[ReviewedCall]) -> None:
-        """Run them in order, side by side where tools allow it and nobody has to be waited for."""
+        """Run the calls in order; concurrently if the tools allow it and no decision is pending."""
         decisions = self._record.state.decisions
         for entry in entries:
             if entry.pending is not None and entry.pending.id not in decisions:
@@ -149,7 +149,7 @@ class ToolRound:
         return self._people.has_approver
 
     async def record_start(self, planned: PlannedCall) -> None:
-        """See `CallHost`; the disk has it, too, where the call must not be made twice."""
+        """See `CallHost`. If the call must not be repeated, the event is also flushed to the disk."""
         if self._leaving:
             await anyio.sleep_forever()
         tool, lasting = planned.tool, self._running[planned.call.id].lasting
@@ -161,7 +161,7 @@ class ToolRound:
         await self._record.commit(durable=not repeatable)
 
     async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
-        """See `CallHost`. What was aborted gets its result from the loop, which knows why it was."""
+        """See `CallHost`. An aborted call gets its result from the agent loop, which knows the reason."""
         try:
             await self._record_result(planned, result)
         finally:
@@ -187,7 +187,7 @@ class ToolRound:
             await call_hook(hooks, "after_tool", hooks.after_tool, self._record.run, planned, result)
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
-        """See `CallHost`; at most four a second of one call."""
+        """See `CallHost`; at most four events per second for each call."""
         now = monotonic()
         if now - self._shown.get(planned.call.id, -_PROGRESS_SECONDS) >= _PROGRESS_SECONDS:
             self._shown[planned.call.id] = now
@@ -218,13 +218,13 @@ class ToolRound:
 
 @dataclass(slots=True)
 class ReviewedCall:
-    """A call on its way.
+    """A reviewed call.
 
     Attributes:
-        planned: what the pipeline runs, or tells the model as it is.
-        pending: what people are asked about it, if anything.
-        reminder: what the loop guard says behind the result.
-        note: what else the model reads behind it.
+        planned: the planned call, or its result if it does not run.
+        pending: the request to people about it, if any.
+        reminder: reminder of the loop guard, to append to the result.
+        note: another note for the model, to append to the result.
         lasting: whether a person has approved its tool for the rest of the run.
     """
 
@@ -236,24 +236,23 @@ class ReviewedCall:
 
     @property
     def alone(self) -> bool:
-        """Whether it runs after those before it, and before those after it."""
+        """Whether the call must not run concurrently with others."""
         tool = self.planned.tool
         return self.planned.result is None and tool is not None and not tool.is_concurrency_safe
 
 
 class CallReview:
-    """Decides of each call whether it runs, and with which arguments.
+    """Review of calls: decides for each call whether it runs, and with which arguments.
 
-    Calls of which a crash left nobody knowing whether they were done are made again where that does no harm;
-    else people decide.
+    A call whose outcome is unknown after a crash is repeated if that is harmless; else people decide.
 
     Args:
-        record: is told what happens.
+        record: records the events.
         pipeline: plans the calls, by permissions and schemas.
-        people: are asked.
-        guard: sees to it that the model does not make the same call for ever.
-        hooks: have a say in each call.
-        notices: what the model is told of calls that are not made.
+        people: asks people.
+        guard: the loop guard.
+        hooks: the program's hooks.
+        notices: messages to the model about calls that are not made.
 
     Attributes:
         approved: ids of the calls that people approved, now or before a crash.
@@ -278,12 +277,12 @@ class CallReview:
         self._notices = notices
 
     async def review(self) -> list[ReviewedCall]:
-        """The open calls, with all that is decided of them before people are asked.
+        """Review the open calls, up to the point where people have to be asked.
 
         Raises:
             LoopStoppedError: see there.
-            UnapprovedToolError: likewise.
-            HookError: a hook raised something.
+            UnapprovedToolError: see there.
+            HookError: a hook raised an error.
         """
         open_calls = self._record.state.open_calls
         request = self._record.run.request
@@ -313,7 +312,7 @@ class CallReview:
             )
 
     async def _review_call(self, call: OpenCall, planned: PlannedCall) -> ReviewedCall:
-        """A call with everything that is decided of it before people are asked."""
+        """Review one call, up to the point where people have to be asked."""
         if call.started:
             return self._review_interrupted(planned)
         planned = await self._apply_hooks(planned)
@@ -325,7 +324,7 @@ class CallReview:
             if verdict.action in {"remind", "refuse", "stop"}:
                 self._record.record_loop(call.part.id, planned.tool_name, verdict)
             if verdict.action == "stop":
-                raise LoopStoppedError(verdict.text, advice="Say the goal differently.")
+                raise LoopStoppedError(verdict.text, advice="Rephrase the goal.")
             if verdict.action == "refuse":
                 return ReviewedCall(_refuse(planned, "denied", verdict.text))
             reminder = verdict.text
@@ -344,7 +343,7 @@ class CallReview:
         return ReviewedCall(planned, self._pending(planned, "approval", why), reminder)
 
     async def _apply_hooks(self, planned: PlannedCall) -> PlannedCall:
-        """The call as the hooks leave it."""
+        """Apply the hooks to a call."""
         for hooks in self._hooks:
             if planned.result is not None:
                 break
@@ -362,14 +361,14 @@ class CallReview:
 
     def _deny_without_approver(self, planned: PlannedCall) -> PlannedCall:
         text = self._notices.no_approver.format(why=self._notices.translate(planned.reason))
-        return _refuse(planned, "denied", text, by="nobody to ask")
+        return _refuse(planned, "denied", text, by="no one to ask")
 
     def _review_interrupted(self, planned: PlannedCall) -> ReviewedCall:
-        """A call that had been told to run when the process died."""
+        """Review a call that was running when the process died."""
         tool = planned.tool
-        if planned.result is not None or tool is None:  # it is not there any more, or may not be called
+        if planned.result is not None or tool is None:  # the tool is gone, or must not be called
             return ReviewedCall(_refuse(planned, "unknown", self._notices.unknown))
-        if tool.annotations.repeatable:  # it was allowed, or approved, when it began
+        if tool.annotations.repeatable:  # it was allowed, or approved, when it started
             self.approved.add(planned.call.id)
             return ReviewedCall(replace(planned, verdict="allow"))
         if self._lacks_approver(planned):
@@ -396,13 +395,13 @@ class CallReview:
         )
 
     async def _replan(self, planned: PlannedCall, arguments: Mapping[str, Any]) -> PlannedCall:
-        """The call with other arguments, checked anew."""
+        """Plan the call again with other arguments."""
         call = replace(planned.call, arguments=dict(arguments), unreadable="")
         (again,) = await self._pipeline.plan([call], allowed=self._record.run.request.allowed_tools)
         return again
 
     async def resolve(self, entry: ReviewedCall) -> ReviewedCall:
-        """The call when people have decided, if they have to."""
+        """Wait for the decision of people about a call, if needed, and apply it."""
         if entry.pending is None:
             return entry
         decision = await self._people.wait_for_decision(entry.pending)
@@ -436,5 +435,5 @@ class CallReview:
 
 
 def _refuse(planned: PlannedCall, status: CallStatus, text: str, *, by: str = "") -> PlannedCall:
-    """Return the call as one that does not run, with what the model is told of it."""
+    """Return the call as one that does not run, with a message to the model."""
     return planned.refuse(ToolOutput(text, is_error=True), status=status, reason=text, by=by)

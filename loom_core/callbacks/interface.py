@@ -1,4 +1,4 @@
-"""What looks on while an agent works."""
+"""Interface of callbacks: observers of an agent's runs."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ __all__ = ["Callback"]
 
 
 class Callback:
-    """Is told every event of the runs that an agent drives in this process. This one does nothing with it.
+    """Callback for every event of the runs that an agent executes in this process. The base does nothing.
 
-    Who wants a say in what happens derives from `Hooks` instead; who is elsewhere, or must not miss anything
-    that a crash leaves, follows the journal.
+    To change what happens, derive from `Hooks` instead; to observe from another process, or to miss nothing
+    after a crash, follow the journal.
     """
 
     def on_event(self, event: StreamEvent, run: Run) -> None:
-        """Something has happened. It is not in the journal's file yet: after a crash it may be told again.
+        """Handle an event. It is not in the journal's file yet: after a crash it may be repeated.
 
-        It is called in the event loop, and must not wait; what it raises is logged, and the run goes on.
+        This is called in the event loop, and must not block; errors are logged, and the run continues.
 
         Args:
-            event: what has happened.
-            run: as it stands with that.
+            event: the event.
+            run: the run after the event.
         """
 
     def on_detach(self, run: Run) -> None:
-        """A run is not driven here any more: it has ended, waits for somebody, or was left as it is.
+        """Handle the release of a run: it has ended, waits for a person, or was detached.
 
-        What holds for `on_event` holds here.
+        The rules of `on_event` apply.
 
         Args:
-            run: as it stands.
+            run: the run.
         """

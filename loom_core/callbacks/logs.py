@@ -1,4 +1,4 @@
-"""`LoggingCallback`: what an agent does, as lines of a log."""
+"""`LoggingCallback`: logs the events of an agent's runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LoggingCallback"]
 _PIECES: frozenset[EventType] = frozenset({"text_delta", "reasoning_delta", "tool_progress"})
 _PROBLEMS: frozenset[EventType] = frozenset({"error", "aborted", "model_retry", "loop_detected"})
 
-# What may be told of an event: no word of users, models or tools is among it.
+# Fields of an event that may be logged: no text of users, models or tools.
 _LOGGED_FIELDS: dict[EventType, tuple[str, ...]] = {
     "request_start": ("profile", "model"),
     "knowledge": ("outcome",),
@@ -37,15 +37,15 @@ _LOGGED_FIELDS: dict[EventType, tuple[str, ...]] = {
 
 
 class LoggingCallback(Callback):
-    """Logs a line for each event: which run, what, and its figures; nothing that people, models or tools say.
+    """Logs a line for each event: run, type and figures; no text of people, models or tools.
 
-    The fields stand beside the message, too (`extra`): `run_id`, `event`, `seq`, and those of the event under
-    `facts`, for handlers that write JSON.
+    The fields are also in `extra`, for handlers that write JSON: `run_id`, `event`, `seq`, and the fields of
+    the event under `facts`.
 
     Args:
-        logger: where to; by default `loom_core.callbacks`.
-        level: of what goes well; what does not is a warning.
-        pieces: whether each piece of an answer, and each sign of progress, is an event, too.
+        logger: the logger; by default `loom_core.callbacks`.
+        level: level of normal events; problems are warnings.
+        pieces: whether to log text deltas and progress too.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LoggingCallback(Callback):
         self._pieces = pieces
 
     def on_event(self, event: StreamEvent, run: Run) -> None:
-        """Log it."""
+        """Log the event."""
         if event.type in _PIECES and not self._pieces:
             return
         level = max(self._level, logging.WARNING) if event.type in _PROBLEMS else self._level

@@ -1,4 +1,4 @@
-"""`MetricsCallback`: what an agent does, counted, and summed up in figures."""
+"""`MetricsCallback`: metrics of an agent's runs, with a summary."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["MetricsCallback", "MetricsSummary", "ToolSummary"]
 
 
 class MetricsCallback(Callback):
-    """Counts what an agent does, in numbers of its own: those of the whole process are `LoomMetrics()`.
+    """Counts the runs of an agent in its own metrics; those of the whole process are `LoomMetrics()`.
 
         watched = MetricsCallback()
         agent = Agent("deepseek", tools=[search], callbacks=[watched])
@@ -32,10 +32,10 @@ class MetricsCallback(Callback):
     Several agents may share one.
 
     Args:
-        agent_id: stands as a label in `metrics.text()`; empty for none.
+        agent_id: label in `metrics.text()`; empty for none.
 
     Attributes:
-        metrics: the numbers.
+        metrics: the metrics.
     """
 
     def __init__(self, *, agent_id: str = "") -> None:
@@ -44,7 +44,7 @@ class MetricsCallback(Callback):
         self._most_active = 0
 
     def on_event(self, event: StreamEvent, run: Run) -> None:
-        """Count it."""
+        """Count the event."""
         meter = self._runs.get(run.id)
         if meter is None:
             meter = self._runs[run.id] = RunMeter(self.metrics, calls=True)
@@ -52,23 +52,23 @@ class MetricsCallback(Callback):
         self._most_active = max(self._most_active, sum(each.active for each in self._runs.values()))
 
     def on_detach(self, run: Run) -> None:
-        """Count it as one that is not worked on."""
+        """Count the run as inactive."""
         if (meter := self._runs.pop(run.id, None)) is not None:
             meter.on_detach(run)
 
     def summary(self) -> MetricsSummary:
-        """What was counted until now, in figures."""
+        """Return a summary of the metrics so far."""
         return MetricsSummary.of(self.metrics.registry, most_active=self._most_active)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSummary:
-    """How calls of one tool went.
+    """Summary of the calls of one tool.
 
     Attributes:
-        calls: how many there were.
-        statuses: how many ended how, see `CallStatus`.
-        mean_seconds: how long those took that ran; 0 if none did.
+        calls: number of calls.
+        statuses: number of calls by status, see `CallStatus`.
+        mean_seconds: mean duration of the calls that ran; 0 if none did.
     """
 
     calls: int
@@ -77,29 +77,29 @@ class ToolSummary:
 
     @property
     def success_rate(self) -> float:
-        """The share that succeeded, 0 to 1."""
+        """The share of successful calls, 0 to 1."""
         return self.statuses.get("success", 0) / self.calls if self.calls else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSummary:
-    """How an agent does. Means are 0 where there is nothing to take them of.
+    """Summary of an agent's metrics. Means are 0 without data.
 
     Attributes:
         iterations: turns of the model.
-        iteration_seconds: how long all of them took, with their calls.
-        mean_iteration_seconds: how long one took.
-        llm_calls: requests to the model, also those that failed.
-        mean_llm_seconds: how long one took.
-        input_tokens: of all answers.
-        output_tokens: likewise.
+        iteration_seconds: total duration of the turns, with their calls.
+        mean_iteration_seconds: mean duration of a turn.
+        llm_calls: requests to the model, including failed ones.
+        mean_llm_seconds: mean duration of a request.
+        input_tokens: input tokens of all answers.
+        output_tokens: output tokens of all answers.
         cost: US dollars, as far as prices are known.
-        tools: by name.
-        compactions: how often a conversation was shortened.
-        mean_compaction_ratio: what was left of it, 0 to 1, by tokens.
-        most_active: how many runs were worked on at the same time at the most.
-        runs: how many ended how.
-        failures: why runs failed.
+        tools: summaries by tool name.
+        compactions: number of compactions.
+        mean_compaction_ratio: mean ratio of tokens after and before, 0 to 1.
+        most_active: maximum number of concurrent runs.
+        runs: number of ended runs by status.
+        failures: number of failed runs by reason.
     """
 
     iterations: int
@@ -119,7 +119,7 @@ class MetricsSummary:
 
     @property
     def tool_calls(self) -> int:
-        """Calls of all tools."""
+        """Number of calls of all tools."""
         return sum(tool.calls for tool in self.tools.values())
 
     @property
@@ -130,10 +130,10 @@ class MetricsSummary:
 
     @classmethod
     def of(cls, registry: Registry, *, most_active: int) -> MetricsSummary:
-        """The figures of what a registry has counted.
+        """Summarize the metrics of a registry.
 
         Args:
-            registry: the numbers of one agent.
+            registry: the metrics of one agent.
             most_active: see above.
         """
         tokens = _by(registry, families.LLM_TOKENS, "kind")
@@ -166,7 +166,7 @@ def _total(registry: Registry, metric: Metric) -> int:
 
 
 def _by(registry: Registry, metric: Metric, label: str) -> Counter[str]:
-    """The numbers of a metric by one of its labels."""
+    """Return the values of a metric by one of its labels."""
     place = metric.labels.index(label)
     told = Counter[str]()
     for labels, number in registry.samples(metric).items():

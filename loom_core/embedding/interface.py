@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddingKind", "EmbeddingProvider"]
 
 EmbeddingKind = Literal["passage", "query"]
-"""Role of a text for the model: something to be found, or a question that looks for it."""
+"""Role of a text for the model: a passage, or a query."""
 
 
 class EmbeddingProvider(ABC):
-    """Turns texts into vectors whose inner product is their similarity in meaning.
+    """Embedding model: turns texts into vectors whose inner product is their semantic similarity.
 
-    Making an instance is cheap; weights are loaded at the first `embed`.
+    Creating an instance is cheap; weights are loaded at the first `embed`.
     """
 
     @property
@@ -28,16 +28,16 @@ class EmbeddingProvider(ABC):
     def id(self) -> str:
         """Name of the exact vector space, such as `multilingual-e5-small/int8-1`.
 
-        It is stored with the vectors, and vectors of different ids are never mixed: change it with
-        anything that changes the numbers (weights, quantisation, prefixes, pooling).
+        It is stored with the vectors, and vectors of different ids are never mixed: change it with every
+        change of the numbers (weights, quantisation, prefixes, pooling).
         """
 
     @property
     def config(self) -> dict[str, str]:
         """Configuration that recreates this provider (`create_embedder`): `provider`, `model`, other options.
 
-        It is stored with the vectors for everybody to read: never a secret, but the name of the
-        environment variable that holds one.
+        It is stored with the vectors in plain text: it has no secret, only the name of the environment
+        variable with the secret.
         """
         return {"provider": "local", "model": self.id}
 
@@ -50,7 +50,7 @@ class EmbeddingProvider(ABC):
     def languages(self) -> frozenset[str] | None:
         """ISO 639-1 codes the model covers, or None for a model that covers about every language.
 
-        Retrieval leaves this channel out for texts and questions in any other language.
+        Retrieval skips this channel for texts and queries in any other language.
         """
         return None
 
@@ -58,20 +58,20 @@ class EmbeddingProvider(ABC):
     def cross_lingual(self) -> bool:
         """Whether texts of equal meaning in different languages are near each other.
 
-        Where they are not, a question is compared with passages in its own language alone.
+        If not, a query is compared only with passages in its own language.
         """
         return True
 
     @property
     def semantic(self) -> bool:
-        """Whether nearness of vectors means nearness in meaning, and not only of spelling."""
+        """Whether similar vectors mean similar meaning, and not only similar spelling."""
         return True
 
-    async def prepare(self) -> None:  # noqa: B027 - most models have nothing to find out
-        """Find out what `id` and `dimension` say, where the model itself has to be asked; most need not be.
+    async def prepare(self) -> None:  # noqa: B027 - most models need nothing
+        """Determine `id` and `dimension`, if this needs a request to the model; most models do nothing here.
 
         Raises:
-            EmbeddingError: it does not answer.
+            EmbeddingError: the model does not respond.
         """
 
     @abstractmethod
@@ -79,8 +79,8 @@ class EmbeddingProvider(ABC):
         """Embed texts.
 
         Args:
-            texts: any number of texts of any length; what a model cannot take in one piece it windows
-                or cuts by its own rule. An empty text is allowed.
+            texts: any number of texts of any length; the model splits texts that are too long into windows,
+                or truncates them. An empty text is allowed.
             kind: see `EmbeddingKind`; models without the distinction ignore it.
 
         Returns:
@@ -88,5 +88,5 @@ class EmbeddingProvider(ABC):
             text has nothing to embed). A row depends on its own text only, never on its neighbours.
 
         Raises:
-            EmbeddingError: the model cannot be loaded or does not answer.
+            EmbeddingError: the model cannot be loaded or does not respond.
         """

@@ -1,4 +1,4 @@
-"""NumPy, imported whole before two threads need it."""
+"""Import of NumPy, completed before two threads need it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _whole = False
 async def import_numpy() -> None:
     """Import NumPy, unless that has been done; call this before work that may need it.
 
-    Two threads that import NumPy and Chroma at once may find each other's modules half made (CPython 3.11).
-    A process that computes nothing itself never gets here, and saves the time and the memory.
+    Two threads that import NumPy and Chroma concurrently may see partially initialized modules (CPython
+    3.11). A process without computations never calls this, and saves the time and the memory.
     """
     if not _whole:
         await to_thread.run_sync(_import)

@@ -1,4 +1,4 @@
-"""The embedding models by name or configuration, and the default one."""
+"""Registry of embedding models: create one by name or configuration, or the default."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def create_embedder(
     Args:
         choice: one of `EmbedderChoice`, the `id` of one of these, a provider with or without a model
             (`openai`, `ollama:bge-m3`), or an `EmbeddingProvider.config`, as it is or as JSON.
-        threads: how many texts a local model embeds side by side; by default one for each usable processor,
+        threads: number of texts that a local model embeds concurrently; by default one per usable processor,
             at most 8.
 
     Raises:
@@ -69,12 +69,12 @@ def create_embedder(
 
 
 def is_remote(config: Mapping[str, object]) -> bool:
-    """Whether a configuration is that of a model behind a network."""
+    """Return whether a configuration is that of a remote model."""
     return config.get("provider", "local") != "local"
 
 
 def _model_of(config: Mapping[str, object]) -> str:
-    """The model of this process that a configuration names."""
+    """Return the name of a local model in a configuration."""
     if unknown := sorted(config.keys() - {"provider", "model"}):
         raise ConfigError(
             f"The embedding provider 'local' takes no {unknown[0]!r}.",
@@ -90,7 +90,7 @@ def _model_of(config: Mapping[str, object]) -> str:
 
 
 def embedder_named(id_: str) -> str | None:
-    """The name of the model of this process whose vectors carry an id; None if there is none."""
+    """Return the name of the local model with an id; None if there is none."""
     names = (name for name in get_args(EmbedderChoice) if name != "auto")
     return next((name for name in names if create_embedder(name).id == id_), None)
 
@@ -103,7 +103,7 @@ def requirement_of(name: str) -> str:
 
 
 def _with_id(id_: str, *, threads: int | None) -> EmbeddingProvider:
-    """The model whose vectors carry an id."""
+    """Create the local model with an id."""
     name = embedder_named(id_)
     if name is None:
         names = ", ".join(get_args(EmbedderChoice))

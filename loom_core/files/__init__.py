@@ -1,4 +1,4 @@
-"""Files of unknown origin: opened where they are said to be, read in whatever encoding they are."""
+"""Untrusted files: open them without link traversal, detect their encoding, parse HTML."""
 
 from __future__ import annotations
 

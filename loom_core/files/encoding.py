@@ -1,8 +1,8 @@
-"""Turning bytes of unknown encoding into text.
+"""Encoding detection: decode bytes of unknown encoding.
 
-UTF-8 that decodes is UTF-8. What does not is decided by what the file declares, and else by which decoding
-reads like a language: the share of its characters that are common in the script the encoding was made
-for. That works from about a dozen Chinese, Japanese or Korean characters on; general detectors need more.
+Bytes that decode as UTF-8 are UTF-8. Otherwise the file's declaration decides, or else the decoding that
+reads most like a language: the share of its characters that are common in the encoding's script. A dozen
+Chinese, Japanese or Korean characters are enough for this; general detectors need more.
 """
 
 from __future__ import annotations
@@ -88,15 +88,15 @@ _ISO_2022_JP = re.compile(rb"\x1b(?:\$[@B]|\([BIJ])")
 
 
 def decode(data: bytes, *, hint: str = "") -> tuple[str, str]:
-    """Decode bytes, whatever they are; never fails.
+    """Decode any bytes; never fail.
 
-    A byte order mark is dropped. A file of UTF-8 with a few bad bytes (a log, a cut download) stays UTF-8,
-    with U+FFFD in their place. Bytes that read like nothing come back as Windows-1252, for the caller to
-    judge.
+    A byte order mark is dropped. UTF-8 with a few bad bytes (a log, a truncated download) stays UTF-8, with
+    U+FFFD in their place. Bytes without a plausible decoding are decoded as Windows-1252; the caller decides
+    what to do with them.
 
     Args:
         data: the bytes.
-        hint: an encoding named by someone outside (an HTTP header); believed where the data decode with it.
+        hint: a declared encoding, for example of an HTTP header; used if the data decode with it.
 
     Returns:
         The text and the Python name of the encoding, such as `utf-8`, `gb18030`, `big5hkscs`.
@@ -124,7 +124,7 @@ def _strict(data: bytes, encoding: str) -> str | None:
 
 
 def _guess_utf16(head: bytes) -> str:
-    """UTF-16 without a mark shows by NULs in every other byte only: the high halves of ASCII."""
+    """Detect UTF-16 without a byte order mark by NULs in every other byte: the high halves of ASCII."""
     pairs = len(head) // 2
     if pairs < 2 or 0 not in head:
         return ""
@@ -137,7 +137,7 @@ def _guess_utf16(head: bytes) -> str:
 
 
 def _read_declarations(head: bytes, hint: str) -> list[str]:
-    """Python names of the encodings that the caller and the file name, without nonsense."""
+    """Return the valid encodings declared by the caller and the file, as Python names."""
     declared = (
         match[1].decode("ascii", "ignore") for pattern in _DECLARATIONS if (match := pattern.search(head))
     )
@@ -145,7 +145,7 @@ def _read_declarations(head: bytes, hint: str) -> list[str]:
 
 
 def _text_encoding(name: str) -> str:
-    """The codec for a declared name, widened to what people mean by it; empty if it is none for text."""
+    """Return the codec for a declared name, widened to common usage; empty if it is no text codec."""
     try:
         encoding = codecs.lookup(name).name
         b"a".decode(encoding)
@@ -156,7 +156,7 @@ def _text_encoding(name: str) -> str:
 
 
 def _decode_damaged_utf8(data: bytes) -> tuple[str, str] | None:
-    """UTF-8 with a few bad bytes: nearly everything beyond ASCII decodes."""
+    """Decode UTF-8 with a few bad bytes, if nearly everything beyond ASCII decodes."""
     text = data.decode("utf-8", "replace")
     damaged = text.count("\ufffd")
     foreign = sum(len(run) for run in re.findall(r"[^\x00-\x7f]+", text))
@@ -169,11 +169,11 @@ def _decode_damaged_utf8(data: bytes) -> tuple[str, str] | None:
 class _Candidate:
     encoding: str
     weigh: Callable[[str], float]
-    """How much a text reads like what this encoding is for: at most about 1."""
+    """Score: how much a text reads like the scripts of this encoding, at most about 1."""
 
 
 def _most_plausible(data: bytes) -> tuple[str, str]:
-    """The candidate whose decoding reads best, or what the general detector says."""
+    """Return the decoding with the best score, or that of the general detector."""
     sample = _sample(data)
     ranked = sorted(
         (
@@ -203,7 +203,7 @@ def _detect(sample: bytes) -> str:
 
 
 def _sample(data: bytes) -> bytes:
-    """A stretch from the first line on that is not ASCII, at an even offset, so that UTF-16 stays in step."""
+    """Return a sample from the first non-ASCII line on, at an even offset for UTF-16."""
     match = re.search(rb"[\x80-\xff]", data)
     start = data.rfind(b"\n", 0, match.start()) + 1 if match is not None else 0
     start -= start % 2
@@ -211,12 +211,12 @@ def _sample(data: bytes) -> bytes:
 
 
 def _lenient(sample: bytes, encoding: str) -> str:
-    """The sample as this encoding reads it; bad bytes show as U+FFFD, a character cut at the end does not."""
+    """Decode the sample leniently: bad bytes become U+FFFD; a character cut at the end is dropped."""
     return codecs.getincrementaldecoder(encoding)("replace").decode(sample)
 
 
 def _weigh_cjk(common: frozenset[str], *, kana: float = 0.0, hangul: float = 0.0) -> Callable[[str], float]:
-    """A judge for a double-byte encoding.
+    """Return a score function for a double-byte encoding.
 
     Args:
         common: characters that count in full.
@@ -239,12 +239,12 @@ def _weigh_cjk(common: frozenset[str], *, kana: float = 0.0, hangul: float = 0.0
 
 
 def _is_odd(char: str) -> bool:
-    """Half-width Katakana and the rare ideographs, which wrong double-byte decodings are full of."""
+    """Return whether a character is half-width Katakana or a rare ideograph: signs of a wrong decoding."""
     return "\uff61" <= char <= "\uffdc" or "\u3400" <= char <= "\u4dbf" or char >= "\U00020000"
 
 
 def _weigh_latin(text: str) -> float:
-    """A judge for Windows-1252: single accented letters in or between ASCII words, and typographic marks."""
+    """Score Windows-1252: single accented letters in or between ASCII words, and typographic marks."""
     weights: list[float] = []
     for match in re.finditer(r"[^\x00-\x7f]+", text):
         run = match[0]
@@ -260,7 +260,7 @@ def _weigh_latin(text: str) -> float:
 
 
 def _weigh_cyrillic(text: str) -> float:
-    """A judge for the Cyrillic code pages: lower-case words, a capital only first, nothing ASCII inside."""
+    """Score the Cyrillic code pages: lower-case words, a capital only first, nothing ASCII inside."""
     weights: list[float] = []
     for before, char, after in zip(" " + text, text, text[1:] + " ", strict=False):
         if char <= "\x7f":

@@ -1,4 +1,4 @@
-"""HTML into a tree, as browsers read it, within a bounded time."""
+"""HTML parsing to a tree, like in browsers, in bounded time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INVISIBLE = (
     "script, style, noscript, template, svg, math annotation, iframe, object, embed, canvas, audio, video, "
     "select, button, input, textarea, dialog, rp, rt, [hidden], [aria-hidden=true]"
 )
-"""A selector of what has no text for a reader."""
+"""CSS selector of elements without text for readers."""
 
 BLOCKS = frozenset(
     "address article aside blockquote body caption center dd details div dl dt fieldset figcaption figure"
@@ -24,7 +24,7 @@ BLOCKS = frozenset(
 """Elements that begin and end a line."""
 
 MAX_DEPTH = 1_000
-"""How deep elements may be nested: the time the parser takes grows with the square of the depth."""
+"""Maximum nesting depth: the parser's time grows with the square of the depth."""
 
 # Void elements, those that close by themselves, and mere formatting.
 _NOT_NESTING = frozenset(
@@ -39,7 +39,7 @@ _TAG = re.compile(
 )
 _HEAD = 2_000
 _XHTML = 'xmlns="http://www.w3.org/1999/xhtml"'
-# In XHTML these may be closed at once; an HTML parser would take all that follows for their content.
+# In XHTML these may be self-closing; an HTML parser would take everything after them as their content.
 _CLOSED = re.compile(r"<(title|script|style|iframe|textarea|noscript|template)\b([^<>]*)/>", re.IGNORECASE)
 
 
@@ -53,7 +53,7 @@ def parse_html(text: str) -> LexborHTMLParser | None:
 
 
 def _depth(text: str) -> int:
-    """How deep elements are nested at most, about: only those count that nest until they are closed."""
+    """Return the approximate nesting depth; only elements that nest until they are closed count."""
     depth = deepest = 0
     for match in _TAG.finditer(text):
         name = match["name"]

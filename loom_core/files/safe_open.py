@@ -1,4 +1,4 @@
-"""Opening a file without being led anywhere else, and without waiting for a pipe."""
+"""Safe opening of files: no link traversal, no blocking on pipes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _DESCRIPTORS = Path("/proc/self/fd")
 
 
 class OutsideError(PermissionError):
-    """A path leads out of the folders that may be read."""
+    """A path leads out of the allowed folders."""
 
 
 def open_regular(path: Path, *, roots: Sequence[Path] = ()) -> BinaryIO:
     """Open a regular file for reading.
 
-    A folder, pipe, socket or device is not opened at all: opening alone may block or set off something.
+    Folders, pipes, sockets and devices are never opened: opening alone may block or have effects.
 
     Args:
-        path: the file. A symbolic link is followed where there are no roots.
-        roots: real paths of folders; where given, the file that was opened must be below one of them. What
-            counts is where the open file is, as links may be put in its way after any check of the path.
+        path: the file. A symbolic link is followed only without roots.
+        roots: real paths of folders; the opened file must be below one of them. The check uses the real path
+            of the open file, as links may change after any check of the path.
 
     Raises:
         OutsideError: it is not below the roots.
@@ -56,7 +56,7 @@ def open_regular(path: Path, *, roots: Sequence[Path] = ()) -> BinaryIO:
 
 
 def resolves_within(path: Path, roots: Sequence[Path]) -> bool:
-    """Whether a path leads to one of some folders or below one now, whether anything is there or not."""
+    """Return whether a path resolves to one of the folders or below; it need not exist."""
     try:
         real = path.resolve()
     except (OSError, RuntimeError):  # a loop of links
@@ -69,10 +69,10 @@ def _is_within(real: Path, roots: Sequence[Path]) -> bool:
 
 
 def real_path_of(descriptor: int, path: Path) -> Path:
-    """The real path of an open file or folder, whatever has become of the path it was opened by.
+    """Return the real path of an open file or folder, even if the original path has changed.
 
     Raises:
-        OSError: that cannot be told, or it was exchanged while it was opened.
+        OSError: the path is unknown, or the file was replaced during opening.
     """
     with suppress(OSError):
         return (_DESCRIPTORS / str(descriptor)).readlink()
@@ -81,7 +81,7 @@ def real_path_of(descriptor: int, path: Path) -> Path:
 
         found = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
         return Path(os.fsdecode(found.rstrip(b"\0")))
-    # Without such a question: where the path leads now, if that is this very file.
+    # Without such a system call: the path's current target, if that is the same file.
     real = path.resolve(strict=True)
     if not os.path.samestat(os.fstat(descriptor), real.lstat()):
         raise OutsideError(errno.EPERM, "it was exchanged while it was opened")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     )
     from loom_core.flow.executor.executor import FlowExecutor
     from loom_core.flow.http.caller import EndpointCaller
-    from loom_core.flow.http.tool import ConfigToolLoader, SystemToolExecutor
+    from loom_core.flow.http.tool import ConfigToolLoader, SystemExecutor
     from loom_core.flow.knowledge.sources import KnowledgeBaseExecutor
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.flow.policy.router import FlowRouter
@@ -50,8 +50,8 @@ __all__ = [
     "RegressionReport",
     "Route",
     "SkillConfig",
+    "SystemExecutor",
     "SystemToolConfig",
-    "SystemToolExecutor",
     "WaitingRun",
     "WorkflowOrchestrator",
     "build_system_prompt",

@@ -1,4 +1,4 @@
-"""Common part of Loom's child processes: how they start, their limits, how they ended."""
+"""Child processes of Loom: how to start them, limit them and describe their exit."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _NICENESS = 10
 
 
 def child_command(module: str) -> list[str]:
-    """The command that runs `main` of a module in a Python process of its own."""
+    """Return the command that runs `main` of a module in a separate Python process."""
     return [sys.executable, "-I", "-c", _BOOTSTRAP.format(module=module), json.dumps(sys.path)]
 
 
 def lower_priority() -> None:
-    """In a child: let everything else on the machine go first."""
+    """In a child: lower its scheduling priority."""
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
 
 
 def limit_memory(size: int | None) -> None:
-    """In a child: take no more than so many bytes of address space, where the system can see to it."""
+    """In a child: limit its address space to some bytes, where the system supports it."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -36,7 +36,7 @@ def limit_memory(size: int | None) -> None:
 
 
 def describe_exit(code: int) -> str:
-    """How a process ended that has this exit code."""
+    """Describe the exit of a process by its exit code."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"

@@ -1,4 +1,4 @@
-"""Filters: which documents a question is narrowed to, checked and ready for the record."""
+"""Filters: restrict a question to some documents; parsed and validated for the store."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ _PLACE = re.compile(r"#\d+-\d+$")
 
 @dataclass(frozen=True, slots=True)
 class FieldCondition:
-    """One comparison.
+    """A comparison of a field with values.
 
     Attributes:
         operator: how to compare.
         values: what to compare with: one for a range; for `eq` and `contains` any of them will do, for
-            `ne` none of them may be there. A number or a date that is not to be compared as such is None.
+            `ne` none of them may be there. None for a number or date that is not compared as such.
     """
 
     operator: Operator
@@ -99,7 +99,7 @@ class FieldCondition:
 
 @dataclass(frozen=True, slots=True)
 class FieldFilter:
-    """Conditions on one field: one value of it meets all conditions but `ne`, and no value a `ne`."""
+    """Conditions on a field: one value of it meets all conditions but `ne`, and no value a `ne`."""
 
     name: str
     conditions: tuple[FieldCondition, ...]
@@ -107,7 +107,7 @@ class FieldFilter:
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Fields of which a document must fulfil every one. Hashable; false where there are none."""
+    """Conditions on fields, all of which a document must meet. Hashable; false if empty."""
 
     fields: tuple[FieldFilter, ...] = ()
 
@@ -116,7 +116,7 @@ class Filters:
 
 
 def filter_names(field_names: Iterable[str]) -> list[str]:
-    """Names of filters for documents with these fields: those that every one has first."""
+    """Return the filter names for documents with these fields, those of every document first."""
     return list(dict.fromkeys([*_BUILT_IN, *sorted(field_names)]))
 
 
@@ -177,7 +177,7 @@ def _parts(condition: object) -> tuple[str, str, object]:
 
 
 def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) -> Filters:
-    """Check filters as a caller gives them, and make them ready for the record.
+    """Check filters as a caller gives them, and make them ready for the store.
 
     A field's filter is a value, a list of values (any of them), or an object with one or more of the
     operators `gte`, `gt`, `lte`, `lt` (one value each), `ne` and `contains` (one, or a list). Documents
@@ -185,7 +185,7 @@ def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) ->
 
     Args:
         filters: name to filter; None and an empty mapping are no filters.
-        known: names that may be used, as from `supported`; `document` may always be.
+        known: names that may be used, as from `filter_names`; `document` may always be.
 
     Raises:
         InvalidInputError: an unknown field or operator, a value that is none, an empty list, too many.
@@ -307,7 +307,7 @@ def _forms(name: str, operator: Operator, given: object) -> Iterable[FieldValue]
 
 
 def _addresses(given: str, *, whole: bool) -> list[str]:
-    """An address in the ways in which URIs may write it: as it is, and with its letters in percents.
+    """Return the forms in which a URI may write an address: verbatim and percent-encoded.
 
     Args:
         given: a URI, a path, an id, or a part of one; a citation's `#10-90` at its end is left out.
@@ -362,7 +362,7 @@ _CHINESE_DATE = re.compile(r"(\d{4})年(?:(\d{1,2})月(?:(\d{1,2})[日号])?)?(?
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The time that a date means, in seconds since 1970: `2024` a year, `2024-05-03T10:00` a minute.
+    """The period that a date denotes, in seconds since 1970: `2024` a year, `2024-05-03T10:00` a minute.
 
     Attributes:
         local: when it begins by its author's clock, read as if that were UTC.
@@ -387,7 +387,7 @@ class FieldValue:
     Attributes:
         text: the value in Unicode's form C, `true` or `false` for a truth value, and the shortest digits
             for a number: 1 and 1.0 are both `1`.
-        number: the number, or None; text counts if it is nothing but digits, with a sign and a point.
+        number: the number, or None; a text counts if it has only digits, a sign and a point.
         period: the date, or None.
     """
 
@@ -397,7 +397,7 @@ class FieldValue:
 
     @classmethod
     def of(cls, value: Scalar, *, fold: bool = False) -> FieldValue:
-        """The forms of a value.
+        """Return the forms of a value.
 
         Dates are ISO 8601 from the year to the second, with `-` or `/` and a `T` or a blank, or written
         as in `2024年5月3日`; a time without an offset is UTC. Halves of surrogate pairs become question
@@ -485,7 +485,7 @@ def _period(text: str) -> Period | None:
 
 
 def _ahead(offset: str | None) -> float:
-    """How many seconds a clock with an offset is ahead of UTC."""
+    """Return how many seconds a clock with an offset is ahead of UTC."""
     if offset is None or offset in "Zz":
         return 0.0
     digits = offset[1:].replace(":", "").ljust(4, "0")

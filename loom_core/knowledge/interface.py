@@ -1,4 +1,4 @@
-"""The interfaces of the knowledge layer: what is asked, what finds, what stores. No I/O here."""
+"""Interfaces of the knowledge layer: sources, retrieval, chunking, extraction, indexes. No I/O here."""
 
 from __future__ import annotations
 
@@ -74,16 +74,16 @@ class KnowledgeBaseProvider(ABC):
         return False
 
     async def start(self, seconds: float) -> None:  # noqa: B027 - most have nothing to do
-        """Become ready to be asked, where that takes time; by default nothing has to be done.
+        """Get ready for queries, if that takes time; does nothing by default.
 
-        Who asks several sources calls it first: what it takes does not count as time of the answer.
+        A caller of several sources calls it first: its time does not count as time of the answer.
 
         Args:
-            seconds: how long to wait for it. It goes on after that.
+            seconds: how long to wait for it. It continues after that.
 
         Raises:
             SourceStartingError: it is not ready in that time.
-            LoomError: it cannot be asked.
+            LoomError: it cannot be queried.
         """
 
     @abstractmethod
@@ -103,13 +103,13 @@ class KnowledgeBaseProvider(ABC):
 
     @abstractmethod
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The item with this id, or None."""
+        """Return the item with this id, or None."""
 
 
 class PassageSource(Protocol):
     """A store of passages as retrievers ask it: one channel at a time.
 
-    Loom's own knowledge bases are such; so may be any other store that can do at least one of it.
+    Loom's own knowledge bases implement it; any other store with at least one channel can.
     """
 
     @property
@@ -130,7 +130,7 @@ class PassageSource(Protocol):
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
     ) -> NDArray[np.float32] | None:
-        """Vectors of texts in the space of its passages, a row each; None where it has no embedder."""
+        """Return vectors of texts in the space of its passages, a row each; None where it has no embedder."""
         ...
 
     async def ask(
@@ -157,7 +157,7 @@ class PassageSource(Protocol):
         ...
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
-        """Its first passages, in the order they came, at most `limit`."""
+        """Return its first passages, in the order they came, at most `limit`."""
         ...
 
 
@@ -193,12 +193,12 @@ class Reranker(Protocol):
     """Reorders passages by reading them. Registered as `register("reranker", name)`."""
 
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
-        """The best `limit` of some passages, best first, `relevance` set from 0 to 1.
+        """Return the best `limit` of some passages, best first, `relevance` set from 0 to 1.
 
-        `metadata["scores"]` gains `rerank`, the reranker's own score. No passage is made up or changed.
+        `metadata["scores"]` gains `rerank`, the reranker's own score. No passage is invented or changed.
 
         Raises:
-            LoomError: it cannot be done (no model, no answer in time); callers keep the order they had.
+            LoomError: it failed (no model, no answer in time); callers keep their order.
         """
         ...
 
@@ -207,7 +207,7 @@ class Chunker(Protocol):
     """Cuts a document into passages."""
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order; `text` is `document.text[start:end]`, never only white space.
+        """Return passages in order; `text` is `document.text[start:end]`, never only white space.
 
         `language` and `keywords` are left at their defaults: the pipeline fills them in.
         """
@@ -223,16 +223,16 @@ class Extractor(Protocol):
         ...
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order.
+        """Return one extraction for each chunk, in order.
 
         Raises:
-            LLMError: it cannot extract now, from whatever; work on the job stops, and goes on there later.
+            LLMError: it cannot extract anything now; work on the job pauses, and continues there later.
         """
         ...
 
 
 class VectorIndex(Protocol):
-    """Nearest neighbours by cosine. Derived from the record; keys are the record's chunk keys.
+    """Nearest neighbours by cosine. Derived from the store; keys are the store's chunk keys.
 
     A key is a positive integer, used once and never again. All methods block: call them from a
     worker thread. One thread writes at a time; searches may run concurrently.
@@ -249,17 +249,17 @@ class VectorIndex(Protocol):
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
 
         Args:
             vector: the query, of length 1.
             limit: maximum number.
-            among: only these keys, where given.
+            among: only these keys, if given.
         """
         ...
 
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
         ...
 
     def close(self) -> None:
@@ -268,12 +268,12 @@ class VectorIndex(Protocol):
 
 
 class LexicalIndex(Protocol):
-    """Words: BM25 ranking over token lists. Keys as in `VectorIndex`."""
+    """Lexical (full-text) index: BM25 ranking over token lists. Keys as in `VectorIndex`."""
 
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys (new keys only), visible after `commit`.
 
-        A string is a list whose tokens are joined by single spaces, and taken as it is.
+        A string is a token list joined by single spaces.
         """
         ...
 
@@ -293,24 +293,24 @@ class LexicalIndex(Protocol):
         Args:
             tokens: the question's tokens, made by the same analyser; repeats count.
             limit: maximum number.
-            among: only these keys, where given.
+            among: only these keys, if given.
         """
         ...
 
     def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Every key whose token list holds all of these tokens, in any order; none for no tokens."""
+        """Return every key whose token list holds all of these tokens, in any order; none for no tokens."""
         ...
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Keys whose token lists hold a token that begins so, in any order, at most so many."""
+        """Return keys whose token lists hold a token with this prefix, in any order, at most `limit`."""
         ...
 
     def keys(self) -> list[int]:
-        """Every key that is indexed, as of the last commit, as often as it is there; in any order."""
+        """Return the indexed keys as of the last commit, as often as they are indexed, in any order."""
         ...
 
     def count(self) -> int:
-        """How many keys are indexed, as of the last commit."""
+        """Return how many keys are indexed, as of the last commit."""
         ...
 
     def close(self) -> None:
@@ -320,7 +320,7 @@ class LexicalIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntityNode:
-    """An entity as the graph shows it: its key in the record, display name, type, mention count."""
+    """An entity as the graph shows it: its key in the store, display name, type, mention count."""
 
     key: int
     name: str
@@ -341,14 +341,14 @@ class EntityEdge:
 
 @dataclass(frozen=True, slots=True)
 class GraphPath:
-    """A way from one entity to another: n nodes and the n-1 edges between them, in order."""
+    """A path from one entity to another: n nodes and the n-1 edges between them, in order."""
 
     nodes: tuple[EntityNode, ...]
     edges: tuple[EntityEdge, ...]
 
 
 class GraphStore(Protocol):
-    """Entities and relations. Derived from the record; keys are the record's entity keys."""
+    """Entities and relations. Derived from the store; keys are the store's entity keys."""
 
     def upsert_entities(self, entities: Sequence[EntityNode]) -> None:
         """Store entities; an existing key is overwritten."""
@@ -367,13 +367,13 @@ class GraphStore(Protocol):
         ...
 
     def get(self, keys: Collection[int]) -> list[EntityNode]:
-        """The entities with these keys, unknown ones left out."""
+        """Return the entities with these keys, unknown ones left out."""
         ...
 
     def neighbours(
         self, key: int, *, hops: int = 1, limit: int = 50
     ) -> tuple[list[EntityNode], list[EntityEdge]]:
-        """Entities within `hops` (1 to 3) of one, nearest and best supported first, with their edges.
+        """Return entities within `hops` (1 to 3) of one, nearest and best supported first, with their edges.
 
         The edges are those among the entities and to the one asked for, which is not listed itself.
         A hub is cut at `limit` entities a hop, never followed whole.
@@ -381,19 +381,19 @@ class GraphStore(Protocol):
         ...
 
     def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """A shortest path in either direction of the relations, or None within `max_hops`."""
+        """Return a shortest path in either direction of the relations, or None within `max_hops`."""
         ...
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
-        """Every relation whose subject's key is from `first` to `last`, in any order."""
+        """Return every relation whose subject's key is from `first` to `last`, in any order."""
         ...
 
     def touching(self, keys: Collection[int]) -> list[EntityEdge]:
-        """Every relation with an end among the keys, in any order."""
+        """Return every relation with an end among the keys, in any order."""
         ...
 
     def counts(self) -> tuple[int, int]:
-        """How many entities and how many relations are stored."""
+        """Return how many entities and how many relations are stored."""
         ...
 
     def close(self) -> None:

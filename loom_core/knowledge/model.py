@@ -1,4 +1,4 @@
-"""The nouns of a knowledge base: document, chunk, entity, mention, about, relation, hit."""
+"""Data model of a knowledge base: document, chunk, entity, mention, about, relation, hit."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ AliasKind = Literal["acronym", "also_called", "translation"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of a document's text that belongs together: a paragraph, a code unit, a table row.
+    """A span of a document's text that belongs together: a paragraph, a code unit, a table row.
 
-    Blocks come in order and never overlap; what lies between two blocks is white space or markup.
+    Blocks come in order and never overlap; between two blocks is only white space or markup.
 
     Attributes:
         kind: what it is.
@@ -172,7 +172,7 @@ class Alias(NamedTuple):
     """A statement that two names are the same.
 
     Attributes:
-        name: the one, as written; of an acronym, what it stands for.
+        name: the one, as written; of an acronym, the expansion.
         other: the other; the acronym itself.
         kind: how it is said.
         start: offset of the statement in the chunk's text.
@@ -197,7 +197,7 @@ class Extraction:
         abouts: entities that it is about.
         relations: between entities.
         aliases: names of the same.
-        problem: why a part of what there is was not looked for, or empty; told with the job.
+        problem: why the extraction is incomplete, or empty; reported with the job.
     """
 
     mentions: tuple[Mention, ...] = ()
@@ -209,7 +209,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeItem:
-    """One hit of a query.
+    """A hit of a query.
 
     Attributes:
         id: id of the passage, for `get_by_id`.
@@ -229,7 +229,7 @@ class KnowledgeItem:
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def of_source(self, source: str, *, also_in: Sequence[tuple[str, str]] = ()) -> KnowledgeItem:
-        """The item as one among those of several sources.
+        """Return the item as one of several sources' items.
 
         Its id becomes its citation, `<source>:<id>`. `metadata` gains `knowledge_base` (the source) and,
         where other sources have the same passage or nearly, `also_in` (its citations there).

@@ -1,4 +1,4 @@
-"""Between paths and `file://` URIs."""
+"""Conversion between paths and `file://` URIs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["display_uri", "path_of", "readable", "uri_of"]
 
 
 def uri_of(path: Path) -> str:
-    """The `file://` URI of a path, made absolute."""
+    """Return the `file://` URI of a path, made absolute."""
     return path.absolute().as_uri()
 
 
 def path_of(uri: str) -> Path:
-    """The path of a `file://` URI."""
+    """Return the path of a `file://` URI."""
     path = urlsplit(uri).path
     if os.name == "nt":
         from urllib.request import url2pathname
@@ -27,11 +27,11 @@ def path_of(uri: str) -> Path:
 
 
 def display_uri(uri: str) -> str:
-    """A URI as a person reads it: a path for a file, itself for all else; on one line."""
+    """Return a URI for display on one line: a path for a file, else the URI."""
     return escape_controls(str(path_of(uri)) if uri.startswith("file://") else uri)
 
 
 def readable(uri: str) -> str:
-    """A URI with the letters of every script as they are, for showing it; `%E5%A4%A9` reads badly."""
+    """Return a URI with percent-encoded letters decoded, for display; `%E5%A4%A9` is unreadable."""
     decoded = unquote(uri) if uri.startswith("file://") else uri
     return escape_controls(decoded if decoded.isprintable() and "\ufffd" not in decoded else uri)

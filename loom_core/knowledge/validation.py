@@ -1,4 +1,4 @@
-"""Settings that are nothing but numbers above 0."""
+"""Validation of settings and of questions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["check_limit", "check_question", "question_text", "require_positive"]
 
 
 def require_positive(*, of: str = "", **numbers: float | None) -> None:
-    """Refuse settings that are not above 0; None stands for one that is not set.
+    """Require that settings are positive; None means not set.
 
     Args:
         of: what they are settings of, for the message.
@@ -27,7 +27,7 @@ _MAX_CHARACTERS = 8000  # that are read of a question; more is a pasted document
 
 
 def check_question(query: str) -> None:
-    """Refuse a question that says nothing.
+    """Refuse a blank question.
 
     Raises:
         InvalidInputError: it is only white space.
@@ -37,7 +37,7 @@ def check_question(query: str) -> None:
 
 
 def question_text(query: str) -> str:
-    """A question without white space around it, and not longer than is read of one.
+    """Return a question without surrounding white space, cut to the maximum length.
 
     Raises:
         InvalidInputError: it is only white space.
@@ -47,7 +47,7 @@ def question_text(query: str) -> str:
 
 
 def check_limit(limit: int, *, most: int, name: str = "limit") -> None:
-    """Refuse a number of passages that is no whole number from 1 to the most.
+    """Refuse a number of passages that is not a whole number from 1 to the maximum.
 
     Args:
         limit: how many are asked for.

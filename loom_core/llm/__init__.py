@@ -1,4 +1,4 @@
-"""Language models: providers, messages, requests and answers; and a scripted model for tests."""
+"""Language models: providers, messages, requests, responses, and a scripted mock provider for tests."""
 
 from __future__ import annotations
 

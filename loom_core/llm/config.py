@@ -1,4 +1,4 @@
-"""Which model is asked, and how: as it is written in a configuration file or on a command line."""
+"""Configuration of a language model, in a configuration file or on a command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_LISTED = 3
 
 
 def _provider_name(name: str) -> str:
-    """A vendor's name as we write it; the name of a plugin as it is."""
+    """Normalize a vendor's name; keep a plugin's name as it is."""
     ours = name.strip().lower().replace("-", "_")
     return ours if ours in VENDORS else name.strip()
 
@@ -61,12 +61,12 @@ def _spec(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Section(BaseModel):
-    # Inputs stay out of messages, as one may be a key in the wrong place.
+    # Messages do not show inputs, as one may be a key in the wrong place.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 class RetrySettings(_Section):
-    """When a request is tried again; see `RetryPolicy`."""
+    """Retry policy; see `RetryPolicy`."""
 
     attempts: int = Field(default=4, ge=1, description="How often a request is made at most.")
     base: float = Field(default=0.5, ge=0, description="Seconds; the longest first wait.")
@@ -78,7 +78,7 @@ class RetrySettings(_Section):
 
 
 class LimitSettings(_Section):
-    """How fast a model is asked at most; see `RateLimits`."""
+    """Rate limits; see `RateLimits`."""
 
     rpm: int | None = Field(default=None, ge=1, description="Requests a minute.")
     tpm: int | None = Field(default=None, ge=1, description="Tokens a minute, answers included.")
@@ -86,7 +86,7 @@ class LimitSettings(_Section):
 
 
 class PriceSettings(_Section):
-    """What a model costs, in US dollars for a million tokens; see `Prices`."""
+    """Prices of a model, in US dollars per million tokens; see `Prices`."""
 
     input: float = Field(ge=0, description="Of the conversation.")
     output: float = Field(ge=0, description="Of answers, their reasoning included.")
@@ -110,9 +110,9 @@ def _from_text(text: str) -> dict[str, str]:
 
 
 class ProviderConfig(_Section):
-    """A language model, and how it is asked.
+    """Configuration of a language model.
 
-    It holds no keys, but says where they are: `env:NAME` for an environment variable, `keyring:NAME` for an
+    It holds references to keys, not keys: `env:NAME` for an environment variable, `keyring:NAME` for an
     entry of the keyring.
     """
 
@@ -155,7 +155,7 @@ class ProviderConfig(_Section):
 
     @classmethod
     def of(cls, config: ProviderConfig | Mapping[str, Any] | str) -> ProviderConfig:
-        """A configuration from what was read from a file, or from a text as `from_text` takes it.
+        """Create a configuration from parsed JSON, or from a text as for `from_text`.
 
         Raises:
             ConfigError: it is wrong; the message names the field.
@@ -177,10 +177,10 @@ class ProviderConfig(_Section):
 
     @classmethod
     def from_text(cls, text: str) -> ProviderConfig:
-        """A configuration as it is written on a command line: `deepseek`, or `deepseek/deepseek-v4-pro`.
+        """Parse a configuration from a command line: `deepseek`, or `deepseek/deepseek-v4-pro`.
 
         Raises:
-            ConfigError: there is no provider in it.
+            ConfigError: it names no provider.
         """
         return cls.of(text)
 
@@ -188,4 +188,4 @@ class ProviderConfig(_Section):
 ProviderConfigInput = Annotated[
     ProviderConfig, BeforeValidator(_parse_written, json_schema_input_type=ProviderConfig | str)
 ]
-"""A language model in a configuration: an object, or a text as `from_text` takes it."""
+"""A language model in a configuration: an object, or a text as for `from_text`."""

@@ -22,10 +22,10 @@ def set_default(llm: LLMProvider | str | None) -> None:
 
 
 def default_provider() -> LLMProvider | None:
-    """Return the default model; one is made of a configuration, and shared by all that ask here.
+    """Return the default model; if it is a configuration, create the model once and share it.
 
     Raises:
-        ConfigError: no provider can be made of the configuration now, such as without its key.
+        ConfigError: no provider can be created from the configuration, for example without its key.
     """
     global _default
     with _lock:

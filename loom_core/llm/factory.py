@@ -1,4 +1,4 @@
-"""Language models by configuration."""
+"""Factory of language models by configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loom_core.llm.config import ProviderConfig
 from loom_core.llm.fallback import FallbackProvider
 from loom_core.llm.hosted.limits import RateLimits
 from loom_core.llm.hosted.providers import PROVIDERS
-from loom_core.plugin_registry import create, registered
+from loom_core.plugin_registry import create, list_registered
 from loom_core.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -20,20 +20,19 @@ if TYPE_CHECKING:
 
 __all__ = ["create_model", "create_provider", "provider_choices", "provider_names"]
 
-# What providers of other distributions do by themselves, if at all: these are told the rest.
+# Settings that plugins handle themselves, if at all: they get only the others.
 _FOR_VENDORS = ("auth_style", "headers", "timeout", "retry", "limits", "prices", "spec")
 
 
 def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProvider:
-    """A language model as it is configured. Nothing is loaded or connected before its first request.
+    """Create a language model from its configuration. Nothing loads or connects before the first request.
 
     Args:
-        config: a configuration; what was read from a file; or a text such as `deepseek`, or
-            `deepseek/deepseek-v4-pro`.
+        config: a configuration; parsed JSON; or a text such as `deepseek`, or `deepseek/deepseek-v4-pro`.
 
     Raises:
-        ConfigError: the configuration is wrong, there is no such provider, no model or no address, or there
-            is no secret where the configuration refers to one. The message says which of the fallbacks it is.
+        ConfigError: the configuration is invalid, there is no such provider, no model or no address, or a
+            referenced secret is missing. The message says which fallback is wrong.
     """
     read = ProviderConfig.of(config)
     provider = _vendor(read) if read.provider in PROVIDERS else _plugin(read)
@@ -43,11 +42,11 @@ def create_provider(config: ProviderConfig | Mapping[str, Any] | str) -> LLMProv
 
 
 create_model = create_provider
-"""The name of the public face for the same function."""
+"""Alias: the same function in the public API."""
 
 
 def check_provider(config: ProviderConfig) -> ProviderConfig:
-    """A configuration as it is.
+    """Check that the provider exists, and return the configuration.
 
     Raises:
         ConfigError: there is no such provider.
@@ -61,12 +60,12 @@ def check_provider(config: ProviderConfig) -> ProviderConfig:
 
 
 def provider_names() -> list[str]:
-    """What `ProviderConfig.provider` may be, those of other distributions included, sorted."""
-    return sorted({*PROVIDERS, *registered("llm")})
+    """Return all values of `ProviderConfig.provider`, plugins included, sorted."""
+    return sorted({*PROVIDERS, *list_registered("llm")})
 
 
 def provider_choices() -> list[str]:
-    """Those that are language models: not `mock`, which repeats questions, or is given its answers."""
+    """Return the providers without `mock`, which is no real language model."""
     return [name for name in provider_names() if name != "mock"]
 
 
@@ -98,7 +97,7 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
 
 
 def _spec(config: ProviderConfig) -> Mapping[str, Any]:
-    """Return the changes of the vendor's row, with those that follow from how its key is sent."""
+    """Return the overrides of the vendor's spec, with those that follow from `auth_style`."""
     if config.auth_style is None:
         return config.spec
     anthropic = config.provider == "custom" and config.auth_style == "x-api-key"
@@ -122,5 +121,5 @@ def _plugin(config: ProviderConfig) -> LLMProvider:
 
 
 def _value(value: str) -> str:
-    """A header's value, which may be a reference."""
+    """Return a header's value; resolve it if it is a reference."""
     return resolve(value).get_secret_value() if value.startswith(("env:", "keyring:")) else value

@@ -1,4 +1,4 @@
-"""Several models, of which the next one is asked where one cannot answer."""
+"""Fallback chain: try the next model if one fails."""
 
 from __future__ import annotations
 
@@ -25,22 +25,21 @@ _Failure: TypeAlias = LLMError | InvalidInputError
 
 
 class FallbackProvider(LLMProvider):
-    """Asks the first of its models, and the next one where one fails for good.
+    """Chain of models: if one fails for good, the next one gets the request.
 
-    Each model tries again by itself before it fails. Then the next is asked, whatever the failure: another
-    vendor has another key, other models, other limits, more room for a long conversation, eyes for an image.
-    There are two exceptions. A refusal (`refused`) is an answer of the model's maker, and is not taken to
-    others until one agrees. And where pieces of a stream were handed on, another model's would not fit behind
-    them (`interrupted`).
+    Each model retries by itself before it fails. Then the next gets the request, whatever the failure:
+    another vendor has another key, other limits, a larger context window, or takes images. Two exceptions:
+    a refusal (`refused`) is a response, and does not go to other models until one agrees; and after chunks of
+    a stream were emitted, another model's would not continue them (`interrupted`).
 
-    Where a request names a `model`, it is the first of these that asks it; the others ask their own.
+    If a request names a `model`, that is the first provider's; the others use their own.
 
-    An answer says which provider and model gave it. Where the conversation goes on with another model, each
-    provider leaves out what means something to the vendor of an earlier answer only.
+    A response names its provider and model. If the conversation continues with another model, each provider
+    leaves out what only the vendor of an earlier response understands.
     """
 
     def __init__(self, providers: Sequence[LLMProvider]) -> None:
-        """Say whom to ask.
+        """Set the models.
 
         Args:
             providers: the models, the preferred one first.
@@ -68,15 +67,15 @@ class FallbackProvider(LLMProvider):
         return self._providers
 
     def cost(self, usage: Usage) -> float | None:
-        """US dollars for an answer of the preferred model, or None where the price is not known."""
+        """Return the cost of a response of the preferred model in US dollars, or None if it is unknown."""
         return self._providers[0].cost(usage)
 
     def window(self) -> int | None:
-        """The smallest of those that are known: any of the models may have to read the conversation."""
+        """Return the smallest known context window: any of the models may get the conversation."""
         return min((window for each in self._providers if (window := each.window())), default=None)
 
     def problem(self) -> str:
-        """Of the preferred model, where none can be asked; see `LLMProvider.problem`."""
+        """Return the preferred model's problem if no model is usable; see `LLMProvider.problem`."""
         problems = [provider.problem() for provider in self._providers]
         return problems[0] if all(problems) else ""
 
@@ -87,8 +86,8 @@ class FallbackProvider(LLMProvider):
         """Answer a conversation; see `LLMProvider.chat`.
 
         Raises:
-            LLMError: no model answers; the message has the reason of each.
-            InvalidInputError: no model takes the request.
+            LLMError: all models failed; the message has the reason of each.
+            InvalidInputError: no model accepts the request.
         """
         conversation = as_messages(messages)
         failed: list[tuple[LLMProvider, _Failure]] = []
@@ -106,7 +105,7 @@ class FallbackProvider(LLMProvider):
         """Answer a conversation piece by piece; see `LLMProvider.chat_stream`.
 
         Raises:
-            LLMError: as for `chat`; of failure `interrupted` where pieces were handed on before.
+            LLMError: as for `chat`; with failure `interrupted` if chunks were emitted before.
             InvalidInputError: as for `chat`.
         """
         conversation = as_messages(messages)
@@ -142,7 +141,7 @@ class FallbackProvider(LLMProvider):
     def _note(
         self, provider: LLMProvider, error: _Failure, failed: list[tuple[LLMProvider, _Failure]]
     ) -> None:
-        """Take a failure down, or raise it where no other model is to be asked."""
+        """Record a failure, or raise it if no other model may get the request."""
         why = error.failure if isinstance(error, LLMError) else "invalid_request"
         if why in {"refused", "interrupted"}:
             raise error
@@ -159,11 +158,11 @@ def _display_name(provider: LLMProvider) -> str:
 
 
 def _all_failed(failed: Sequence[tuple[LLMProvider, _Failure]]) -> _Failure:
-    """One error for all: of the failure that may pass, if there is one, else of the first that was asked."""
+    """Combine the errors: with a transient failure, if there is one, else the first model's."""
     errors = [error for _, error in failed if isinstance(error, LLMError)]
     if len(failed) == 1 or not errors:
         return failed[0][1]
-    told = next((error for error in errors if error.passing), errors[0])
+    told = next((error for error in errors if error.is_transient), errors[0])
     waits = [error.retry_after for error in errors if error.retry_after is not None]
     return LLMError(
         "No model answers. " + " ".join(f"{_display_name(provider)}: {error}" for provider, error in failed),

@@ -1,4 +1,4 @@
-"""What a language model is to the rest of Loom. No I/O here."""
+"""Interface of language models: requests, responses and the provider base class. No I/O here."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ __all__ = [
 _LONGEST_SHOWN = 200
 
 Effort = Literal["off", "low", "medium", "high", "max"]
-"""How much a model is to think before it answers. Each provider says it as its vendor wants it said; one that
-knows fewer steps takes the next one it has, and one that cannot leave its thinking takes the lowest."""
+"""Reasoning effort. Each provider maps it to its vendor's parameter; a vendor with fewer steps gets the next
+one it has, and a vendor that cannot turn reasoning off gets the lowest."""
 
 ToolChoice = str
-"""`auto`: the model decides; `none`: no tool; `required`: any tool, but one; else the name of a tool. What a
-vendor does not take is left out: it is a wish, and what came back says whether it was granted."""
+"""`auto`: the model decides; `none`: no tool; `required`: some tool; else the name of a tool. It is
+best-effort: what the vendor does not support is dropped, and the response shows the outcome."""
 
 FinishReason = Literal["stop", "length", "tool_calls", "refused", "paused", "too_long", "other"]
-"""Why an answer ended: by itself, at its limit of tokens, to have tools called, by a refusal or a filter, to
-be gone on with by asking again, as the model's window was full, or for a reason that is not known."""
+"""Why a response ended: complete, token limit reached, tool calls, refusal or filter, paused until the next
+request, context window full, or unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class ToolSpec:
     """A tool that a model may call.
 
     Attributes:
-        name: `[A-Za-z0-9_-]`, at most 64 characters: what all vendors take.
-        description: when to call it, and what it gives.
-        parameters: a JSON Schema of its arguments, of type `object`; adapted to what the vendor takes of it.
-            A copy is kept.
+        name: `[A-Za-z0-9_-]`, at most 64 characters: what all vendors accept.
+        description: when to call it, and what it returns.
+        parameters: a JSON Schema of its arguments, of type `object`; adapted to the vendor's dialect. A copy
+            is kept.
     """
 
     name: str
@@ -63,21 +63,21 @@ class ToolSpec:
     parameters: Mapping[str, Any] = field(default_factory=lambda: {"type": "object", "properties": {}})
 
     def __post_init__(self) -> None:
-        """Read the schema.
+        """Validate the schema.
 
         Raises:
-            InvalidInputError: it holds what JSON cannot, or is nested too deeply.
+            InvalidInputError: it has values outside of JSON, or is nested too deeply.
         """
         object.__setattr__(self, "parameters", json.loads(encode_body(self.parameters)))
 
     @classmethod
     def of(cls, given: ToolLike) -> ToolSpec:
-        """Return a tool that is written as a mapping; one that is a `ToolSpec` already is returned as it is.
+        """Create a tool from a mapping; return a `ToolSpec` as it is.
 
         Args:
-            given: `{"name": …, "description": …, "parameters": …}`; the same as OpenAI has it, `{"type":
-                "function", "function": {…}}`; or as Anthropic has it, with `input_schema`. `strict` is left
-                out: no tool is sent so.
+            given: `{"name": …, "description": …, "parameters": …}`; OpenAI's form, `{"type":
+                "function", "function": {…}}`; or Anthropic's, with `input_schema`. `strict` is dropped: no
+                tool is sent with it.
 
         Raises:
             InvalidInputError: it is no such mapping, or its schema cannot be sent.
@@ -121,12 +121,12 @@ def _no_tool(given: object, why: str) -> InvalidInputError:
 
 @dataclass(frozen=True, slots=True)
 class OutputSchema:
-    """What an answer has to be: a JSON value of a schema. See `structured.generate`.
+    """Schema of a structured response. See `structured.generate`.
 
     Attributes:
-        name: what it is, such as `entities`; for vendors as the name of a tool.
+        name: its name, such as `entities`; vendors may get it as the name of a tool.
         schema: a JSON Schema, of type `object`. A copy is kept.
-        description: what it is for.
+        description: its purpose.
     """
 
     name: str
@@ -134,22 +134,22 @@ class OutputSchema:
     description: str = ""
 
     def __post_init__(self) -> None:
-        """Read the schema; raises as `ToolSpec` does."""
+        """Validate the schema; raises as `ToolSpec` does."""
         object.__setattr__(self, "schema", json.loads(encode_body(self.schema)))
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer took.
+    """Token usage and cost of a response.
 
     Attributes:
-        input_tokens: of the conversation, with all that was read from a cache or written to it.
-        output_tokens: of the answer, its reasoning included.
-        reasoning_tokens: of these, for reasoning; 0 also where the vendor does not say.
-        cache_read_tokens: of the input, read from the vendor's cache.
-        cache_write_tokens: of the input, written to the vendor's cache.
-        estimated: the vendor did not say: the numbers are Loom's estimate.
-        cost: US dollars, or None where the price is not known.
+        input_tokens: tokens of the conversation, cache reads and writes included.
+        output_tokens: tokens of the response, reasoning included.
+        reasoning_tokens: those of the output for reasoning; 0 also if the vendor does not report them.
+        cache_read_tokens: those of the input read from the vendor's cache.
+        cache_write_tokens: those of the input written to the vendor's cache.
+        estimated: the vendor reported nothing: the numbers are Loom's estimate.
+        cost: US dollars, or None if the price is unknown.
     """
 
     input_tokens: int = 0
@@ -162,7 +162,7 @@ class Usage:
 
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
-        """What several answers took together; the cost is None if that of one is not known."""
+        """Sum up several usages; the cost is None if one of them is unknown."""
         each = list(usages)
         costs = [usage.cost for usage in each if usage.cost is not None]
         return cls(
@@ -178,12 +178,12 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
-    """What a model answered.
+    """A response of a model.
 
     Attributes:
-        message: the answer, to be put behind the conversation as it is.
+        message: the message, to be appended to the conversation as it is.
         finish: why it ended.
-        usage: what it took.
+        usage: its usage.
     """
 
     message: AssistantMessage
@@ -192,29 +192,29 @@ class LLMResponse:
 
     @classmethod
     def of_text(cls, text: str, *, provider: str = "", model: str = "") -> LLMResponse:
-        """An answer that is a text and nothing else."""
+        """Create a response from plain text."""
         return cls(AssistantMessage((TextPart(text),) if text else (), provider=provider, model=model))
 
     @property
     def content(self) -> str:
-        """The text of the answer, without reasoning and tool calls."""
+        """The text of the response, without reasoning and tool calls."""
         return self.message.text
 
     @property
     def model(self) -> str:
-        """Which model gave it, or empty where that is not known."""
+        """The model that gave it, or empty if unknown."""
         return self.message.model
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
-    """A piece of a tool call.
+    """A delta of a tool call.
 
     Attributes:
-        index: which call of the answer, from 0.
-        id: with the first piece of a call, else empty.
-        name: with the first piece of a call, else empty.
-        arguments: what comes next of their JSON text.
+        index: position of the call in the response, from 0.
+        id: with the first delta of a call, else empty.
+        name: with the first delta of a call, else empty.
+        arguments: the next piece of their JSON text.
     """
 
     index: int
@@ -225,14 +225,14 @@ class ToolCallDelta:
 
 @dataclass(frozen=True, slots=True)
 class StreamChunk:
-    """What comes next of an answer.
+    """A chunk of a streamed response.
 
     Attributes:
-        kind: which of the others is set. The last chunk is `done`, and there is no other of that kind.
-        text: what comes next of the text or of the reasoning, never empty for these.
-        tool_call: what comes next of a tool call.
-        usage: what the answer has taken so far.
-        response: the whole answer.
+        kind: which of the others is set. The last chunk, and no other, is `done`.
+        text: the next piece of the text or of the reasoning, never empty for these.
+        tool_call: the next delta of a tool call.
+        usage: the usage so far.
+        response: the complete response.
     """
 
     kind: Literal["text", "reasoning", "tool_call", "usage", "done"]
@@ -243,7 +243,7 @@ class StreamChunk:
 
 
 class ChatOptions(TypedDict, total=False):
-    """What `LLMProvider.chat` takes besides the conversation; see `ChatRequest`."""
+    """Options of `LLMProvider.chat`; see `ChatRequest`."""
 
     tools: Sequence[ToolLike] | None
     tool_choice: ToolChoice | Mapping[str, Any]
@@ -291,7 +291,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     "extra": (lambda value: isinstance(value, Mapping), "a mapping of fields of the request"),
 }
-"""Checks of the options of a request, and the values that each expects."""
+"""Check of each request option, and the expected value for messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,18 +300,17 @@ class ChatRequest:
 
     Attributes:
         messages: the conversation, oldest first.
-        tools: what the model may call.
+        tools: the tools that the model may call.
         tool_choice: see `ToolChoice`.
         model: another model of the same vendor; empty for the provider's own.
-        max_tokens: limit of the answer in the model's tokens, reasoning included; None for the vendor's own.
-        temperature: 0 for the likeliest answer, higher for more varied ones; None for the vendor's own. It is
-            left out where the vendor refuses it.
-        top_p: the share of the likeliest words that answers are made of, up to 1; None for the vendor's own.
-            It is left out where `temperature` would be.
-        effort: see `Effort`; None for the vendor's own.
-        output: what the answer's text has to be.
-        stop: texts that end the answer where the model would write them, at most four.
-        extra: fields that are put into the body of the request as they are.
+        max_tokens: limit of the response in tokens, reasoning included; None for the vendor's default.
+        temperature: sampling temperature; None for the vendor's default. Dropped if the vendor does not
+            support it.
+        top_p: nucleus sampling, up to 1; None for the vendor's default. Dropped where `temperature` would be.
+        effort: see `Effort`; None for the vendor's default.
+        output: schema of the response's text.
+        stop: stop sequences, at most four.
+        extra: further fields for the request body, sent as they are.
     """
 
     messages: tuple[Message, ...]
@@ -328,20 +327,20 @@ class ChatRequest:
 
     @classmethod
     def of(cls, messages: Sequence[MessageLike], options: ChatOptions) -> ChatRequest:
-        """A request from the arguments of `LLMProvider.chat`.
+        """Create a request from the arguments of `LLMProvider.chat`.
 
         Raises:
-            InvalidInputError: a message, a tool or an option cannot be used, or there is no such option.
+            InvalidInputError: a message, a tool or an option is invalid, or there is no such option.
         """
         read: dict[str, Any] = {name: _read_option(name, value) for name, value in options.items()}
         return cls(messages=as_messages(messages), **read)
 
 
 def _read_option(name: str, value: object) -> object:
-    """Return an option of a request as `ChatRequest` has it.
+    """Convert an option of a request to the form of `ChatRequest`.
 
     Raises:
-        InvalidInputError: there is no such option, or it cannot have this value.
+        InvalidInputError: there is no such option, or its value is invalid.
     """
     if name == "tools":
         return tuple(map(ToolSpec.of, _read_list(name, value, of="tools")))
@@ -366,7 +365,7 @@ def _read_option(name: str, value: object) -> object:
 
 
 def _read_tool_choice(value: object) -> object:
-    """Return the name of the tool where it is chosen as OpenAI has it; anything else as it is."""
+    """Return the tool's name from OpenAI's form of the choice; anything else as it is."""
     match value:
         case {"type": "function", "function": {"name": str(name)}}:
             return name
@@ -392,16 +391,16 @@ def _shorten(value: object) -> str:
 
 
 class LLMProvider(ABC):
-    """A language model that answers a conversation."""
+    """Base class of language models."""
 
     @property
     def name(self) -> str:
-        """Which provider it is, such as `deepseek`."""
+        """Name of the provider, such as `deepseek`."""
         return type(self).__name__
 
     @property
     def model(self) -> str:
-        """Which model it asks, or empty where that is not known."""
+        """The model, or empty if unknown."""
         return ""
 
     @abstractmethod
@@ -413,25 +412,25 @@ class LLMProvider(ABC):
             options: see `ChatRequest`.
 
         Raises:
-            LLMError: the model cannot be reached, refuses, or answers with nothing that can be read.
-            InvalidInputError: a message cannot be used.
+            LLMError: the model is unreachable, refuses, or sends an unreadable response.
+            InvalidInputError: a message is invalid.
         """
 
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
     ) -> AsyncGenerator[StreamChunk]:
-        """Answer a conversation piece by piece, as the model writes.
+        """Stream the response to a conversation.
 
-        Close the iterator (`contextlib.aclosing`) where it is left before its end: that ends the answer at
-        the vendor, too. Here the whole answer comes as one piece.
+        Close the iterator (`contextlib.aclosing`) if you leave it early: that stops generation at the vendor,
+        too. This default implementation yields the complete response as one chunk.
 
         Args:
             messages: as for `chat`.
             options: as for `chat`.
 
         Raises:
-            LLMError: as for `chat`; of failure `interrupted` where pieces were handed on before.
-            InvalidInputError: a message cannot be used.
+            LLMError: as for `chat`; with failure `interrupted` if chunks were emitted before.
+            InvalidInputError: a message is invalid.
         """
         response = await self.chat(messages, **options)
         if response.message.reasoning:
@@ -444,20 +443,20 @@ class LLMProvider(ABC):
         yield StreamChunk("done", response=response)
 
     def cost(self, usage: Usage) -> float | None:
-        """US dollars for an answer that takes so much, or None where the price is not known."""
+        """Return the cost of a usage in US dollars, or None if the price is unknown."""
         return None
 
     def window(self) -> int | None:
-        """How many tokens a conversation and its answer may have together, or None where that is not known.
+        """Return the context window in tokens, conversation and response together, or None if it is unknown.
 
-        The first call may load lists, which takes most of a second: make it in a thread.
+        The first call may load price lists, which takes most of a second: call it in a thread.
         """
         return None
 
     def problem(self) -> str:
-        """Why it cannot be asked as things are here, such as a missing key, and what to do; or empty.
+        """Return why it is not usable here, such as a missing key, and what to do; or an empty text.
 
-        Nothing is loaded and nobody is asked but the keyring, which may take a while: call it in a thread.
+        It loads nothing and reads at most the keyring, which may take a while: call it in a thread.
         """
         return ""
 
@@ -466,6 +465,6 @@ class LLMProvider(ABC):
 
 
 def call_delta(index: int, call: ToolCallPart) -> ToolCallDelta:
-    """A whole tool call as one piece."""
+    """Return a complete tool call as one delta."""
     arguments = call.unreadable or json.dumps(json_body(call.arguments), ensure_ascii=False)
     return ToolCallDelta(index, call.id, call.name, arguments)

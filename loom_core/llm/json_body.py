@@ -1,4 +1,4 @@
-"""The body of a request as JSON and UTF-8 can hold it."""
+"""Encoding of request bodies as valid JSON and UTF-8."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from loom_core.errors import InvalidInputError
 __all__ = ["encode_body", "json_body"]
 
 _DEEPEST = 128
-_LONGEST_NUMBER = 14_000  # bits, about 4 200 digits: Python writes none that is much longer
+_LONGEST_NUMBER = 14_000  # bits, about 4 200 digits: Python cannot write much longer ones
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def encode_body(fields: Mapping[str, Any]) -> bytes:
-    """The body of a request in UTF-8, put right by `json_body` where that is needed.
+    """Encode the body of a request in UTF-8; `json_body` repairs it if needed.
 
     Raises:
         InvalidInputError: as by `json_body`.
@@ -33,22 +33,22 @@ def encode_body(fields: Mapping[str, Any]) -> bytes:
 
 
 def json_body(fields: Mapping[str, Any], *, deepest: int = _DEEPEST) -> dict[str, Any]:
-    """The fields of a request, so that they can be sent.
+    """Return the fields of a request as valid JSON.
 
-    Half a surrogate pair becomes a question mark, and a number that is none, such as infinity, a text: models
-    write both into the arguments of tools.
+    A lone surrogate becomes a question mark, and a non-finite number a text: models write both into tool
+    arguments.
 
     Args:
-        fields: by name.
-        deepest: how many lists and objects may be inside each other in a field.
+        fields: the fields by name.
+        deepest: maximum nesting depth of a field.
 
     Raises:
-        InvalidInputError: a field holds what JSON cannot, or is nested too deeply.
+        InvalidInputError: a field has values outside of JSON, or is nested too deeply.
     """
     body: dict[str, Any] = {}
     for name, value in fields.items():
         try:
-            if isinstance(value, list):  # messages and tools: nearly all of them are sound
+            if isinstance(value, list):  # messages and tools: nearly all of them are valid
                 each = cast("list[object]", value)
                 body[str(name)] = [
                     one if _is_encodable(one, deepest) else _json(one, deepest - 1) for one in each
@@ -64,7 +64,7 @@ def json_body(fields: Mapping[str, Any], *, deepest: int = _DEEPEST) -> dict[str
 
 
 def _is_encodable(value: object, deepest: int) -> bool:
-    """Whether a value can be sent as it is, and is not nested deeply: what takes no time to find out."""
+    """Return whether a value is encodable as it is, and not nested deeply: a fast check."""
     try:
         text = _encoder.encode(value)
         text.encode()
@@ -84,7 +84,7 @@ def _json(value: object, deepest: int) -> object:
         return value
     if isinstance(value, float):
         return value if isfinite(value) else str(value)
-    if not isinstance(value, dict | list | tuple | Mapping):  # `Mapping` last, as it takes long to find out
+    if not isinstance(value, dict | list | tuple | Mapping):  # `Mapping` last, as it is slow to check
         raise TypeError(f"JSON has no {type(value).__name__}")
     if deepest == 0:
         raise TypeError("it is nested too deeply")

@@ -1,4 +1,4 @@
-"""Messages as JSON, and back, with nothing lost: what is kept in files is written in this form."""
+"""Serialization of messages as JSON, without loss; files keep messages in this form."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _T = TypeVar("_T")
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """A message as JSON; what is empty is left out.
+    """Serialize a message as JSON; empty fields are left out.
 
-    Texts may hold half surrogates, as models write them: write the JSON in ASCII, or see to it that what
-    writes it takes them.
+    Texts may have lone surrogates, as models write them: write the JSON in ASCII, or with an encoder that
+    accepts them.
     """
     match message:
         case SystemMessage():
@@ -53,10 +53,10 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: object) -> Message:
-    """The message that `message_to_json` made this of.
+    """Deserialize a message written by `message_to_json`.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: it is no such message.
     """
     try:
         return _message(_mapping(data))

@@ -1,4 +1,4 @@
-"""Conversations as programs write them: mappings of the well-known form, read into messages."""
+"""Parsing of conversations: mappings of the chat completions format to messages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ADVICE = 'Write a message as {"role": "user", "content": "…"}, or use the cla
 
 
 def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
-    """A conversation in Loom's own form.
+    """Convert a conversation to Loom's messages.
 
     Mappings have the fields of the chat-completions format: `role` (`system`, `developer`, `user`,
     `assistant`, `tool`), `content` (a text, or a list of `{"type": "text", "text": …}` and
@@ -38,7 +38,7 @@ def as_messages(messages: Sequence[MessageLike]) -> tuple[Message, ...]:
     `tool_calls` (`{"id", "function": {"name", "arguments"}}`), for a tool `tool_call_id`.
 
     Raises:
-        InvalidInputError: a message is none of these; the message tells which one, and why.
+        InvalidInputError: a message is invalid; the error says which one, and why.
     """
     if isinstance(messages, str | Mapping):
         raise InvalidInputError(
@@ -150,7 +150,7 @@ def _tool_call(call: object) -> ToolCallPart:
 
 
 def _object(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict | Mapping):  # `dict` first, as `Mapping` takes long to find out
+    if not isinstance(value, dict | Mapping):  # `dict` first, as `Mapping` is slow to check
         raise TypeError(f"{what} is of type {type(value).__name__}, and no object")
     return cast("Mapping[str, Any]", value)
 
@@ -164,10 +164,10 @@ def _string(value: object, what: str) -> str:
 def read_tool_call(
     id_: str, name: str, arguments: object, *, opaque: Mapping[str, Any] | None = None
 ) -> ToolCallPart:
-    """A tool call whose arguments are a JSON text, as they come from a vendor, or an object already.
+    """Create a tool call; its arguments are a JSON text, as vendors send them, or an object.
 
-    No arguments at all, an empty text and `null` are an empty object, as many models write them so. What is
-    nested more deeply than can be sent back is unreadable.
+    Missing arguments, an empty text and `null` become an empty object, as many models write them so.
+    Arguments nested too deeply to be sent back are unreadable.
     """
     value: object = arguments
     if isinstance(arguments, str):

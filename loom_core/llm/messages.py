@@ -1,4 +1,4 @@
-"""What a conversation with a language model is made of."""
+"""Messages of a conversation with a language model, and their parts."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Text that is meant for the reader."""
+    """Text for the reader."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImagePart:
-    """An image, as bytes or by address.
+    """An image, as bytes or by URL.
 
     Attributes:
         data: the file's bytes; empty where there is a `url`.
         media_type: such as `image/png`.
-        url: an `https:` address that the vendor fetches by itself.
+        url: an `https:` URL that the vendor fetches.
     """
 
     data: bytes = b""
@@ -46,14 +46,14 @@ class ImagePart:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningPart:
-    """What a model thought before it answered, as it has to be sent back.
+    """Reasoning of a model before its response, in the form to be replayed.
 
     Attributes:
-        text: the thinking, or a summary of it; empty where the vendor keeps it to itself.
+        text: the reasoning, or a summary of it; empty if the vendor hides it.
         came_in: a field of the message (`reasoning_content`, `reasoning`), or the type of a content block
             (`thinking`, `redacted_thinking`).
-        opaque: what else came with it and means something to the vendor only: a signature, ids, a list of
-            blocks. It goes back unchanged, or not at all.
+        opaque: further fields that only the vendor understands: a signature, ids, a list of blocks. They go
+            back unchanged, or not at all.
     """
 
     text: str
@@ -63,14 +63,14 @@ class ReasoningPart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallPart:
-    """A tool that the model wants called.
+    """A tool call of the model.
 
     Attributes:
-        id: what the result refers to.
+        id: the id that the result refers to.
         name: the tool.
-        arguments: what it is to be called with; empty where `unreadable` is not.
-        unreadable: the arguments as the model wrote them, where they are not a JSON object.
-        opaque: what else came with the call and has to go back with it, such as a thought signature.
+        arguments: its arguments; empty if `unreadable` is set.
+        unreadable: the arguments as the model wrote them, if they are not a JSON object.
+        opaque: further fields of the call that have to go back with it, such as a thought signature.
     """
 
     id: str
@@ -86,7 +86,7 @@ AssistantPart: TypeAlias = TextPart | ReasoningPart | ToolCallPart
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
-    """What the model is told about its task, by the program."""
+    """A message with the program's instructions."""
 
     text: str
     role: Literal["system"] = "system"
@@ -94,7 +94,7 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What the user says."""
+    """A message of the user."""
 
     parts: tuple[UserPart, ...]
     role: Literal["user"] = "user"
@@ -107,13 +107,13 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What a model answered, its parts in the order in which they came.
+    """A message of the model, with its parts in order of arrival.
 
     Attributes:
         parts: text, reasoning and tool calls.
-        provider: name of the provider that answered (`ProviderSpec.name`); what is opaque goes back to the
-            same one only. Empty for an answer that no model gave.
-        model: which model answered.
+        provider: name of its provider (`ProviderSpec.name`); opaque fields go back to the same one only.
+            Empty if no model wrote it.
+        model: the model that wrote it.
     """
 
     parts: tuple[AssistantPart, ...]
@@ -139,12 +139,12 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """What a tool answered.
+    """The result of a tool call.
 
     Attributes:
         call_id: the `ToolCallPart.id` it answers.
-        parts: text, and images where the vendor takes them from tools.
-        failed: whether it tells of a failure.
+        parts: text, and images if the vendor takes them in tool results.
+        failed: whether it reports a failure.
     """
 
     call_id: str
@@ -160,7 +160,7 @@ class ToolMessage:
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
 MessageLike: TypeAlias = Message | Mapping[str, Any]
-"""A message, or a mapping of the well-known form `{"role": …, "content": …}`."""
+"""A message, or a mapping in the usual form `{"role": …, "content": …}`."""
 
 
 def _text_of(parts: Sequence[object]) -> str:

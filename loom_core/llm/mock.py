@@ -1,4 +1,4 @@
-"""A language model that answers from a script: for tests, and to show what a model would do."""
+"""Scripted mock of a language model: for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _MOST_PIECES = 50  # of a text
 
 @dataclass(frozen=True, slots=True)
 class MockAnswer:
-    """An answer of a `MockProvider` that is more than a text.
+    """A scripted response of a `MockProvider`, with more than text.
 
     Attributes:
         text: the text.
-        reasoning: what comes before it.
-        calls: tool calls that come after it.
-        cut_after: so many pieces of the stream are handed on, then the connection breaks; None for never.
-            A call that is no stream fails at once then.
-        delay: seconds before the answer, and between the pieces of a stream; None for the provider's.
+        reasoning: reasoning before it.
+        calls: tool calls after it.
+        cut_after: the connection breaks after this many chunks of the stream; None for never. A call without
+            streaming then fails at once.
+        delay: seconds before the response, and between the chunks of a stream; None for the provider's delay.
     """
 
     text: str = ""
@@ -60,17 +60,17 @@ MockResponse: TypeAlias = "MockScript | Callable[[ChatRequest], MockScript]"
 
 
 def echo(request: ChatRequest) -> str:
-    """Answer with what the user said last, and that no model has read it."""
+    """Return the user's last text, marked as a mock answer."""
     said = next((each.text for each in reversed(request.messages) if isinstance(each, UserMessage)), "")
     return f"（模拟回答）{said}" if is_chinese(said) else f"(mock answer) {said}"
 
 
 @register("llm", "mock")
 class MockProvider(LLMProvider):
-    """Answers from a list, in order, or by a function of the request; needs no model.
+    """Mock provider: answers from a list, in order, or by a function of the request.
 
     Attributes:
-        calls: every request so far, oldest first; one that fails or is cancelled counts too.
+        calls: every request so far, oldest first, failed and cancelled ones included.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class MockProvider(LLMProvider):
         """Set the script.
 
         Args:
-            responses: an answer for each call, an error being raised; or a function that is given the request
-                and returns the answer, or raises `LLMError`. A list may hold functions, too, each for one
-                call. By default every question is repeated.
-            delay: seconds before each answer; a call that is cancelled meanwhile ends at once.
-            model: what the model is called.
+            responses: a response for each call, errors are raised; or a function that takes the request and
+                returns the response, or raises `LLMError`. A list may hold functions, too, each for one
+                call. By default every question is echoed.
+            delay: seconds before each response.
+            model: name of the model.
 
         Raises:
             ConfigError: the responses are neither a function nor a list of answers.
@@ -106,14 +106,14 @@ class MockProvider(LLMProvider):
 
     @property
     def model(self) -> str:
-        """What the model is called."""
+        """Name of the model."""
         return self._model
 
     async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
-        """The next answer of the script.
+        """Return the next response of the script.
 
         Raises:
-            LLMError: the script has one here, or it is used up.
+            LLMError: the script has one here, or has no more responses.
         """
         request = ChatRequest.of(messages, options)
         with chat_span(self, request) as told:
@@ -128,10 +128,10 @@ class MockProvider(LLMProvider):
     async def chat_stream(
         self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]
     ) -> AsyncGenerator[StreamChunk]:
-        """The next answer of the script, a few letters at a time; a long one in larger pieces.
+        """Stream the next response of the script, a few characters at a time; a long one in larger pieces.
 
         Raises:
-            LLMError: the script has one here, or it is used up, or the answer is cut.
+            LLMError: the script has one here, or has no more responses, or the response is cut.
         """
         request = ChatRequest.of(messages, options)
         with chat_stream_span(self, request) as told:
@@ -154,7 +154,7 @@ class MockProvider(LLMProvider):
                 yield piece
 
     def _next(self, request: ChatRequest) -> MockAnswer:
-        # Taken before any wait, so that calls made at once get the answers in the order they were made.
+        # Taken before any wait, so that concurrent calls get the responses in call order.
         number = len(self.calls)
         self.calls.append(request)
         if callable(self._responses):
@@ -185,7 +185,7 @@ class MockProvider(LLMProvider):
 
 
 def _check_script(responses: object) -> None:
-    """Refuse what is no list of answers; letters of a text would each be one."""
+    """Refuse anything but a list of responses, in particular a single text."""
     if isinstance(responses, str | bytes) or not isinstance(responses, Sequence):
         raise ConfigError(f"A mock model cannot answer from {responses!r}.", advice="Put it into a list.")
     for each in cast("Sequence[object]", responses):
@@ -197,7 +197,7 @@ def _check_script(responses: object) -> None:
 
 
 def _pieces(text: str) -> list[str]:
-    """A text as it is streamed: by words, or by as many of them at once as keeps it quick."""
+    """Split a text into stream pieces: words, or groups of words if it is long."""
     small = _PIECE.findall(text)
     size = math.ceil(len(small) / _MOST_PIECES) or 1
     return ["".join(small[start : start + size]) for start in range(0, len(small), size)]

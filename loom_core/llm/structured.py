@@ -1,4 +1,4 @@
-"""Answers that are values of a schema: asked for, read, checked, and mended once."""
+"""Structured output: generate a value of a schema, validate it, and let the model repair it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _Value = TypeVar("_Value")
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _MOST_PROBLEMS = 5
-_BEGINNING = 200  # characters of an answer that a message shows
-_LONGEST_SHOWN = 4000  # characters of its answer that a model is shown again
+_BEGINNING = 200  # characters of a response in an error message
+_LONGEST_SHOWN = 4000  # characters of its response that the model gets again for repair
 _NO_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 _REPAIR_PROMPT_ENGLISH = (
@@ -40,7 +40,7 @@ _REPAIR_PROMPT_CHINESE = (
 
 
 class GenerateOptions(TypedDict, total=False):
-    """What `generate` hands on to `LLMProvider.chat`; see `ChatRequest`."""
+    """Options that `generate` passes to `LLMProvider.chat`; see `ChatRequest`."""
 
     model: str
     max_tokens: int | None
@@ -52,11 +52,11 @@ class GenerateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Generated(Generic[_Value]):
-    """A value that a model gave.
+    """A generated value.
 
     Attributes:
-        value: the value, which is one of the schema.
-        responses: the answers that it took, the last one holding the value.
+        value: the value, valid for the schema.
+        responses: all responses; the last one has the value.
     """
 
     value: _Value
@@ -64,7 +64,7 @@ class Generated(Generic[_Value]):
 
     @property
     def usage(self) -> Usage:
-        """What all answers took together; the cost is None if that of one is not known."""
+        """Total usage of all responses; the cost is None if one of them is unknown."""
         return Usage.total(response.usage for response in self.responses)
 
 
@@ -94,22 +94,22 @@ async def generate(
     repairs: int = 1,
     **options: Unpack[GenerateOptions],
 ) -> Generated[Any]:
-    """Have a conversation answered by a value of a schema.
+    """Generate a value of a schema as the response to a conversation.
 
-    The provider asks for it in the way its vendor knows best. The answer is checked in any case, as many
-    models keep to a schema only by and large; one that fails is shown to the model with what is wrong.
+    The provider uses its vendor's best JSON mode. The response is always validated, as many models follow a
+    schema only roughly; an invalid one goes back to the model with its errors.
 
     Args:
         provider: the model.
-        messages: the conversation, oldest first, which says what is wanted.
-        schema: a Pydantic model, or a JSON Schema, whose values are objects.
-        repairs: so often the model may correct itself.
+        messages: the conversation with the task, oldest first.
+        schema: a Pydantic model or a JSON Schema; its values are objects.
+        repairs: maximum number of repair requests.
         options: see `GenerateOptions`.
 
     Raises:
-        LLMError: as for `LLMProvider.chat`; of failure `unreadable` where no answer was a value of the
-            schema, or the last one was cut off by `max_tokens`; of failure `refused` where the model refuses.
-        InvalidInputError: a message or the schema cannot be used.
+        LLMError: as for `LLMProvider.chat`; with failure `unreadable` if no response was valid, or the last
+            one was cut off by `max_tokens`; with failure `refused` if the model refuses.
+        InvalidInputError: a message or the schema is invalid.
     """
     if isinstance(schema, OutputSchema):
         output, check = schema, _by_schema(schema)
@@ -135,23 +135,23 @@ async def generate(
 
 
 def read_value(answer: str, output: OutputSchema) -> tuple[dict[str, Any] | None, list[str]]:
-    """The value of a schema that an answer holds, for who asks the model in ways of their own.
+    """Parse a value of a schema from a response, for callers that send the request themselves.
 
     Returns:
-        The value; or None, and what is wrong with the answer, a line each.
+        The value; or None, and the validation errors, a line each.
 
     Raises:
-        InvalidInputError: the schema cannot be used.
+        InvalidInputError: the schema is invalid.
     """
     return _read(answer, output, _by_schema(output))
 
 
 _Check = Callable[[object], "tuple[Any, list[str]]"]
-"""The value as it is wanted, and what is wrong with it."""
+"""Validator: returns the converted value and its errors."""
 
 
 def _by_schema(schema: OutputSchema) -> _Check:
-    find_problems({}, schema.schema)  # a wrong schema is found before the model is asked
+    find_problems({}, schema.schema)  # an invalid schema fails before the request
 
     def check(value: object) -> tuple[object, list[str]]:
         return value, find_problems(value, schema.schema, most=_MOST_PROBLEMS)
@@ -162,7 +162,7 @@ def _by_schema(schema: OutputSchema) -> _Check:
 def _by_model(model: type[BaseModel]) -> _Check:
     def check(value: object) -> tuple[object, list[str]]:
         try:
-            # As JSON, for that allows dates and the like to be texts, also in strict models.
+            # As JSON: it allows texts for dates and the like, also in strict models.
             return model.model_validate_json(json.dumps(value)), []
         except ValidationError as error:
             found = error.errors(include_url=False, include_context=False, include_input=False)
@@ -178,10 +178,10 @@ def _schema_of(model: type[BaseModel]) -> OutputSchema:
 
 
 def _read(answer: str, output: OutputSchema, check: _Check) -> tuple[Any, list[str]]:
-    """A value in an answer with which nothing is wrong, or what is wrong with the one that was meant."""
+    """Return the first valid value in a response, or the errors of the most likely one."""
     wrong: list[str] = []
-    latest = json_values(answer)[::-1]  # the last one is the one that was settled on
-    for value in sorted(latest, key=lambda value: value in ({}, [])):  # empty ones are mere words, mostly
+    latest = json_values(answer)[::-1]  # the last value is the final one
+    for value in sorted(latest, key=lambda value: value in ({}, [])):  # empty ones are mostly prose
         for reading in _readings(value, output.schema):
             checked, found = check(without_nulls(reading, output.schema))
             if not found:
@@ -191,7 +191,7 @@ def _read(answer: str, output: OutputSchema, check: _Check) -> tuple[Any, list[s
 
 
 def _readings(value: object, schema: Mapping[str, Any]) -> Iterator[object]:
-    """What a value may be meant as: itself, what it is wrapped around, or what belongs around it."""
+    """Yield readings of a value: itself, unwrapped, or wrapped in the expected object."""
     yield value
     properties = cast("Mapping[str, Any]", schema.get("properties", {}))
     if isinstance(value, list):
@@ -207,7 +207,7 @@ def _readings(value: object, schema: Mapping[str, Any]) -> Iterator[object]:
 
 
 def _repair_messages(response: LLMResponse, wrong: list[str], *, chinese: bool) -> tuple[Message, Message]:
-    """The model's answer, and what is wrong with it."""
+    """Return the model's response and a request to repair it."""
     message = response.message
     if not message.text or len(message.text) > _LONGEST_SHOWN:
         shown = f"{message.text[:_LONGEST_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""The text of messages: data between tags, an answer without its thinking, and the JSON that is in one."""
+"""Text of messages: data in tags, removal of thinking, and extraction of JSON."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from math import isfinite
 __all__ = ["as_data", "json_values", "without_thinking"]
 
 _BRACKET = re.compile(r"[\[{]")
-# Inside brackets: texts, so that brackets in them do not count. One that is not closed ends with the answer.
+# Strings inside brackets, so that brackets in them do not count. An unclosed one ends with the response.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.?)*+(?:"|\Z))|,(?=\s*[\]}])', re.DOTALL)
 
 
 def json_values(answer: str) -> list[object]:
-    """The objects and lists that an answer holds, in order, without those that are inside others.
+    """Extract the top-level JSON objects and lists of a response, in order.
 
-    Thinking, code fences and prose around them do not matter. Forgiven are raw line breaks in texts and a
-    comma after the last element. What is cut off is not there, nor are its parts: a part is not what the
-    answer was meant to be.
+    Thinking, code fences and prose around them are ignored. Raw line breaks in strings and trailing commas
+    are accepted. A truncated value is skipped with all of its parts: a part is not the intended response.
     """
     text = without_thinking(answer)
     values: list[object] = []
@@ -35,7 +34,7 @@ def json_values(answer: str) -> list[object]:
 
 
 def _regions(text: str) -> Iterator[str]:
-    """The parts of a text from a bracket to the one that closes it."""
+    """Yield the parts of a text from a bracket to its closing bracket."""
     start = 0
     while (opening := _BRACKET.search(text, start)) is not None:
         depth = 0
@@ -65,21 +64,21 @@ _CLOSE = re.compile(rf"</(?:{_THINKING})>", re.IGNORECASE)
 
 
 def as_data(tag: str, text: str) -> str:
-    """A text that others wrote, between tags that it cannot close.
+    """Wrap untrusted text in tags that it cannot close.
 
-    Tags of the same name inside it lose their bracket, and what UTF-8 cannot hold is replaced. Say in
-    the instructions that what stands between the tags is data.
+    Tags of the same name inside it lose their bracket, and characters outside of UTF-8 are replaced. Say in
+    the instructions that the text between the tags is data.
     """
     inside = re.sub(rf"<(?=\s*/?\s*{re.escape(tag)})", "‹", text, flags=re.IGNORECASE)
     return f"<{tag}>\n{inside.encode('utf-8', 'replace').decode()}\n</{tag}>"
 
 
 def without_thinking(content: str) -> str:
-    """An answer without the thinking that some models put before it, stripped; empty if it is all thinking.
+    """Strip the thinking that some models put before a response; return an empty text if that is all.
 
     Known forms: `<think>…</think>`, also several; without the opening tag, which some servers put into
-    the prompt; and without the closing tag, where the limit of tokens came first. The names `thinking`,
-    `thought` and `reasoning` are known too.
+    the prompt; and without the closing tag, at the token limit. The names `thinking`, `thought` and
+    `reasoning` are known, too.
     """
     start = 0
     while (block := _BLOCK.match(content, start)) is not None:

@@ -1,4 +1,4 @@
-"""The vendors that Loom knows by name: how each wants to be asked, as data, as of November 2026."""
+"""Specs of the vendors that Loom knows by name, as data, as of November 2026."""
 
 from __future__ import annotations
 
@@ -40,28 +40,28 @@ Wire = Literal["chat_completions", "anthropic_messages"]
 """The format of requests and answers."""
 
 Replay = Literal["never", "same_turn", "with_tools", "always"]
-"""Which reasoning of earlier answers goes back to the vendor: none; that of the turn that is going on, which
-begins with the last user message; all, if the request carries tools; all."""
+"""Which reasoning of earlier responses is replayed to the vendor: none; that of the current turn, which
+begins with the last user message; all, if the request has tools; all."""
 
 AuthStyle = Literal["bearer", "x-api-key"]
 """Which header holds the key: `Authorization`, or `x-api-key`. In Anthropic's format, the latter also means
 the version of 2023-06-01, unless a header says another."""
 
 JsonMode = Literal["json_schema", "json_object", "tool", "prompt"]
-"""How an answer of a given form is asked for: by its schema; by asking for any JSON object, with the schema
-in the instructions; by a tool that has to be called; by instructions alone."""
+"""How structured output is requested: by its schema; as any JSON object, with the schema in the instructions;
+by a required tool call; by instructions alone."""
 
 SchemaDialect = Literal["full", "inline", "gemini"]
-"""What a vendor takes of JSON Schema: all; all but `$ref`; the part of it that Gemini knows."""
+"""Dialect of JSON Schema: everything; everything but `$ref`; the subset that Gemini knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRule:
-    """What is different for some models of a vendor.
+    """Overrides for some models of a vendor.
 
     Attributes:
-        pattern: the models, as in file names: `kimi-k2.[56]*`. Letter case does not count.
-        changes: attributes of `ProviderSpec`, and what they are for these models.
+        pattern: glob pattern of the models: `kimi-k2.[56]*`; case-insensitive.
+        changes: attributes of `ProviderSpec`, with their values for these models.
     """
 
     pattern: str
@@ -70,55 +70,54 @@ class ModelRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSpec:
-    """A vendor: where its models are, and how they want to be asked.
+    """Spec of a vendor: its address, and the parameters that its models support.
 
     Attributes:
-        name: what it is called in a configuration; reasoning goes back to a provider of the same name only.
-        title: what people call it.
+        name: its name in configurations; reasoning goes back to a provider of the same name only.
+        title: its display name.
         wire: see `Wire`.
-        base_url: where its interface is; empty where the user has to say.
-        model: the model that is asked when nobody chooses; empty where the user has to say.
+        base_url: address of its API; empty if the user has to give it.
+        model: the default model; empty if the user has to choose.
         key_variable: the environment variable that holds the key.
-        needs_key: whether it answers nobody without one. Only such a key is looked for in the keyring, too.
+        needs_key: whether it requires a key. Only a required key is looked up in the keyring, too.
         auth_style: see `AuthStyle`.
-        docs: the vendor's page that says all this.
-        max_tokens_field: how the limit of an answer is called.
-        max_tokens_required: whether there has to be one.
-        reasoning_fields: where reasoning is looked for in answers, the first one that is there.
+        docs: the vendor's documentation page.
+        max_tokens_field: name of the field that limits the response.
+        max_tokens_required: whether this field is required.
+        reasoning_fields: fields with reasoning in responses; the first one present counts.
         replay: see `Replay`.
-        replay_field: what reasoning goes back in; empty for the field it came in.
-        replay_filler: what stands in that field where it has to be there and there is nothing to put into it:
-            in answers with tool calls, or in all where `replay` is `with_tools`. None leaves it out.
-        efforts: fields of the body for each `Effort` that the vendor knows; a missing one becomes the next
-            one that is there, upwards first. Empty where there is nothing to choose.
-        tool_effort: the effort of every request with tools, where the vendor takes no other there.
-        thinks: whether the model thinks when no effort is said.
-        temperature: whether it may be sent: always; never; or only while the model does not think.
-        lowest_temperature: what is sent for a lower one, where 0 is refused.
+        replay_field: field for replayed reasoning; empty for the field it came in.
+        replay_filler: value of that field if it is required and there is no reasoning: in responses with tool
+            calls, or in all if `replay` is `with_tools`. None leaves it out.
+        efforts: body fields for each `Effort` that the vendor supports; a missing one becomes the next one
+            present, upwards first. Empty if there is no choice.
+        tool_effort: the effort of every request with tools, if the vendor supports no other there.
+        thinks: whether the model thinks by default.
+        temperature: whether it is supported: always; never; or only while the model does not think.
+        lowest_temperature: the minimum temperature, if 0 is refused.
         json_mode: see `JsonMode`.
         json_mode_thinking: the same, while the model thinks; None for no difference.
-        tool_choices: which it takes: of `auto`, `none`, `required`, `named`.
+        tool_choices: those it supports of `auto`, `none`, `required`, `named`.
         tool_choices_thinking: the same, while the model thinks; None for no difference.
         strict_tools: whether tools may be marked `strict`.
-        stops: whether texts may be said that end the answer.
+        stops: whether stop sequences are supported.
         schema: see `SchemaDialect`.
-        images: whether users may send images, by bytes.
-        image_urls: whether images may be given by address.
-        tool_images: whether results of tools may hold images.
-        systems: whether there may be several system messages, and elsewhere than in front; else they become
-            one.
+        images: whether users may send images, as bytes.
+        image_urls: whether images may be given by URL.
+        tool_images: whether tool results may have images.
+        systems: whether system messages may be several, and anywhere; else they are merged into one.
         call_extras: fields of a tool call that go back with it as they came, such as `extra_content`.
-        call_filler: such fields for the first call of an answer, where it has to have them and has none, as
-            another model made it.
-        think_tags: whether reasoning may stand in the text, between `<think>` and `</think>`.
-        window: how many tokens a conversation and its answer may have together; 0 where that is not known.
-        shortens: whether it shortens a conversation that is too long, and does not say so. Where it read much
-            less than was sent, a warning is logged.
-        stream_only: whether answers come piece by piece only, at least while the model thinks.
-        stream_usage: whether `stream_options.include_usage` is asked for.
-        body: fields that every request has, unless its effort says them otherwise.
-        headers: headers that every request has.
-        models: what is different for some models; the first rule that fits counts.
+        call_filler: such fields for the first call of a response, if they are required and missing, as
+            another model made the call.
+        think_tags: whether reasoning may be in the text, between `<think>` and `</think>`.
+        window: context window in tokens, conversation and response together; 0 if unknown.
+        shortens: whether it silently truncates a conversation that is too long. If it read much less than was
+            sent, a warning is logged.
+        stream_only: whether it only streams, at least while the model thinks.
+        stream_usage: whether `stream_options.include_usage` is sent.
+        body: fields of every request, unless its effort overrides them.
+        headers: headers of every request.
+        models: overrides for some models; the first rule that matches counts.
     """
 
     name: str
@@ -164,9 +163,9 @@ class ProviderSpec:
     models: tuple[ModelRule, ...] = ()
 
     def nearest(self, effort: Effort | None) -> Effort | None:
-        """The effort that the vendor knows for one that is wished: the next one upwards, else downwards.
+        """Return the nearest supported effort: the next one upwards, else downwards.
 
-        None where none is wished, or there is nothing to choose.
+        None if none is requested, or there is no choice.
         """
         if effort is None:
             return None
@@ -175,13 +174,13 @@ class ProviderSpec:
         return next((step for step in (*steps[wished:], *steps[:wished][::-1]) if step in self.efforts), None)
 
     def thinking(self, effort: Effort | None) -> bool:
-        """Whether the model thinks at an effort."""
+        """Return whether the model thinks at an effort."""
         if effort == "off" and "off" in self.efforts:
             return False
         return self.thinks or (effort not in {None, "off"} and bool(self.efforts))
 
     def for_model(self, model: str) -> ProviderSpec:
-        """What holds for one model."""
+        """Return the spec for one model."""
         for rule in self.models:
             if fnmatchcase(model.casefold(), rule.pattern.casefold()):
                 return replace(self, models=(), **rule.changes)
@@ -189,7 +188,7 @@ class ProviderSpec:
 
 
 def _by_effort(**names: str) -> dict[Effort, Mapping[str, Any]]:
-    """Efforts that are said by the field `reasoning_effort` alone."""
+    """Return efforts that only set the field `reasoning_effort`."""
     efforts: dict[str, Mapping[str, Any]] = {ours: {"reasoning_effort": name} for ours, name in names.items()}
     return efforts  # pyright: ignore[reportReturnType]
 
@@ -239,16 +238,16 @@ _CLAUDE_STEPS: tuple[Effort, ...] = ("low", "medium", "high", "max")
 
 
 def _claude(thinking: Mapping[str, Any], **others: Mapping[str, Any]) -> dict[Effort, Mapping[str, Any]]:
-    """Efforts of models that decide by themselves how long to think; `others` are said in other ways."""
+    """Return efforts of models with adaptive thinking; `others` are added as they are."""
     steps: dict[Effort, Mapping[str, Any]] = {
         step: {"thinking": thinking, "output_config": {"effort": step}} for step in _CLAUDE_STEPS
     }
     return {**others, **steps}  # pyright: ignore[reportReturnType]
 
 
-# Since Claude 5.1, thinking is bound to what stood before it. Where that has changed since, as in a shortened
-# conversation, it is to be dropped: otherwise the whole request is refused. (`between_tools`, the least that
-# Sonnet 5.5 thinks, has no place to say so; so the least is a low effort here.)
+# Since Claude 5.1, thinking is bound to its prefix. If the prefix has changed, as in a shortened
+# conversation, the thinking is to be dropped: otherwise the whole request is refused. (`between_tools`, the
+# least that Sonnet 5.5 thinks, has no field for that; so the least is a low effort here.)
 # https://platform.claude.com/docs/build-with-claude/preserved-thinking/prefix-checks
 _ADAPTIVE_BOUND: Mapping[str, Any] = {
     "type": "adaptive",
@@ -345,7 +344,7 @@ QWEN = ProviderSpec(
     model="qwen3.8-flash",
     key_variable="DASHSCOPE_API_KEY",
     docs="https://www.alibabacloud.com/help/en/model-studio/deep-thinking",
-    # Its chat template reads the reasoning behind the last message of the user, and no other.
+    # Its chat template reads only the reasoning after the last user message.
     replay="same_turn",
     replay_field="reasoning_content",
     efforts={
@@ -390,7 +389,7 @@ GEMINI = ProviderSpec(
     schema="gemini",
     image_urls=False,
     call_extras=("extra_content",),
-    # What Gemini has to have instead of its own signature, in calls that it did not make:
+    # What Gemini requires instead of its signature, in calls of other models:
     # https://ai.google.dev/gemini-api/docs/thought-signatures
     call_filler={"extra_content": {"google": {"thought_signature": "skip_thought_signature_validator"}}},
     models=(
@@ -506,8 +505,8 @@ OLLAMA = ProviderSpec(
     tool_choices=frozenset({"auto"}),
     image_urls=False,
     think_tags=True,
-    # How much a model reads is a setting of the server, by default 4k, 32k or 256k tokens by its memory; what
-    # is more is left out in silence: https://docs.ollama.com/context-length
+    # The context length is a setting of the server, by default 4k, 32k or 256k tokens by its memory; longer
+    # conversations are silently truncated: https://docs.ollama.com/context-length
     window=32_768,
     shortens=True,
 )
@@ -544,7 +543,7 @@ OPENAI_COMPATIBLE = ProviderSpec(
     name="openai_compatible",
     title="your server with OpenAI's interface",
     needs_key=False,
-    # A model that sends reasoning may refuse the results of its calls without it, as DeepSeek does.
+    # A reasoning model may refuse the results of its calls without the reasoning, as DeepSeek does.
     replay="with_tools",
     think_tags=True,
 )
@@ -574,4 +573,4 @@ VENDORS: Mapping[str, ProviderSpec] = MappingProxyType(
         )
     }
 )
-"""By name; `mock` is no vendor."""
+"""The specs by name; `mock` is no vendor."""

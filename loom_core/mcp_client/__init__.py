@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from loom_core.exports import exports
 
 if TYPE_CHECKING:
-    from loom_core.mcp_client.callbacks import Callbacks, Sampled, SamplingRequest, SamplingTurn
+    from loom_core.mcp_client.callbacks import Callbacks, SamplingRequest, SamplingResult, SamplingTurn
     from loom_core.mcp_client.client import HttpClient, MCPClient, StdioClient
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.registry import MCPToolRegistry, ServerStatus
@@ -19,8 +19,8 @@ __all__ = [
     "MCPClient",
     "MCPTool",
     "MCPToolRegistry",
-    "Sampled",
     "SamplingRequest",
+    "SamplingResult",
     "SamplingTurn",
     "ServerConfig",
     "ServerStatus",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from loom_core.tools.interface import AskFunction
 
-__all__ = ["Callbacks", "SampleFunction", "Sampled", "SamplingRequest", "SamplingTurn"]
+__all__ = ["Callbacks", "SampleFunction", "SamplingRequest", "SamplingResult", "SamplingTurn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,14 @@ class SamplingRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SamplingResult:
     """Answer of a language model, and the model's name."""
 
     text: str
     model: str
 
 
-SampleFunction: TypeAlias = Callable[[SamplingRequest], Awaitable[Sampled]]
+SampleFunction: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingResult]]
 
 
 @dataclass(frozen=True, slots=True)

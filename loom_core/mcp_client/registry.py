@@ -116,7 +116,7 @@ class MCPToolRegistry:
         self.search = ToolSearch(self.tools)
 
     async def __aenter__(self) -> Self:
-        await self._started()
+        await self._start_task_group()
         return self
 
     async def __aexit__(
@@ -127,7 +127,7 @@ class MCPToolRegistry:
 
     async def discover_local_servers(self) -> list[str]:
         """Discover the configured servers that can be started, by name; `servers` has the others."""
-        return list(await self._configured(None))
+        return list(await self._list_configured(None))
 
     async def load_servers(self, names: Sequence[str] | None = None) -> list[ServerTool]:
         """Start servers and give their tools, once each of them has answered or cannot be had.
@@ -141,12 +141,12 @@ class MCPToolRegistry:
         Raises:
             NotFoundError: no server of such a name is configured.
         """
-        configs = await self._configured(names)
-        tasks = await self._started()
+        configs = await self._list_configured(names)
+        tasks = await self._start_task_group()
         chosen = [self._servers.get(name) or self._start(config, tasks) for name, config in configs.items()]
         async with anyio.create_task_group() as waiting:
             for server in chosen:
-                waiting.start_soon(server.once_tried)
+                waiting.start_soon(server.wait_until_tried)
         return [tool for tool in self._snapshot.tools if tool.server in configs]
 
     def tools(self) -> tuple[ServerTool, ...]:
@@ -220,7 +220,7 @@ class MCPToolRegistry:
             await asyncio.wait([self._owner])
             await self._owner
 
-    async def _configured(self, names: Sequence[str] | None) -> dict[str, ServerConfig]:
+    async def _list_configured(self, names: Sequence[str] | None) -> dict[str, ServerConfig]:
         """Read the configurations that can be started, and note the problems of the others."""
         asked = None if names is None else [name for name in names if name not in self._given]
         found = Servers()
@@ -242,7 +242,7 @@ class MCPToolRegistry:
         configs = {config.name: config for config in found.ready} | self._given
         return configs if names is None else {name: configs[name] for name in names if name in configs}
 
-    async def _started(self) -> TaskGroup:
+    async def _start_task_group(self) -> TaskGroup:
         """Start the task group, in its own task, so that any task may close it; once."""
         if self._closing.is_set():
             raise InvalidInputError("The registry of MCP servers is closed.", advice="Make a new one.")
@@ -266,7 +266,7 @@ class MCPToolRegistry:
             approvals=self._approvals,
             cache=self._cache,
             starting=self._starting,
-            on_change=self._changed,
+            on_change=self._notify_change,
         )
         self._servers[config.name] = server
         tasks.start_soon(server.run)
@@ -274,10 +274,10 @@ class MCPToolRegistry:
 
     def _connection(self, config: ServerConfig, changed: Callable[[Change], None]) -> ServerConnection:
         return ServerConnection(
-            config, callbacks=self._callbacks, on_change=changed, auth=partial(_authorized, self._home)
+            config, callbacks=self._callbacks, on_change=changed, auth=partial(_create_auth, self._home)
         )
 
-    def _changed(self) -> None:
+    def _notify_change(self) -> None:
         tools = tuple(tool for server in self._servers.values() for tool in server.tools)
         if tools != self._offered:
             self._offered = tools
@@ -286,7 +286,7 @@ class MCPToolRegistry:
             listener()
 
 
-def _authorized(home: Path, config: ServerConfig) -> httpx2.Auth | None:
+def _create_auth(home: Path, config: ServerConfig) -> httpx2.Auth | None:
     """Return what authorizes requests to a server with a login; no user is asked to log in here."""
     if config.auth == "none":
         return None

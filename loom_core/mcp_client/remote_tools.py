@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.registry import MCPToolRegistry, ServerStatus
     from loom_core.tools.interface import Question, Tool
 
-__all__ = ["EVERYTHING", "McpTools"]
+__all__ = ["EVERYTHING", "RemoteTools"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ EVERYTHING = "all"
 """Instead of a list of names: all that are enabled."""
 
 
-class McpTools:
+class RemoteTools:
     """The MCP servers that this process uses, each started once.
 
     Args:
@@ -46,11 +46,11 @@ class McpTools:
         self._named: set[str] = set()
         self._turn = anyio.Lock()
 
-    def work_in(self, tasks: TaskGroup) -> None:
+    def start_in(self, tasks: TaskGroup) -> None:
         """Start servers in a task group that the caller ends."""
         self._tasks = tasks
 
-    async def begin(self, names: Literal["all"] | Sequence[str]) -> Sequence[str]:
+    async def start_servers(self, names: Literal["all"] | Sequence[str]) -> Sequence[str]:
         """Start servers in the background.
 
         Args:
@@ -60,7 +60,7 @@ class McpTools:
             Their names.
         """
         assert self._tasks is not None, "servers are started while they are worked for"
-        registry = await self._opened()
+        registry = await self._open_registry()
         if names == EVERYTHING:
             self._enabled = self._enabled or await registry.discover_local_servers()
             names = self._enabled
@@ -72,7 +72,7 @@ class McpTools:
                 self._tasks.start_soon(self._load, registry, name)
         return names
 
-    async def there(self, names: Literal["all"] | Sequence[str], *, patience: float) -> None:
+    async def wait_for_servers(self, names: Literal["all"] | Sequence[str], *, patience: float) -> None:
         """Wait for a limited time until servers are ready.
 
         One that is not goes on being tried, and its tools come when it is. Only one whose entry says that it
@@ -86,7 +86,7 @@ class McpTools:
             SourceError: a required one is not there, or one that is named cannot be started.
             ConfigError: one that is named is not configured.
         """
-        chosen = await self.begin(names)
+        chosen = await self.start_servers(names)
         with anyio.move_on_after(patience):
             for name in chosen:
                 if name in self._loading:
@@ -98,7 +98,7 @@ class McpTools:
                     f"The MCP server {name}, which {self._user} names, cannot be started: {error.message}",
                     advice=error.advice,
                 ) from error
-        for status in (await self._opened()).servers():
+        for status in (await self._open_registry()).servers():
             named = status.name in self._named and status.state == "misconfigured"
             if status.name in chosen and (status.required or named):
                 _check(status, self._user)
@@ -131,14 +131,14 @@ class McpTools:
         if self._registry is not None:
             await self._registry.close()
 
-    async def _opened(self) -> MCPToolRegistry:
+    async def _open_registry(self) -> MCPToolRegistry:
         async with self._turn:
             if self._registry is None:
                 from loom_core.mcp_client.callbacks import Callbacks
                 from loom_core.mcp_client.registry import MCPToolRegistry
 
                 # A question belongs to a call, and goes to the run that made it; no other can be answered.
-                self._registry = MCPToolRegistry(home=self._home, callbacks=Callbacks(ask=_nobody))
+                self._registry = MCPToolRegistry(home=self._home, callbacks=Callbacks(ask=_no_user))
             return self._registry
 
     async def _load(self, registry: MCPToolRegistry, name: str) -> None:
@@ -167,5 +167,5 @@ def _check(status: ServerStatus, user: str) -> None:
         )
 
 
-async def _nobody(_question: Question) -> QuestionAnswer:
+async def _no_user(_question: Question) -> QuestionAnswer:
     return QuestionAnswer("cancel")

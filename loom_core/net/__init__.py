@@ -1,4 +1,4 @@
-"""The one way from Loom to the web: an HTTP client that asks only addresses it may ask."""
+"""Guarded HTTP access: a client with an SSRF guard; Loom has no other way to the web."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from loom_core.exports import exports
 
 if TYPE_CHECKING:
     from loom_core.net.address import refusal_of
-    from loom_core.net.client import HttpClient, HttpResponse
+    from loom_core.net.client import GuardedClient, HttpResponse
     from loom_core.net.connections import system_trust
     from loom_core.net.policy import NetPolicy
     from loom_core.net.ssrf_guard import Resolver
     from loom_core.net.url import canonical_url, redact_url
 
 __all__ = [
-    "HttpClient",
+    "GuardedClient",
     "HttpResponse",
     "NetPolicy",
     "Resolver",

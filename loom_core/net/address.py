@@ -1,4 +1,4 @@
-"""Which IP addresses are places on the open internet, and what the others are."""
+"""Classification of IP addresses for the SSRF guard: the open internet, and special ranges."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _SPECIAL: tuple[tuple[str, str], ...] = (
 _NAMED = tuple((ip_network(network), what) for network, what in _SPECIAL)
 _METADATA_NETWORKS = tuple(map(ip_network, _METADATA_SERVICES))
 _GLOBAL = IPv6Network("2000::/3")
-"""All of IPv6 that is given out for the open internet."""
+"""All of IPv6 that is allocated for the open internet."""
 
 _NAT64 = IPv6Network("64:ff9b::/96")
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
@@ -66,8 +66,8 @@ _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 def refusal_of(address: Address) -> str:
     """SSRF guard: name the kind of an address that is not on the open internet, or return an empty text.
 
-    An IPv6 address that stands for IPv4 addresses (mapped, 6to4, NAT64, Teredo) is what they are. One that a
-    tunnel may take for an IPv4 address (ISATAP) is what either is.
+    An IPv6 address with embedded IPv4 addresses (mapped, 6to4, NAT64, Teredo) is classified by these. One
+    that a tunnel may read as an IPv4 address (ISATAP) is classified by both.
     """
     if is_metadata(address):
         return _METADATA
@@ -82,22 +82,22 @@ def refusal_of(address: Address) -> str:
 
 
 def is_metadata(address: Address) -> bool:
-    """Whether an address is one where a cloud gives its machines their credentials.
+    """Return whether an address is a cloud's metadata service, which gives machines their credentials.
 
-    An IPv6 address that ends in such an IPv4 address is one, too: gateways have prefixes of their own for
-    IPv4 addresses, which only they know.
+    An IPv6 address that ends in such an IPv4 address is one, too: gateways have private prefixes for IPv4
+    addresses.
     """
     ends = () if isinstance(address, IPv4Address) else (_last_four(address),)
     return any(form in network for form in (*forms_of(address), *ends) for network in _METADATA_NETWORKS)
 
 
 def forms_of(address: Address) -> tuple[Address, ...]:
-    """An address, and the IPv4 addresses inside it."""
+    """Return an address, and the IPv4 addresses embedded in it."""
     return address, *_extract_ipv4(address)
 
 
 def address_of(text: str) -> Address | None:
-    """The address that a text is, if it is one; IPv6 may stand in brackets."""
+    """Parse a text as an address; IPv6 may be in brackets; None if it is none."""
     try:
         return ip_address(text.removeprefix("[").removesuffix("]"))
     except ValueError:

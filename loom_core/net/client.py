@@ -1,4 +1,4 @@
-"""The guarded HTTP client: one request with its redirects, within limits of place, time and size."""
+"""Guarded HTTP client: one request with its redirects, with limits on hosts, time and size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from loom_core.net.ssrf_guard import Resolver
 
-__all__ = ["ACCEPTED", "HttpClient", "HttpResponse", "Method", "Unpacking"]
+__all__ = ["ACCEPTED", "GuardedClient", "HttpResponse", "Method", "Unpacking"]
 
 _log = logging.getLogger(__name__)
 
@@ -49,13 +49,13 @@ _CHARSET = re.compile(r"""charset\s*=\s*["']?([\w.:-]{1,40})""", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer, whole and unpacked.
+    """A complete, decompressed response.
 
     Attributes:
-        url: where it came from in the end, after redirects.
+        url: final URL, after redirects.
         status: HTTP status.
         headers: by name in lower case; repeated ones joined by a comma.
-        body: unpacked bytes.
+        body: decompressed bytes.
     """
 
     url: str = field(repr=False)
@@ -65,28 +65,28 @@ class HttpResponse:
 
     @property
     def media_type(self) -> str:
-        """`text/html`, without parameters; empty if the answer names none."""
+        """Media type such as `text/html`, without parameters; empty if the response has none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
     def charset(self) -> str:
-        """The encoding that the answer names, or empty."""
+        """The declared encoding, or empty."""
         match = _CHARSET.search(self.headers.get("content-type", ""))
         return match[1] if match else ""
 
 
-class HttpClient:
-    """Asks the open internet, and what a policy allows besides.
+class GuardedClient:
+    """HTTP client for the open internet and the hosts that a policy allows.
 
-    Every host is checked before it is asked, the first and those of redirects: its name, its port and all its
-    addresses; the connection goes to an address that was checked. Cookies and proxies of the environment are
-    not used. A connection lasts for one request, or is kept for the next ones to the same origin; then the
-    client is an asynchronous context manager, and is used in one event loop.
+    Every host is checked before a request, also after redirects: its name, its port and all its addresses;
+    the connection goes to a checked address. Cookies and proxies of the environment are not used. A
+    connection is for one request, or kept alive for the same origin; then the client is an asynchronous
+    context manager, and is used in one event loop.
 
     Args:
-        policy: what is allowed, and the limits.
-        resolve: finds the addresses of names.
-        tls: what certificates are checked against; by default those that the system trusts.
+        policy: the policy, with the limits.
+        resolve: the resolver of host names.
+        tls: trusted certificates; by default those of the system.
         keep_seconds: keep-alive of an idle connection; less than that of servers, often 5 seconds.
     """
 
@@ -109,9 +109,9 @@ class HttpClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that are kept; those in use, when their requests have ended.
+        """Close idle connections; those in use close when their requests end.
 
-        It can be used again afterwards.
+        The client can be used again afterwards.
         """
         await self._connections.aclose()
 
@@ -135,26 +135,26 @@ class HttpClient:
         seconds: float | None = None,
         repeatable: bool | None = None,
     ) -> HttpResponse:
-        """Ask, and read the whole answer.
+        """Send a request, and read the complete response.
 
-        Redirects of GET and HEAD are followed; other methods get the redirect itself as the answer. At
-        another origin only harmless headers are sent on.
+        Redirects of GET and HEAD are followed; other methods return the redirect itself. Another origin gets
+        only harmless headers.
 
         Args:
             method: HTTP method.
             url: http or https address.
             headers: further headers; `User-Agent` and `Accept-Encoding` are set.
-            content: what is sent.
-            seconds: for everything together, where that is less than the policy grants.
-            repeatable: whether it does no harm if it arrives twice; by default what HTTP says of its method.
-                A server may close a kept connection just when it is used, so that it is unknown what it has
-                done: so only what may be repeated goes over one, and is sent once more, over a new one.
+            content: the request body.
+            seconds: total timeout, if it is shorter than the policy's.
+            repeatable: whether the request is idempotent; by default as HTTP says of its method. A server may
+                close a kept-alive connection just when it is used, which leaves the outcome unknown: so only
+                an idempotent request uses one, and is sent again over a new one.
 
         Returns:
-            The answer, whatever its status.
+            The response, whatever its status.
 
         Raises:
-            NetError: the address may not be asked, no host answers in time, or the answer is too large or
+            NetError: the address is not allowed, no host responds in time, or the response is too large or
                 broken. Its message has no query strings.
         """
         target = parse_url(url)
@@ -278,16 +278,16 @@ class HttpClient:
 
 @dataclass(slots=True)
 class _Request:
-    """A request on its way.
+    """State of a request.
 
     Attributes:
         method: HTTP method.
         headers: by name in lower case.
-        content: what is sent.
-        repeatable: whether it does no harm if it arrives twice.
+        content: the request body.
+        repeatable: whether it is idempotent.
         sent: whether its sending has begun.
-        connected: whether a connection was made for it.
-        swallowed: whether it went over one that was kept, and no answer has begun.
+        connected: whether it opened a new connection.
+        swallowed: whether it used a kept-alive connection, and no response has begun.
     """
 
     method: Method
@@ -299,7 +299,7 @@ class _Request:
     swallowed: bool = False
 
     async def note(self, event: str, _: object) -> None:
-        """Hear from the connection what it does."""
+        """Record an event of the connection."""
         if event.endswith(".connect_tcp.complete"):
             self.connected = True
         elif event.endswith(".send_request_headers.started"):
@@ -314,10 +314,10 @@ def _user_agent() -> str:
 
 
 def _resolve_redirect(target: httpx2.URL, location: str) -> httpx2.URL:
-    """Where a redirect leads.
+    """Resolve the target of a redirect.
 
     Raises:
-        NetError: nowhere that can be asked.
+        NetError: it is no valid web address.
     """
     import httpx2
 
@@ -341,7 +341,7 @@ def _too_large(target: httpx2.URL, limit: int, what: str, *, advice: str) -> Net
 
 
 ACCEPTED = "gzip, deflate"
-"""Requested encodings. Every server speaks these, and both are in the standard library."""
+"""Accepted content encodings. Every server supports these, and both are in the standard library."""
 
 _UNPACKED = frozenset({"gzip", "x-gzip", "deflate"})
 _PIECE = 256 << 10
@@ -350,7 +350,7 @@ _GZIP_MARK = b"\x1f"
 
 
 class Unpacking:
-    """Unpacks one answer.
+    """Decompresses one response.
 
     Args:
         coding: the `Content-Encoding`; empty for none.
@@ -365,8 +365,8 @@ class Unpacking:
         """Decompress the next bytes, in pieces of bounded size.
 
         Raises:
-            NetError: they are packed as was not asked for (also as several codings on top of each other), or
-                not as the answer says.
+            NetError: they have another content encoding than accepted (also several stacked ones), or than
+                declared.
         """
         if self._coding in {"", "identity"}:
             yield data
@@ -387,7 +387,7 @@ class Unpacking:
             if self._inflating.eof:
                 if self._coding == "deflate" or not data.startswith(_GZIP_MARK):
                     return  # padding after the end
-                self._inflating = zlib.decompressobj(_GZIP)  # a further member of the same answer
+                self._inflating = zlib.decompressobj(_GZIP)  # a further gzip member
             try:
                 piece = self._inflating.decompress(data, _PIECE)
             except zlib.error as error:
@@ -398,16 +398,16 @@ class Unpacking:
             data = self._inflating.unused_data if self._inflating.eof else self._inflating.unconsumed_tail
 
     def finish(self) -> None:
-        """Say that no more comes.
+        """Check that the data is complete.
 
         Raises:
-            NetError: the end is missing.
+            NetError: its end is missing.
         """
         if self._head and (self._inflating is None or not self._inflating.eof):
             raise _broken("its end is missing")
 
     def _bits(self) -> int:
-        """How to read what begins so: some servers leave out what the standard has around `deflate`."""
+        """Return the zlib window bits: some servers send raw `deflate` without the zlib header."""
         if self._coding != "deflate":
             return _GZIP
         wrapped = self._head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(self._head[:2]) % 31 == 0

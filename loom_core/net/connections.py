@@ -1,4 +1,4 @@
-"""Connections of the HTTP client: for one request each, or kept for the next; and trusted certificates."""
+"""Connection pools of the HTTP client: one-time or keep-alive; and trusted certificates."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _MOST_IDLE = 16
 
 @dataclass(slots=True, eq=False)
 class _PoolInUse:
-    """Connections that are kept, and how many requests use them now."""
+    """A pool of keep-alive connections, and the number of requests that use it."""
 
     pool: httpcore2.AsyncConnectionPool
     users: int = 0
 
     async def retire(self) -> None:
-        """Close them, unless a request still goes on: then its end calls this."""
+        """Close the pool, unless a request is in progress: then its end calls this."""
         if not self.users:
             with anyio.CancelScope(shield=True):
                 await self.pool.aclose()
@@ -43,13 +43,14 @@ class _PoolInUse:
 class Connections:
     """Gives pools whose connections go to checked addresses only.
 
-    A connection that is kept goes where it was checked when it was made, whatever its name leads to since.
+    A keep-alive connection stays at the address that was checked when it was opened, whatever its name
+    resolves to later.
 
     Args:
         policy: the proxy, if there is one.
-        gate: checks.
-        tls: what certificates are checked against; None for those that the system trusts.
-        keep_seconds: keep-alive of an idle connection; 0: each has one request.
+        gate: the SSRF guard.
+        tls: trusted certificates; None for those of the system.
+        keep_seconds: keep-alive of an idle connection; 0: one request per connection.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Connections:
 
     @asynccontextmanager
     async def pool(self, *, fresh: bool) -> AsyncGenerator[httpcore2.AsyncConnectionPool]:
-        """The pool for one request; with `fresh`, one that is new and is not kept."""
+        """Return the pool for one request; with `fresh`, a new one without keep-alive."""
         if fresh or not self._keep_seconds:
             async with self._create_pool() as pool:
                 yield pool
@@ -78,7 +79,7 @@ class Connections:
                 await kept.retire()
 
     async def aclose(self) -> None:
-        """Close those that are kept; those in use, when their requests have ended."""
+        """Close idle connections; those in use close when their requests end."""
         kept, self._kept = self._kept, None
         if kept is not None:
             await kept.retire()
@@ -112,7 +113,7 @@ class Connections:
 
 @lru_cache(maxsize=1)
 def _hide_headers() -> None:
-    """Keep headers of answers, which hold cookies and what servers repeat of ours, out of the debug log."""
+    """Keep response headers out of the debug log: they may have cookies and echoes of our headers."""
     for name in ("httpcore2.http11", "httpcore2.http2"):
         logging.getLogger(name).addFilter(lambda record: record.levelno > logging.DEBUG)
 
@@ -120,8 +121,8 @@ def _hide_headers() -> None:
 def system_trust() -> ssl.SSLContext:
     """Return the TLS context that trusts the system's certificate authorities.
 
-    All connections share it, as it takes a tenth of a second of work to make. `SSL_CERT_FILE` and
-    `SSL_CERT_DIR` name others.
+    All connections share it, as its creation takes a tenth of a second. `SSL_CERT_FILE` and `SSL_CERT_DIR`
+    name other certificates.
     """
     return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 

@@ -1,4 +1,4 @@
-"""Headers of a request: what can be sent at all, and what only the client itself says."""
+"""Validation of request headers: valid characters, and headers reserved for the client."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _VALUE = re.compile(r"[\t\x20-\x7e]*")
 _OF_THE_CLIENT = frozenset(
     {"connection", "content-length", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-"""Headers that set a message's end or its host: two programs that read them differently can be fooled."""
+"""Headers that set a message's end or its host: they allow request smuggling."""
 
 
 def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Headers by name in lower case.
+    """Validate headers, and return them by name in lower case.
 
     Raises:
-        NetError: one cannot be sent; the message does not repeat its value, which may be a secret.
+        NetError: one is invalid; the message does not repeat its value, which may be a secret.
     """
     for name, value in headers.items():
         if problem := header_problem(name, value):
@@ -37,12 +37,12 @@ def validate_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_set_by_client(name: str) -> bool:
-    """Whether a header is the client's own to say."""
+    """Return whether only the client may set a header."""
     return name.lower() in _OF_THE_CLIENT or name.lower().startswith("proxy-")
 
 
 def header_problem(name: str, value: str) -> str:
-    """Why a header cannot be sent, as the end of a sentence without its value; empty if it can."""
+    """Return why a header is invalid, as the end of a sentence without its value; empty if it is valid."""
     if not _NAME.fullmatch(name):
         return "that is no name of a header"
     if is_set_by_client(name):

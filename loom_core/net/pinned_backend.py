@@ -1,4 +1,4 @@
-"""Connecting to the very addresses that were checked, so that a name cannot change its mind in between."""
+"""Connect to the validated IP addresses, to prevent DNS rebinding."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tupl
 
 
 class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """Opens connections for an HTTP pool: resolves once, checks all addresses, connects to one of them.
+    """Network backend with IP pinning: resolve once, check all addresses, connect to one of them.
 
-    TLS and the `Host` header keep the name, which the pool gives them. Nothing resolves it again.
+    TLS and the `Host` header keep the host name. Nothing resolves it again.
     """
 
     def __init__(self, gate: SsrfGuard) -> None:
@@ -31,16 +31,16 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ASYNC109 - the interface has it
+        timeout: float | None = None,  # noqa: ASYNC109 - required by the interface
         local_address: str | None = None,
         socket_options: Iterable[_SocketOption] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to a host.
 
         Raises:
-            NetError: it may not be asked.
-            httpcore2.ConnectError: none of its addresses answers.
-            httpcore2.ConnectTimeout: that takes too long.
+            NetError: it is not allowed.
+            httpcore2.ConnectError: none of its addresses accepts a connection.
+            httpcore2.ConnectTimeout: the connection timed out.
         """
         until = None if timeout is None else anyio.current_time() + timeout
         try:

@@ -1,4 +1,4 @@
-"""Network policy: which requests are allowed, and how much of a reply is read."""
+"""Network policy: allowed requests, and limits of responses."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ __all__ = ["NetPolicy", "matches_any_host"]
 
 @dataclass(frozen=True, slots=True)
 class NetPolicy:
-    """Settings of the HTTP client. By default the open internet may be asked, and nothing else.
+    """Policy of the HTTP client. By default only the open internet is allowed.
 
-    The metadata services of clouds are never asked, whatever is allowed: who can ask them has the machine's
-    credentials.
+    The metadata services of clouds are never allowed: they give access to the machine's credentials.
 
     Attributes:
-        allowed_hosts: names that may be asked whatever other addresses they have, in canonical form.
-        allowed_networks: networks that may be asked although they are not on the open internet.
-        only_hosts: names that may be asked, and no others; `*.example.org` for all below one. Empty for all.
+        allowed_hosts: names that are allowed whatever their addresses, in canonical form.
+        allowed_networks: networks that are allowed although they are not on the open internet.
+        only_hosts: the only allowed names; `*.example.org` for all subdomains. Empty for all.
         proxy: URL of a proxy through which everything goes, or empty. The proxy resolves names, so that
             the addresses of a name cannot be checked here; proxies of the environment are never used.
-        max_redirects: how many redirects are followed.
-        max_bytes: size of an answer, as it is sent and unpacked.
-        max_header_bytes: size of its header.
-        connect_seconds: time for a connection, with the look-up of the name.
-        total_seconds: time for everything together, redirects included.
-        setting: what people allow more with, for the advice of errors.
-        smaller: what to do about an answer that is too large, in a sentence.
+        max_redirects: maximum number of redirects.
+        max_bytes: maximum size of a response, compressed and decompressed.
+        max_header_bytes: maximum size of its header.
+        connect_seconds: timeout of a connection, with name resolution.
+        total_seconds: total timeout, redirects included.
+        setting: the setting that allows more hosts, for the advice of errors.
+        smaller: advice for a response that is too large, in a sentence.
     """
 
     allowed_hosts: frozenset[str] = frozenset()
@@ -53,7 +52,7 @@ class NetPolicy:
 
     @classmethod
     def allowing(cls, rules: Iterable[str], *, proxy: str = "") -> NetPolicy:
-        """The policy that also allows some hosts and networks.
+        """Create a policy that also allows some hosts and networks.
 
         Args:
             rules: host names (`wiki.example`), addresses, and networks as CIDR (`10.1.0.0/16`).
@@ -80,17 +79,17 @@ class NetPolicy:
         return cls(frozenset(hosts), tuple(networks), proxy=proxy)
 
     def allows_host(self, host: str) -> bool:
-        """Whether a host is named by a rule."""
+        """Return whether a rule allows a host by name."""
         return host in self.allowed_hosts
 
     def names_host(self, host: str) -> bool:
-        """Whether a host is one of `only_hosts`, or there are none."""
+        """Return whether a host is one of `only_hosts`, or there are none."""
         return not self.only_hosts or matches_any_host(self.only_hosts, host)
 
     def allows_address(self, address: Address) -> bool:
-        """Whether an address is in a network that is allowed by a rule, or all IPv4 addresses inside it are.
+        """Return whether an address, or every IPv4 address embedded in it, is in an allowed network.
 
-        Those of metadata services are not.
+        Addresses of metadata services never are.
         """
         if is_metadata(address):
             return False
@@ -102,5 +101,5 @@ class NetPolicy:
 
 
 def matches_any_host(hosts: Collection[str], host: str) -> bool:
-    """Whether a host is one of some, of which `*.example.org` is all below one. All in canonical form."""
+    """Return whether a host matches one of some; `*.example.org` matches subdomains; all canonical."""
     return host in hosts or any(each.startswith("*.") and host.endswith(each[1:]) for each in hosts)

@@ -1,4 +1,4 @@
-"""Deciding which hosts may be asked: by name, by port, and by every address that the name has."""
+"""SSRF guard: check hosts by name, by port, and by every address of the name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Resolver", "SsrfGuard", "resolve"]
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Gives the addresses of a host for a port; raises `OSError` if there are none."""
+"""Resolver: returns the addresses of a host for a port; raises `OSError` if there are none."""
 
 _PRIVATE_SUFFIXES = (
     ".local", ".localhost", ".localdomain", ".internal", ".intranet", ".private", ".corp", ".home", ".lan",
@@ -38,11 +38,11 @@ _MAX_ADDRESSES = 8
 
 
 class SsrfGuard:
-    """Holds hosts against a policy.
+    """SSRF guard: checks hosts against a policy.
 
     Args:
-        policy: what is allowed.
-        resolve: finds the addresses of names; the system's own way by default.
+        policy: the policy.
+        resolve: the resolver of host names; by default the system's.
     """
 
     def __init__(self, policy: NetPolicy, resolve: Resolver) -> None:
@@ -50,10 +50,10 @@ class SsrfGuard:
         self._resolve = resolve
 
     def check(self, url: httpx2.URL) -> None:
-        """Refuse what the address itself shows to be no place on the open internet.
+        """Refuse a URL that is visibly not on the open internet, without resolving its name.
 
         Raises:
-            NetError: a private name, an address that may not be asked, or a port of another service.
+            NetError: a private name, an address that is not allowed, or a port of another service.
         """
         _, host, port = origin_of(url)
         if not self._policy.names_host(host):
@@ -79,10 +79,10 @@ class SsrfGuard:
             )
 
     async def addresses(self, host: str, port: int) -> list[Address]:
-        """The addresses of a host, all of which may be asked.
+        """Resolve a host, and check all of its addresses.
 
         Raises:
-            NetError: the name is unknown, or one of its addresses may not be asked.
+            NetError: the name is unknown, or one of its addresses is not allowed.
         """
         literal = address_of(host)
         found = [literal] if literal is not None else await self._look_up(host, port)
@@ -131,6 +131,6 @@ def _never(which: str) -> NetError:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host as the system knows them."""
+    """Resolve a host with the system's resolver."""
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]

@@ -1,4 +1,4 @@
-"""Web addresses: one form for each, which ones can be asked at all, and how they are shown."""
+"""Web addresses: strict parsing, canonical form, and redaction for messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def canonical_url(url: str) -> str:
-    """A web address in the one form that is stored: host in lower case and ASCII, no fragment.
+    """Return the canonical form of a web address: host in lower case and ASCII, no fragment.
 
     Raises:
         NetError: as for `parse_url`.
@@ -33,12 +33,12 @@ def canonical_url(url: str) -> str:
 
 
 def parse_url(url: str) -> httpx2.URL:
-    """Read a web address strictly; what different programs would read differently is refused.
+    """Parse a web address strictly; refuse addresses that programs parse differently.
 
-    The answer has a canonical host (lower case, punycode, no final dot), no default port and no fragment.
+    The result has a canonical host (lower case, punycode, no final dot), no default port and no fragment.
 
     Raises:
-        NetError: it is no http or https address, has a user name in it, or a host or port that is none.
+        NetError: it is no http or https address, has a user name in it, or an invalid host or port.
     """
     import httpx2
 
@@ -71,7 +71,7 @@ def parse_url(url: str) -> httpx2.URL:
 
 
 def host_of(text: str) -> str | None:
-    """The canonical form of a host name or address, or None if it is none."""
+    """Return the canonical form of a host name or address, or None if it is invalid."""
     import httpx2
 
     try:
@@ -88,7 +88,7 @@ def host_of(text: str) -> str | None:
 
 
 def is_base_url(text: str) -> bool:
-    """Whether paths of an API can be put behind an address: http or https, a host, no key or query in it."""
+    """Return whether an address is a valid base URL of an API: http or https, a host, no key or query."""
     try:
         parts = urlsplit(text)
         _ = parts.port  # raises for a port that is none
@@ -99,13 +99,13 @@ def is_base_url(text: str) -> bool:
 
 
 def origin_of(url: httpx2.URL) -> tuple[str, str, int]:
-    """Scheme, host and port: what credentials belong to."""
+    """Return the origin: scheme, host and port; credentials belong to one origin."""
     port = _DEFAULT_PORTS[url.scheme] if url.port is None else url.port
     return url.scheme, url.raw_host.decode("ascii"), port
 
 
 def redact_url(url: httpx2.URL | str) -> str:
-    """An address for messages and logs: without query and fragment, which may hold secrets."""
+    """Return an address for messages and logs: without query and fragment, which may hold secrets."""
     address, query, _ = str(url).partition("?")
     address = address.partition("#")[0]
     head, at, tail = address.rpartition("@")
@@ -115,7 +115,7 @@ def redact_url(url: httpx2.URL | str) -> str:
 
 
 def _check_port(url: str, parsed: httpx2.URL) -> None:
-    """The port must be written in plain digits: `int` takes `８０` and `8_0` too."""
+    """Check that the port is in plain digits: `int` takes `８０` and `8_0` too."""
     authority = _AUTHORITY.match(url)
     written = authority[1].rpartition("]")[2].partition(":")[2] if authority else ""
     if (written and not _PORT.fullmatch(written)) or not 0 < origin_of(parsed)[2] < 65536:

@@ -10,28 +10,28 @@ from loom_core.redaction import Redaction, without_assigned
 __all__ = ["CONTENT_VARIABLE", "content_json", "records_content", "redact_content"]
 
 CONTENT_VARIABLE = "LOOM_TRACE_CONTENT"
-"""Set to 1, spans say what was asked and answered."""
+"""Environment variable: set to 1, spans record prompts and responses."""
 
 _LONGEST = 20_000  # characters of an attribute
 
 
 def records_content() -> bool:
-    """Whether the operator wants content in traces."""
+    """Return whether the operator enabled content in traces."""
     return os.environ.get(CONTENT_VARIABLE, "") == "1"
 
 
 def redact_content(text: str) -> str:
-    """A text without secrets: those in the environment, and what looks like a token; a long one is cut.
+    """Redact a text: secrets of the environment, and anything that looks like a token; truncate it.
 
-    It is as good as that can be: who must not have secrets in traces leaves content out of them.
+    This is best-effort: if traces must never have secrets, do not record content.
     """
     return _truncate(without_assigned(text))
 
 
 def content_json(value: object) -> str:
-    """A value as JSON without secrets; what JSON has no form for is written as Python shows it."""
+    """Serialize a value as JSON without secrets; other values than JSON's are written as their `repr`."""
     plain: object = json.loads(json.dumps(value, ensure_ascii=False, default=repr))
-    # Text by text: escaped, a secret could not be seen any more.
+    # Text by text: in escaped form a secret would not be found.
     return _truncate(json.dumps(Redaction.now(assigned=True).value(plain), ensure_ascii=False))
 
 

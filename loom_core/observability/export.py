@@ -1,7 +1,7 @@
-"""Sending the spans of a server to a collector, as the standard variables `OTEL_…` say.
+"""Export of a server's spans to a collector, configured by the standard variables `OTEL_…`.
 
-Nothing is imported and nothing done where no collector is named. The rest is the SDK's: it samples, batches,
-tries again and reads its variables itself.
+Without a collector nothing is imported, and nothing is done. The SDK does the rest: it samples, batches,
+retries, and reads its variables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _PROTOCOL = "http/protobuf"
-_FLUSH_SECONDS = 1.5  # hosts wait two before they end a server by force
+_FLUSH_SECONDS = 1.5  # hosts wait two seconds before they kill a server
 _SELDOM_SECONDS = 300.0
 _EXPORT_LOGS = (
     "opentelemetry.exporter.otlp.proto.http.trace_exporter",
@@ -41,14 +41,14 @@ def export_traces(
 ) -> Generator[None]:
     """Send the spans of the block to the collector that the environment names, if it names one.
 
-    A collector that does not answer delays nothing: spans wait in a bounded queue, and at the end for
-    at most `flush_seconds`. What stands in the way is a warning in the log, never an error: the variables
-    may be meant for other programs.
+    An unresponsive collector delays nothing: spans wait in a bounded queue, and at the end for at most
+    `flush_seconds`. Problems are logged as warnings, and are never errors: the variables may be meant for
+    other programs.
 
     Args:
         service: `service.name`, unless the environment says another.
         version: `service.version`, likewise.
-        flush_seconds: how long the last spans may take.
+        flush_seconds: timeout of the final flush.
     """
     provider = _provider(service, version) if is_export_wanted(os.environ) else None
     try:
@@ -59,7 +59,7 @@ def export_traces(
 
 
 def is_export_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the standard variables want spans sent over OTLP."""
+    """Return whether the standard variables enable export over OTLP."""
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return False
     exporters = {name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")} - {""}
@@ -69,7 +69,7 @@ def is_export_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def _provider(service: str, version: str) -> TracerProvider | None:
-    """The program's provider from now on; None where there can be none, which is logged."""
+    """Set and return the program's tracer provider; None if that is impossible, which is logged."""
     protocol = next((said for name in _PROTOCOLS if (said := os.environ.get(name, "").strip())), _PROTOCOL)
     if protocol != _PROTOCOL:
         _log.warning("No traces are sent: Loom speaks %s to collectors, not %s", _PROTOCOL, protocol)
@@ -117,7 +117,7 @@ def _resource(service: str, version: str) -> Resource:
 
 
 def _shut_down(provider: TracerProvider, seconds: float) -> None:
-    """Send what is left; the SDK itself would wait for half a minute."""
+    """Flush the remaining spans; the SDK itself would wait for half a minute."""
     ending = threading.Thread(target=provider.shutdown, name="last spans", daemon=True)
     ending.start()
     ending.join(seconds)
@@ -126,7 +126,7 @@ def _shut_down(provider: TracerProvider, seconds: float) -> None:
 
 
 class _RateLimitFilter(logging.Filter):
-    """Lets a message of a logger through, and then none for a while: a collector may be gone for hours."""
+    """Rate limit of log messages: one, then none for a while, as a collector may be down for hours."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()

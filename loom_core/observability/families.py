@@ -1,7 +1,7 @@
-"""Every number that Loom tells, by name: what docs/reference/metrics.md is made from.
+"""Metric families of Loom; docs/reference/metrics.md is generated from them.
 
-Names and labels are part of the interface: dashboards and alerts are made of them. Labels are of closed sets,
-or of what the operator has named (tools, models, servers); nothing that a user says ever becomes one.
+Names and labels are part of the interface: dashboards and alerts use them. Label values are of closed sets,
+or named by the operator (tools, models, servers); user input never becomes a label value.
 """
 
 from __future__ import annotations
@@ -63,29 +63,29 @@ BUILD_INFO = Metric(
 
 # -- agents and runs ---------------------------------------------------------------------------------
 
-ITERATIONS = Metric("loom_iterations_total", "counter", "Turns of the model that runs of agents have begun.")
+ITERATIONS = Metric("loom_iterations_total", "counter", "Model turns started in agent runs.")
 ITERATION_SECONDS = Metric(
     "loom_iteration_duration_seconds",
     "histogram",
-    "How long a turn of the model and the calls that it wanted took, without waiting for people.",
+    "Duration of a model turn with its tool calls, without waiting for people.",
     bounds=_SLOW,
 )
 ACTIVE_AGENTS = Metric(
     "loom_active_agents",
     "gauge",
-    "Runs of agents that are worked on in this process now; those that wait for people do not count.",
+    "Agent runs that this process executes now; those that wait for people do not count.",
 )
 RUNS = Metric(
     "loom_runs_total",
     "counter",
-    "Runs that came to their end, by how.",
+    "Finished runs by status.",
     ("kind", "status"),
     {"kind": ("agent", "flow"), "status": ("completed", "failed", "aborted")},
 )
 RUN_FAILURES = Metric(
     "loom_run_failures_total",
     "counter",
-    "Runs that failed, by why: a failure of the model, `budget`, `loop`, `hook`, `unapproved`, `step`,"
+    "Failed runs by reason: a failure of the model, `budget`, `loop`, `hook`, `unapproved`, `step`,"
     " `changed`, `correction`, `other`.",
     ("kind", "failure"),
     {"kind": ("agent", "flow")},
@@ -93,14 +93,14 @@ RUN_FAILURES = Metric(
 APPROVALS = Metric(
     "loom_approvals_total",
     "counter",
-    "Decisions and answers of people in runs, by what they were.",
+    "Decisions and answers of people in runs, by kind.",
     ("action",),
 )
-COMPACTIONS = Metric("loom_compactions_total", "counter", "Conversations that were shortened.")
+COMPACTIONS = Metric("loom_compactions_total", "counter", "Compacted conversations.")
 COMPACTION_TOKENS = Metric(
     "loom_compaction_tokens_total",
     "counter",
-    "Tokens of conversations before and after they were shortened.",
+    "Tokens of conversations before and after compaction.",
     ("side",),
     {"side": ("before", "after")},
 )
@@ -110,14 +110,14 @@ COMPACTION_TOKENS = Metric(
 TOOL_CALLS = Metric(
     "loom_tool_calls_total",
     "counter",
-    "Calls of tools by agents and flows, by how they ended; a tool that does not exist is `unknown`.",
+    "Tool calls of agents and flows by status; a tool that does not exist is `unknown`.",
     ("tool_name", "status"),
     {"status": ("success", "error", "denied", "timeout", "aborted", "unknown")},
 )
 TOOL_SECONDS = Metric(
     "loom_tool_execution_duration_seconds",
     "histogram",
-    "How long calls of tools ran, without waiting for their turn or an approval.",
+    "Duration of tool calls, without waiting for a slot or an approval.",
     ("tool_name",),
     bounds=_USUAL,
 )
@@ -125,17 +125,17 @@ TOOL_SECONDS = Metric(
 CALLS_RUNNING = Metric(
     "loom_tool_calls_running",
     "gauge",
-    "Calls of tools that run in this process now; those that wait for people count, too.",
+    "Tool calls running in this process now; those that wait for people count, too.",
 )
 CALLS_WAITING = Metric(
     "loom_tool_calls_waiting",
     "gauge",
-    "Calls of tools that wait as too many run; see `max_concurrency` and `max_total`.",
+    "Tool calls that wait for a slot; see `max_concurrency` and `max_total`.",
 )
 CALLS_PEAK = Metric(
     "loom_tool_calls_running_peak",
     "gauge",
-    "The most calls of tools that one scheduler of this process ever ran at the same time.",
+    "Maximum of concurrent tool calls in one scheduler of this process.",
 )
 
 # -- language models ---------------------------------------------------------------------------------
@@ -143,19 +143,19 @@ CALLS_PEAK = Metric(
 LLM_CALLS = Metric(
     "loom_llm_calls_total",
     "counter",
-    "Requests to language models, for whatever purpose; one that is tried again counts once.",
+    "Requests to language models, for any purpose; a retried one counts once.",
 )
 LLM_SECONDS = Metric(
     "loom_llm_call_duration_seconds",
     "histogram",
-    "How long requests to language models took, to the end of the answer, retries included.",
+    "Duration of requests to language models, to the end of the response, retries included.",
     ("provider", "model"),
     bounds=_SLOW,
 )
 LLM_FAILURES = Metric(
     "loom_llm_failures_total",
     "counter",
-    "Requests to language models that got no answer, by why (`ModelFailure`).",
+    "Failed requests to language models by reason (`ModelFailure`).",
     ("provider", "model", "failure"),
 )
 LLM_TOKENS = Metric(
@@ -169,7 +169,7 @@ LLM_TOKENS = Metric(
 LLM_COST = Metric(
     "loom_llm_cost_dollars_total",
     "counter",
-    "US dollars that answers cost, as far as prices are known.",
+    "Cost of responses in US dollars, as far as prices are known.",
     ("provider", "model"),
 )
 
@@ -178,14 +178,13 @@ LLM_COST = Metric(
 BREAKER_STATE = Metric(
     "loom_breaker_state",
     "gauge",
-    "Whether a model or host is left alone after failures: 0 no, 1 a trial is due, 2 yes; the worst of"
-    " several.",
+    "Circuit breaker state of a model or host: 0 closed, 1 half-open, 2 open; the worst of several.",
     ("target",),
 )
 MCP_SERVER_UP = Metric(
     "loom_mcp_server_up",
     "gauge",
-    "Whether an MCP server that is wanted is connected: 1 yes, 0 no.",
+    "Whether a configured MCP server is connected: 1 yes, 0 no.",
     ("server",),
 )
 
@@ -194,7 +193,7 @@ MCP_SERVER_UP = Metric(
 SEARCH_SECONDS = Metric(
     "loom_knowledge_search_duration_seconds",
     "histogram",
-    "How long questions to knowledge bases took.",
+    "Duration of queries to knowledge bases.",
     ("strategy",),
     {"strategy": ("vector_first", "graph_first", "hybrid", "graph_only", "bm25")},
     _QUICK,
@@ -202,7 +201,7 @@ SEARCH_SECONDS = Metric(
 CHANNEL_SECONDS = Metric(
     "loom_knowledge_channel_duration_seconds",
     "histogram",
-    "How long each channel of a question took, in the process that works for the knowledge base.",
+    "Duration of each channel of a query, in the process that owns the knowledge base.",
     ("channel",),
     {"channel": ("embedding", "lexical", "vector", "graph", "expansion", "keyword")},
     _QUICK,
@@ -210,18 +209,18 @@ CHANNEL_SECONDS = Metric(
 INGESTED_DOCUMENTS = Metric(
     "loom_ingest_documents_total",
     "counter",
-    "Documents of jobs by what became of them.",
+    "Documents of jobs by outcome.",
     ("outcome",),
     {"outcome": ("added", "updated", "moved", "unchanged", "removed", "skipped", "failed")},
 )
-INGESTED_CHUNKS = Metric("loom_ingest_chunks_total", "counter", "Chunks of documents that were written.")
+INGESTED_CHUNKS = Metric("loom_ingest_chunks_total", "counter", "Written chunks of documents.")
 
 # -- flows -------------------------------------------------------------------------------------------
 
 FLOW_ROUTES = Metric(
     "loom_flow_routes_total",
     "counter",
-    "Messages by what was done with them, and what decided that.",
+    "Messages by action, and by what decided it.",
     ("action", "how"),
     {
         "action": (
@@ -253,18 +252,18 @@ FLOW_MESSAGE_SECONDS = Metric(
 FLOW_STEPS = Metric(
     "loom_flow_steps_total",
     "counter",
-    "Steps of flows by how they ended.",
+    "Steps of flows by status.",
     ("status",),
     {"status": ("success", "failure", "unknown", "declined")},
 )
 FLOW_STEP_SECONDS = Metric(
-    "loom_flow_step_duration_seconds", "histogram", "How long steps of flows took.", bounds=_USUAL
+    "loom_flow_step_duration_seconds", "histogram", "Duration of steps of flows.", bounds=_USUAL
 )
 FLOW_REQUESTS = Metric(
     "loom_flow_requests_total",
     "counter",
-    "HTTP requests of flow files, by what came of them in the end: a class of status codes, why there was no"
-    " answer (`NetFailure`), or that no caller waited for it any more. One that is sent again counts once.",
+    "HTTP requests of flow files by final outcome: a class of status codes, a failure (`NetFailure`), or that"
+    " no caller waited for it any more. A retried one counts once.",
     ("method", "status"),
     {
         "method": ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
@@ -288,7 +287,7 @@ FLOW_REQUESTS = Metric(
 FLOW_REQUEST_SECONDS = Metric(
     "loom_flow_request_duration_seconds",
     "histogram",
-    "How long HTTP requests of flow files took, from the first attempt to the last answer.",
+    "Duration of HTTP requests of flow files, from the first attempt to the last response.",
     ("method",),
     {"method": ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")},
     _USUAL,
@@ -304,7 +303,7 @@ FLOW_KNOWLEDGE = Metric(
 FLOW_KNOWLEDGE_SECONDS = Metric(
     "loom_flow_knowledge_duration_seconds",
     "histogram",
-    "How long the knowledge of a flow file took to answer, where it was asked.",
+    "Duration of queries to the knowledge of a flow file.",
     bounds=_WIDE,
 )
 
@@ -321,7 +320,7 @@ SERVED_CALLS = Metric(
 SERVED_SECONDS = Metric(
     "loom_mcp_call_duration_seconds",
     "histogram",
-    "How long calls of this server's own tools took.",
+    "Duration of calls of this server's own tools.",
     ("tool_name",),
     bounds=_USUAL,
 )
@@ -336,4 +335,4 @@ HTTP_CALLS = Metric("loom_http_calls", "gauge", "Calls being answered for tokens
 HTTP_STREAMS = Metric("loom_http_streams", "gauge", "Streams open for tokens.")
 
 FAMILIES: tuple[Metric, ...] = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
-"""All of them, in the order of this file."""
+"""All metrics, in the order of this file."""

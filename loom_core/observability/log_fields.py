@@ -1,7 +1,7 @@
-"""Context fields of log lines: the work that a line was written in.
+"""Context fields of log lines: request, run, caller and the like.
 
-Fields belong to a context (`contextvars`), so that they reach tasks, and threads of `anyio.to_thread`, that
-are begun in a block, without being handed on.
+Fields are context variables (`contextvars`), so that tasks, and threads of `anyio.to_thread`, that start in a
+block inherit them.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ __all__ = ["LOG_FIELDS", "ContextField", "current_fields", "fields_now", "loggin
 ContextField: TypeAlias = Literal[
     "request_id", "method", "tool", "session", "caller", "client", "conversation", "run_id"
 ]
-"""Name of a field: a fact of the work that a line was written in."""
+"""Name of a context field."""
 
 LOG_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "time": "When, in UTC, to the microsecond (RFC 3339)",
         "level": "`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`",
         "logger": "The module that says it",
-        "message": "What it says, without secrets",
+        "message": "The message, without secrets",
         "service": "The server, such as `loom-kb`",
         "pid": "Its process",
         "request_id": "Id of the MCP request, as its client has chosen it: unique on one connection only",
         "method": "Method of the MCP request, such as `tools/call`",
         "tool": "Tool that the request calls",
-        "session": "What tells sessions of the handshake era apart over HTTP: the beginning of a hash of "
-        "the id, as the id itself lets others in",
+        "session": "Distinguishes sessions of the handshake era over HTTP: the beginning of a hash of "
+        "the id, as the id itself is a credential",
         "caller": "Name of the token or subject that has sent the request, or has asked for the run; "
         "`local` without authentication",
         "client": "Name and version that the client gives itself; not to be trusted",
@@ -50,7 +50,7 @@ LOG_FIELDS: Mapping[str, str] = MappingProxyType(
         "traceback": "The exception as Python tells it, in one text",
     }
 )
-"""Every field of a line of JSON, in the order in which they are written."""
+"""Every field of a JSON line, in writing order."""
 
 _NOTHING: Mapping[ContextField, str] = MappingProxyType({})
 
@@ -59,10 +59,10 @@ _current: ContextVar[Mapping[ContextField, str]] = ContextVar("loom_log_fields",
 
 @contextmanager
 def logging_with(fields: Mapping[ContextField, str], *, fresh: bool = False) -> Generator[None]:
-    """Put fields into every line that is logged in the block, and in tasks and threads that it begins.
+    """Add fields to every line that is logged in the block, and in tasks and threads that it starts.
 
     Args:
-        fields: what is known; what is empty is left out.
+        fields: the fields; empty ones are left out.
         fresh: whether earlier fields are dropped, as for work that outlives the request
             which has begun it.
     """
@@ -80,9 +80,9 @@ def current_fields() -> Mapping[ContextField, str]:
 
 
 def fields_now() -> dict[str, str]:
-    """The same with the current span, if there is one."""
+    """Return the fields of the current work, with the current span, if there is one."""
     fields: dict[str, str] = {**_current.get()}
-    if "opentelemetry.trace" in sys.modules:  # else there is none, and a log need not import it
+    if "opentelemetry.trace" in sys.modules:  # else there is none, and logging need not import it
         from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
         context = get_current_span().get_span_context()

@@ -1,6 +1,6 @@
-"""The log of a server: lines for people or lines of JSON, on standard error, without secrets.
+"""Logging of a server: text or JSON lines on standard error, without secrets.
 
-Logs of libraries go through here, and so do warnings of Python and uncaught exceptions.
+Logs of libraries, warnings of Python and uncaught exceptions are formatted here, too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LogFormat: TypeAlias = Literal["text", "json"]
 """`text`: lines for people; `json`: one object a line, for collectors."""
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
-"""The least severity that is logged."""
+"""Minimum level that is logged."""
 
 FORMAT_VARIABLE = "LOOM_LOG_FORMAT"
 LEVEL_VARIABLE = "LOOM_LOG_LEVEL"
@@ -47,20 +47,20 @@ _log = logging.getLogger("loom_core")
 
 _EXTRA = ("event", "seq", "facts")  # of `LoggingCallback`
 _TEXT_FIELDS = ("request_id", "run_id", "tool")
-_LONGEST_FIELD = 200  # characters: clients choose some of them
-_MOST_TRACEBACK = 20_000  # characters; its end says what was raised
-# What would act on a terminal, or end a line, is shown by its number; a valid escape in JSON, too.
+_LONGEST_FIELD = 200  # characters, as clients choose some fields
+_MOST_TRACEBACK = 20_000  # characters from the end, which has the exception
+# Control characters and line separators are escaped by code point; a valid escape in JSON, too.
 _CONTROL_ESCAPES = {
     code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029) if code != 0x09
 }
 _MULTILINE_ESCAPES = {
     **_CONTROL_ESCAPES,
     0x0A: "\n    ",
-}  # a message of several lines is none that looks like several
+}  # a multi-line message must not look like several lines
 
 
 def resolve_log_format(given: str = "") -> LogFormat:
-    """Which form the log has: what was given, `LOOM_LOG_FORMAT`, or text.
+    """Return the log format: the given one, `LOOM_LOG_FORMAT`, or text.
 
     Raises:
         ConfigError: there is no such form.
@@ -70,7 +70,7 @@ def resolve_log_format(given: str = "") -> LogFormat:
 
 
 def resolve_log_level(given: str = "") -> int:
-    """From which severity on is logged: what was given, `LOOM_LOG_LEVEL`, or `info`; a level of `logging`.
+    """Return the minimum level: the given one, `LOOM_LOG_LEVEL`, or `info`; a level of `logging`.
 
     Raises:
         ConfigError: there is no such level.
@@ -80,7 +80,7 @@ def resolve_log_level(given: str = "") -> int:
 
 
 def log_formatter(form: LogFormat = "text", *, service: str = "") -> logging.Formatter:
-    """Create a formatter of lines, for a handler of one's own, such as one to a file.
+    """Create a formatter, for a custom handler, such as one to a file.
 
     Args:
         form: text or JSON.
@@ -96,19 +96,19 @@ def start_logging(
 
     Args:
         form: text or JSON.
-        level: the least severity.
+        level: the minimum level.
         service: the server's name.
         stream: instead of standard error.
     """
     if logging.root.handlers:
         return
-    _redaction()  # loads what lines need here, not in whatever thread logs first
+    _redaction()  # load it here, not in the first thread that logs
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(log_formatter(form, service=service))
     logging.root.addHandler(handler)
     logging.root.setLevel(level)
     logging.captureWarnings(True)
-    logging.raiseExceptions = False  # what cannot be formatted would be printed as it is, with its arguments
+    logging.raiseExceptions = False  # an unformattable record would be printed with its arguments
     sys.excepthook = _on_exception
     threading.excepthook = _on_thread_exception
 
@@ -141,7 +141,7 @@ class _Formatter(logging.Formatter):
         return hidden.text(text)[-_MOST_TRACEBACK:]
 
     def _context_fields(self, hidden: Redaction) -> dict[str, str]:
-        """Return the fields of the work; cut when secrets are out, as half of one is not recognised."""
+        """Return the context fields; redact before truncation, as half a secret is not recognised."""
         return {name: hidden.text(value)[:_LONGEST_FIELD] for name, value in fields_now().items()}
 
 

@@ -1,4 +1,4 @@
-"""`LoomMetrics`: where the parts of Loom count what they do."""
+"""`LoomMetrics`: metrics of Loom's components."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["LoomMetrics", "new_registry", "process_metrics"]
 
 
 def new_registry() -> Registry:
-    """A registry of its own for all of Loom's numbers; nearly everybody wants that of the process."""
+    """Create a separate registry for all of Loom's metrics; most programs use that of the process."""
     return Registry(FAMILIES)
 
 
 class LoomMetrics:
-    """Counts what Loom does, in the one registry of this process unless another is given.
+    """Metrics of Loom's components, by default in the registry of this process.
 
         metrics = LoomMetrics(agent_id="agent-1")
         base = GraphRAGKnowledgeBase.from_config(..., metrics=metrics)
 
-    What is given such metrics is counted from the start. All else is counted by `process_metrics`, once that
-    is enabled: servers do so where their numbers can be read, a program by
-    `loom_core.config.enable_metrics(True)`. Until then each count costs a look at a flag.
+    Components with such metrics count from the start. All others use `process_metrics`, once it is enabled:
+    servers enable it if their metrics are exposed, a program by `loom_core.config.enable_metrics(True)`.
+    Until then each count only checks a flag.
 
     Args:
-        agent_id: whose numbers these are: they get the label `agent_id` besides their own; empty for none.
-        registry: where they are kept; see `new_registry`.
-        enabled: whether anything is counted; may be changed later by `enable`.
+        agent_id: the agent: all samples get the additional label `agent_id`; empty for none.
+        registry: the registry; see `new_registry`.
+        enabled: whether to count; may be changed later by `enable`.
 
     Attributes:
         agent_id: see above.
@@ -48,39 +48,39 @@ class LoomMetrics:
         self._whose = (agent_id,) if agent_id else ()
 
     def enable(self, on: bool = True) -> None:
-        """Count from now on, or no more; numbers stay as they are."""
+        """Start or stop counting; existing samples stay."""
         self.enabled = on
 
     def add(self, metric: Metric, *labels: str, by: float = 1.0) -> None:
         """Add to a counter or a gauge of `families`.
 
         Args:
-            metric: which.
+            metric: the metric.
             labels: a value for each of its labels.
-            by: how much.
+            by: the amount.
         """
-        if self.enabled or metric.kind == "gauge":  # what went up goes down again
+        if self.enabled or metric.kind == "gauge":  # an increment needs its decrement
             self.registry.add(metric, labels + self._whose, by)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """Count a value of a histogram of `families`.
+        """Observe a value of a histogram of `families`.
 
         Args:
-            metric: which.
-            value: in the unit that its name says.
+            metric: the metric.
+            value: the value, in the unit of the metric's name.
             labels: a value for each of its labels.
         """
         if self.enabled:
             self.registry.observe(metric, value, labels + self._whose)
 
     def watch(self, metric: Metric, read: Reader) -> None:
-        """Have a gauge read when numbers are collected; see `Registry.watch`."""
+        """Read a gauge by a callback at collection; see `Registry.watch`."""
         self.registry.watch(metric, read)
 
     def text(self, common: Mapping[str, str] | None = None) -> str:
-        """All numbers of the registry in the text format of Prometheus; `common` as in `Registry.text`."""
+        """Return all metrics in the Prometheus text format; `common` as in `Registry.text`."""
         return self.registry.text(common)
 
 
 process_metrics = LoomMetrics(registry=new_registry(), enabled=False)
-"""Default metrics of parts of Loom that were given no others."""
+"""Default metrics of components without others."""

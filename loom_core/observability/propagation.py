@@ -1,7 +1,7 @@
-"""A trace that goes on elsewhere: in another process, in a task of its own, or after a restart.
+"""Trace context propagation: to another process, to a separate task, or across a restart.
 
-What is carried is W3C Trace Context: `traceparent` and `tracestate`, the keys that MCP reserves in `_meta`
-(SEP-414) and HTTP in its headers. Baggage stays where it is: it may hold anything.
+The format is W3C Trace Context: `traceparent` and `tracestate`, the keys that MCP reserves in `_meta`
+(SEP-414) and HTTP in its headers. Baggage is not propagated: it may hold anything.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 ]
 
 TRACE_KEYS = ("traceparent", "tracestate")
-_LONGEST = 512  # characters of a value, as W3C asks for at least
+_LONGEST = 512  # characters of a value, the minimum that W3C requires
 
 
 def inject_context() -> dict[str, str]:
-    """The current span for another process; empty where there is none."""
+    """Return the current span's carrier for another process; empty if there is none."""
     carrier: dict[str, str] = {}
     _propagator().inject(carrier)
     return carrier
@@ -42,7 +42,7 @@ def extract_context(carrier: object) -> Context | None:
     """Extract the parent context for spans; None if there is none, or it is invalid.
 
     Args:
-        carrier: a mapping with `traceparent`; whatever else is in it is passed over.
+        carrier: a mapping with `traceparent`; other keys are ignored.
     """
     if not isinstance(carrier, Mapping):
         return None
@@ -62,7 +62,7 @@ def extract_context(carrier: object) -> Context | None:
 
 
 def trace_id_of(context: Context | None = None) -> int:
-    """Number of the trace that a context is in, by default the current one; 0 for none."""
+    """Return the trace id of a context, by default the current one; 0 for none."""
     from opentelemetry.trace import get_current_span
 
     return get_current_span(context).get_span_context().trace_id
@@ -70,7 +70,7 @@ def trace_id_of(context: Context | None = None) -> int:
 
 @contextmanager
 def attach_context(context: Context | None) -> Generator[None]:
-    """Let what the block does belong to what was carried here; None changes nothing."""
+    """Attach an extracted context within the block; None changes nothing."""
     if context is None:
         yield
         return
@@ -85,9 +85,9 @@ def attach_context(context: Context | None) -> Generator[None]:
 
 @contextmanager
 def detach_context() -> Generator[None]:
-    """Let what the block does belong to no trace and no request, for work that one only happens to begin.
+    """Detach the block from the current trace and request, for work that the request only triggers.
 
-    So its lines in the log name no caller whose work it is not.
+    So its log lines do not name an unrelated caller.
     """
     from opentelemetry.context import Context
 

@@ -1,6 +1,6 @@
-"""Spans on their way to a collector, without what may not leave: the MCP SDK writes what others have said.
+"""Redaction of exported spans: the MCP SDK records messages of clients and servers.
 
-It needs OpenTelemetry's SDK: only `export` imports it, when there is a collector.
+This needs OpenTelemetry's SDK: only `export` imports it, if there is a collector.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ _TYPE = "exception.type"
 
 
 class RedactingExporter(SpanExporter):
-    """Sends spans by another exporter; those of the MCP SDK without secrets.
+    """Exports spans by another exporter; those of the MCP SDK without secrets.
 
-    Messages of errors, which quote what clients and servers have said, are content: they are sent only with
+    Error messages, which quote clients and servers, are content: they are exported only with
     LOOM_TRACE_CONTENT=1.
 
     Args:
-        exporter: sends them.
+        exporter: the wrapped exporter.
     """
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Send spans; called in the thread that sends."""
+        """Export spans; called in the export thread."""
         return self._exporter.export([_clean(each) for each in spans])
 
     def shutdown(self) -> None:
-        """Send no more."""
+        """Shut down the wrapped exporter."""
         self._exporter.shutdown()
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Send what is left."""
+        """Flush the wrapped exporter."""
         return self._exporter.force_flush(timeout_millis)
 
 

@@ -1,9 +1,8 @@
-"""Numbers, counted by name and labels, and the text in which Prometheus and its like collect them.
+"""Metrics registry with the Prometheus text format.
 
-A small registry of our own, after measuring: importing prometheus_client takes some 100 ms, which every start
-of a server over stdio would pay, and OpenTelemetry's meters take ten times as long for each count as this.
-What neither has is here, too: no label has more than so many values, and no metric more than so many numbers,
-whatever users name their things.
+It is a custom implementation after measurements: importing prometheus_client takes some 100 ms at every start
+of a stdio server, and OpenTelemetry's meters take ten times as long per count. It also limits cardinality,
+which neither does: the number of values of a label, and of series of a metric.
 
 Source: Prometheus, "Exposition formats", text format 0.0.4.
 """
@@ -21,31 +20,31 @@ __all__ = ["CONTENT_TYPE", "OTHER", "Metric", "Reader", "Registry", "Sample"]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
-"""Stand-in for the values of a label that are too many."""
+"""Label value that replaces values beyond the limit."""
 
 _MOST_VALUES = 100
-_MOST_SERIES = 1000  # of a metric: labels that are few each may be many together
+_MOST_SERIES = 1000  # of a metric: few values per label may still be many combinations
 _LONGEST_VALUE = 80
 
 Sample: TypeAlias = tuple[tuple[str, ...], float]
-"""Values of the labels, and the number."""
+"""A sample: label values, and the number."""
 
 Reader: TypeAlias = Callable[[], Iterable[Sample]]
-"""Gives the numbers of a gauge as they are now, of several with the same labels the highest counts; it may be
+"""Returns the current samples of a gauge; of several with the same labels the highest counts. It may be
 called in any thread."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metric:
-    """One name under which numbers are told.
+    """A metric family.
 
     Attributes:
         name: such as `loom_tool_calls_total`.
-        kind: `counter` goes up only, `gauge` also down, `histogram` counts values by how large they are.
-        description: what is counted, in a sentence.
-        labels: names of what tells its numbers apart.
-        values: of labels that have few: all values there are, for the reference.
-        bounds: of a histogram: upper ends of its buckets, ascending; one without end follows them.
+        kind: `counter`, `gauge` or `histogram`.
+        description: help text, in a sentence.
+        labels: label names.
+        values: all values of labels with few values, for the reference.
+        bounds: upper bounds of a histogram's buckets, ascending, without infinity.
     """
 
     name: str
@@ -57,12 +56,12 @@ class Metric:
 
 
 class Registry:
-    """Numbers by metric and labels. It may be used by several threads.
+    """Metrics registry: samples by metric and labels. Thread-safe.
 
     Args:
-        metrics: all that can be counted.
-        most_values: how many values of a label are told apart; the others are `other`.
-        most_series: how many numbers a metric has; what is more has `other` for all labels.
+        metrics: all metrics.
+        most_values: maximum values of a label; further ones are `other`.
+        most_series: maximum series of a metric; further ones have `other` for all labels.
     """
 
     def __init__(
@@ -85,16 +84,16 @@ class Registry:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """All that can be counted, by name."""
+        """All metrics, by name."""
         return tuple(self._numbers)
 
     def add(self, metric: Metric, labels: tuple[str, ...] = (), by: float = 1.0) -> None:
         """Add to a counter or a gauge.
 
         Args:
-            metric: which.
+            metric: the metric.
             labels: a value for each of its labels; one more may follow, for `agent_id`.
-            by: how much.
+            by: the amount.
         """
         with self._lock:
             numbers = self._numbers[metric]
@@ -103,11 +102,11 @@ class Registry:
             numbers[labels] = numbers.get(labels, 0.0) + by
 
     def observe(self, metric: Metric, value: float, labels: tuple[str, ...] = ()) -> None:
-        """Count a value of a histogram.
+        """Observe a value of a histogram.
 
         Args:
-            metric: which.
-            value: in the unit that its name says.
+            metric: the metric.
+            value: the value, in the unit of the metric's name.
             labels: as for `add`.
         """
         with self._lock:
@@ -120,11 +119,11 @@ class Registry:
             buckets.observe(value)
 
     def watch(self, metric: Metric, read: Reader) -> None:
-        """Have a gauge read when numbers are collected, instead of the earlier reader."""
+        """Read a gauge by a callback at collection; it replaces the earlier one."""
         self._readers[metric] = read
 
     def samples(self, metric: Metric) -> dict[tuple[str, ...], float]:
-        """The numbers of a metric by labels; of a histogram how many values there were."""
+        """Return the samples of a metric by labels; of a histogram the counts."""
         if (read := self._readers.get(metric)) is not None:
             told: dict[tuple[str, ...], float] = {}
             for given, value in read():
@@ -139,15 +138,15 @@ class Registry:
             return dict(self._numbers[metric])
 
     def sums(self, metric: Metric) -> dict[tuple[str, ...], float]:
-        """The sums of a histogram's values by labels."""
+        """Return the sums of a histogram's values by labels."""
         with self._lock:
             return {labels: each.sum for labels, each in self._buckets[metric].items()}
 
     def text(self, common: Mapping[str, str] | None = None) -> str:
-        """All numbers in the text format.
+        """Return all metrics in the text format.
 
         Args:
-            common: labels that all of them get besides their own.
+            common: additional labels of all samples.
         """
         lines: list[str] = []
         more = [f'{name}="{_quote(value)}"' for name, value in (common or {}).items()]
@@ -167,7 +166,7 @@ class Registry:
     def _limit_labels(
         self, metric: Metric, labels: tuple[str, ...], there: Mapping[tuple[str, ...], object]
     ) -> tuple[str, ...]:
-        """The labels of numbers that are new, those that are too many made one."""
+        """Return the labels of a new series; beyond a limit replace values by `other`."""
         wanted = len(metric.labels)
         if not wanted <= len(labels) <= wanted + 1:
             raise TypeError(f"{metric.name} has the labels {metric.labels}, not {labels}")
@@ -185,7 +184,7 @@ class Registry:
 
 
 class _Buckets:
-    """The values of one histogram with the same labels."""
+    """One series of a histogram."""
 
     __slots__ = ("_bounds", "_counts", "count", "sum")
 
@@ -213,13 +212,13 @@ class _Buckets:
 
 
 def _pairs(metric: Metric, labels: tuple[str, ...]) -> list[str]:
-    """Labels as they are written; one that is empty says nothing, and is left out."""
+    """Return label pairs as text; empty labels are left out."""
     names = (*metric.labels, "agent_id")
     return [f'{name}="{_quote(value)}"' for name, value in zip(names, labels, strict=False) if value]
 
 
 def _writable(value: str) -> str:
-    """A value that can be encoded: half of a character that takes two, which JSON can hold, is `?`."""
+    """Return an encodable value: a lone surrogate becomes `?`."""
     return value.encode("utf-8", "replace").decode()
 
 

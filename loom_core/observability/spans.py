@@ -1,8 +1,8 @@
-"""Which spans Loom makes, and what each may say: the one table that code, docs and tests go by.
+"""Spans of Loom and their attributes: the single source for code, docs and tests.
 
-Names follow the OpenTelemetry semantic conventions for generative AI and MCP where these have one;
-`retrieval.…` was agreed on for searches, and what else is Loom's own begins with `loom.`. Nothing here may
-hold what people or models wrote, but the attributes that are marked as content: see `content`.
+Names follow the OpenTelemetry semantic conventions for generative AI and MCP if these have one; searches use
+`retrieval.…`, and other names of Loom begin with `loom.`. Only attributes marked as content may have texts of
+people or models: see `content`.
 
 Source: OpenTelemetry, "Semantic Conventions for GenAI agent and framework spans" and "… for MCP", 2026.
 """
@@ -42,9 +42,9 @@ class AttributeForm:
     """Form of an attribute.
 
     Attributes:
-        about: in a sentence.
-        type: of its value: `text`, `texts`, `number`, `whole number` or `yes or no`.
-        content: whether it holds what people or models wrote: recorded with LOOM_TRACE_CONTENT=1 only.
+        about: description, in a sentence.
+        type: type of its value: `text`, `texts`, `number`, `whole number` or `yes or no`.
+        content: whether it has texts of people or models: recorded with LOOM_TRACE_CONTENT=1 only.
     """
 
     about: str
@@ -57,13 +57,13 @@ class SpanForm:
     """One kind of span.
 
     Attributes:
-        name: its name, or how that begins.
-        target: the attribute whose value stands behind it in the name; empty for none.
-        kind: as OpenTelemetry has it.
-        scope: which part of Loom makes it, as a module's name.
-        about: what it covers, in a sentence.
-        attributes: what it may say; each is in `ATTRIBUTES`.
-        by_sdk: whether the MCP SDK begins and ends it, and Loom only adds attributes.
+        name: its name, or the start of it.
+        target: the attribute whose value ends the name; empty for none.
+        kind: OpenTelemetry's span kind.
+        scope: the instrumentation scope, a module's name.
+        about: description, in a sentence.
+        attributes: its possible attributes; each is in `ATTRIBUTES`.
+        by_sdk: whether the MCP SDK starts and ends it, and Loom only adds attributes.
     """
 
     name: str
@@ -76,7 +76,7 @@ class SpanForm:
 
     @property
     def shown(self) -> str:
-        """Its name as people read it: `chat {gen_ai.request.model}`."""
+        """Its display name: `chat {gen_ai.request.model}`."""
         return f"{self.name} {{{self.target}}}" if self.target else self.name
 
 
@@ -89,7 +89,7 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "gen_ai.request.stream": _A("Whether the answer is streamed", "yes or no"),
     "gen_ai.request.max_tokens": _A("Limit of the answer", "whole number"),
     "gen_ai.request.temperature": _A("Temperature, where one was set", "number"),
-    "gen_ai.request.top_p": _A("Share of the likeliest words, where one was set", "number"),
+    "gen_ai.request.top_p": _A("Nucleus sampling, where it was set", "number"),
     "gen_ai.output.type": _A("`json` where an answer of a schema was asked for"),
     "gen_ai.response.model": _A("Model that has answered, where the vendor says it"),
     "gen_ai.response.finish_reasons": _A("Why the answer ended: one of Loom's reasons", "texts"),
@@ -114,12 +114,12 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "loom.usage.cost": _A("US dollars, where the price is known", "number"),
     "loom.usage.estimated": _A("Whether the tokens are an estimate of Loom's", "yes or no"),
     "loom.run.id": _A("The run"),
-    "loom.run.depth": _A("How many agents stand above it", "whole number"),
-    "loom.run.status": _A("How it stood when it was let go of"),
+    "loom.run.depth": _A("Number of agents above it", "whole number"),
+    "loom.run.status": _A("Its status when it was detached"),
     "loom.run.iterations": _A("Turns of the model", "whole number"),
     "loom.run.tool_calls": _A("Calls that were run", "whole number"),
     "loom.tool.status": _A("`success`, `error`, `denied`, `timeout` or `aborted`"),
-    "loom.tool.waited_ms": _A("Milliseconds until it had a place and was looked at again", "number"),
+    "loom.tool.waited_ms": _A("Milliseconds until it had a slot and was checked again", "number"),
     "loom.flow.action": _A("What is done with a message: `flow`, `respond`, `answer` and so on"),
     "loom.flow.how": _A("What decided that: `rules`, `model`, `pending` and so on"),
     "loom.flow.confidence": _A("How sure the model is, from 0 to 1", "number"),
@@ -218,7 +218,7 @@ EXECUTE_TOOL = SpanForm(
     name="execute_tool",
     target="gen_ai.tool.name",
     scope="loom_core.tools",
-    about="A call of a tool, from the moment in which it may run: waiting for a place, running, its result.",
+    about="A tool call, from its permission on: waiting for a slot, execution, result.",
     attributes=(
         "gen_ai.operation.name",
         "gen_ai.tool.name",
@@ -235,7 +235,7 @@ INVOKE_AGENT = SpanForm(
     name="invoke_agent",
     target="gen_ai.agent.name",
     scope="loom_core.agent",
-    about="A run of an agent is driven, until it ends, or this process lets go of it.",
+    about="An agent run is executed, until it ends, or this process detaches.",
     attributes=(
         "gen_ai.operation.name",
         "gen_ai.agent.name",
@@ -251,7 +251,7 @@ INVOKE_WORKFLOW = SpanForm(
     name="invoke_workflow",
     target="gen_ai.workflow.name",
     scope="loom_core.flow",
-    about="A run of a flow is driven, until it ends or waits for people.",
+    about="A flow run is executed, until it ends or waits for people.",
     attributes=("gen_ai.operation.name", "gen_ai.workflow.name", *_RUN, "error.type"),
 )
 FLOW_MESSAGE = SpanForm(
@@ -399,4 +399,4 @@ SPANS: tuple[SpanForm, ...] = (
     KNOWLEDGE_OWNER,
     KNOWLEDGE_INGEST,
 )
-"""All of them, from the outside in."""
+"""All spans, outer ones first."""

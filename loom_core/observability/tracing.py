@@ -1,7 +1,7 @@
-"""Spans of Loom's own work, for whichever OpenTelemetry SDK the program around it has set up.
+"""Tracing of Loom's work with the program's OpenTelemetry SDK.
 
-Without one a span costs some microseconds and goes nowhere. What an error says is not recorded, as it may
-quote what people wrote: its kind is.
+Without an SDK a span costs some microseconds and is dropped. Error messages are not recorded, as they may
+quote texts of people; error types are.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ AttributeValue: TypeAlias = str | bool | int | float | Sequence[str]
 
 
 class LoomTracer:
-    """Makes spans in the name of an agent, where a program wants them told apart or sent elsewhere.
+    """Creates spans of one agent, to distinguish them or to export them elsewhere.
 
         tracer = LoomTracer(agent_id="agent-1")
         kb = GraphRAGKnowledgeBase.from_config(tracer=tracer)
 
     Args:
-        agent_id: stands in its spans as `gen_ai.agent.id`; empty for no agent.
-        provider: where they go; by default the program's own OpenTelemetry provider.
+        agent_id: value of `gen_ai.agent.id` in its spans; empty for no agent.
+        provider: the tracer provider; by default the program's.
     """
 
     def __init__(self, agent_id: str = "", *, provider: TracerProvider | None = None) -> None:
@@ -45,14 +45,14 @@ class LoomTracer:
 
     @property
     def agent_id(self) -> str:
-        """Whose spans these are."""
+        """The agent of the spans."""
         return self._agent_id
 
     @contextmanager
     def span(
         self, form: SpanForm, attributes: Mapping[str, AttributeValue | None] | None = None
     ) -> Generator[Span]:
-        """A span around a block; see `span`."""
+        """Run a block in a span; see `span`."""
         with span(form, attributes, tracer=self) as started:
             yield started
 
@@ -70,17 +70,17 @@ def span(
     parent: Context | None = None,
     links: Sequence[Context] = (),
 ) -> Generator[Span]:
-    """A span around a block, the current one while the block runs.
+    """Run a block in a span, as the current span.
 
-    An `Exception` that leaves the block sets the span's status; it is not caught. A block that is cancelled
-    ends without a status: nothing went wrong in it.
+    An `Exception` that leaves the block sets the span's status; it is not caught. A cancelled block ends
+    without a status, as it did not fail.
 
     Args:
-        form: what is done.
-        attributes: what is known before the work begins; what is None is left out.
-        tracer: makes it instead of the program's own provider.
-        parent: what it belongs to; by default the current span.
-        links: what else it has to do with.
+        form: kind of the span.
+        attributes: attributes known at its start; None values are left out.
+        tracer: the tracer, instead of the program's provider.
+        parent: its parent; by default the current span.
+        links: its links.
     """
     from opentelemetry.trace import use_span
 
@@ -101,7 +101,7 @@ def start_span(
     parent: Context | None = None,
     links: Sequence[Context] = (),
 ) -> Span:
-    """A span that is not the current one, for who ends it: for work that goes on in pieces; else see `span`.
+    """Start a span that is not the current one; the caller ends it. For work in pieces; else see `span`.
 
     Args:
         form: as for `span`, as all others.
@@ -123,11 +123,11 @@ def start_span(
 
 
 def record_failure(started: Span, error: Exception | str) -> None:
-    """Write down that the work of a span has failed.
+    """Record a failure in a span.
 
     Args:
         started: the span.
-        error: what was raised, or the kind of failure.
+        error: the exception, or the kind of failure.
     """
     if not started.is_recording():
         return
@@ -146,7 +146,7 @@ def _kind(error: Exception) -> str:
 
 @cache
 def _program_tracer(scope: str) -> Tracer:
-    """It finds the program's provider by itself, also one that is set up later."""
+    """Return a tracer; it uses the program's provider, also one that is set later."""
     from opentelemetry.trace import get_tracer
 
     return get_tracer(scope)

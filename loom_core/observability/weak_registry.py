@@ -1,4 +1,4 @@
-"""The objects of a kind that are there now, for gauges that ask them."""
+"""Weak registry of live instances, for gauges that read them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _T = TypeVar("_T")
 
 
 class WeakRegistry(Generic[_T]):
-    """Weak registry of instances: it keeps no object alive. It may be used by several threads."""
+    """Weak registry of instances: it keeps no object alive. Thread-safe."""
 
     def __init__(self) -> None:
         self._objects: WeakSet[_T] = WeakSet()
         self._lock = threading.Lock()
 
     def add(self, one: _T) -> None:
-        """Remember one."""
+        """Add an instance."""
         with self._lock:
             self._objects.add(one)
 
     def all(self) -> list[_T]:
-        """Those that are there."""
+        """Return all live instances."""
         with self._lock:
             return list(self._objects)

@@ -1,1 +1,1 @@
-"""Runs, of agents and of flows: what was asked for, every step in a journal, and who drives them on."""
+"""Runs of agents and flows: requests, commands, the event journal, and the executor."""

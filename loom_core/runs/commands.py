@@ -1,6 +1,6 @@
-"""Commands that people give a run while it is under way.
+"""Commands to a run: decide, answer, reply, pause, resume, abort, retry.
 
-Orders go through the journal, so that any process can give them, and none is lost.
+Commands go through the journal, so that any process can send them, and none is lost.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecision:
-    """Decision on a call that needs approval, or of which it is not known whether it was done.
+    """Decision on a call that needs approval, or on a call whose outcome is unknown.
 
     Attributes:
         id: `Pending.id`.
-        action: run it; do not; run it with other arguments. For an unknown call, `approve` runs it again and
-            `deny` tells the model that it is unknown.
+        action: run it; do not run it; run it with other arguments. For an unknown call, `approve` runs it
+            again, and `deny` tells the model that the outcome is unknown.
         arguments: for `edit`.
-        reason: shown to the model where it is denied.
+        reason: shown to the model if the call is denied.
         by: who decided.
-        scope: what an approval holds for: this call; or all calls of the tool in this run, those that are
-            asked about now included, as long as the tool stays what it is (`Pending.for_run`).
-        ask_again: for an `edit` of what a flow goes on with: it is changed, and asked about once more.
-        keep: whether an approval of a tool holds for later runs, too, where approvals of it are kept
-            (`Tool.keeps_approval`); not where who decides may do so for this run only.
+        scope: what an approval covers: this call; or all calls of the tool in this run, including other
+            pending ones, as long as the tool does not change (`Pending.for_run`).
+        ask_again: for an `edit` of a flow's inputs: change them, and ask once more.
+        keep: whether the approval of a tool also covers later runs, if its approvals are stored
+            (`Tool.keeps_approval`); False if the person may decide for this run only.
     """
 
     id: str
@@ -61,8 +61,8 @@ class InputResponse:
     Attributes:
         id: `Pending.id`.
         action: as in `loom_core.tools.interface.Answer`.
-        content: what was answered.
-        by: who.
+        content: the answer.
+        by: who answered.
     """
 
     id: str
@@ -73,7 +73,7 @@ class InputResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """Something the user says while the run goes on: the model reads it before its next turn."""
+    """Message of the user to a running run: the model reads it before its next turn."""
 
     text: str
     by: str = ""
@@ -81,21 +81,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """Begin nothing new; what runs is let end."""
+    """Start nothing new; let running work finish."""
 
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resume:
-    """Go on: after a pause, or where it failed or was aborted."""
+    """Resume the run: after a pause, a failure or an abort."""
 
     by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort:
-    """End now: what runs is cancelled."""
+    """End the run now; cancel running work."""
 
     reason: str = ""
     by: str = ""
@@ -103,14 +103,14 @@ class Abort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Go on with a flow from a step: what came of it and of what followed it is forgotten.
+    """Retry a flow from a step: the results of this step and of the later ones are discarded.
 
     Attributes:
-        step: its id; `outer/0/inner` for one of a branch, `outer/inner` for one of a flow that is a step.
-            Empty: where it failed.
-        inputs: of the flow, by name, that are others now: it goes on from the first step that has used one of
-            them, if that comes first. Refused where something was done with what they were.
-        by: who.
+        step: the step's id; `outer/0/inner` for a step of a branch, `outer/inner` for a step of a nested
+            flow. Empty for the step that failed.
+        inputs: changed inputs of the flow, by name: the flow restarts from the first step that used one of
+            them, if that step comes earlier. Refused if an action with outside effects used the old values.
+        by: who wants it.
     """
 
     step: str = ""
@@ -122,17 +122,17 @@ Command = ApprovalDecision | InputResponse | Reply | Pause | Resume | Abort | Re
 
 
 def revives(order: Command, status: RunStatus) -> bool:
-    """Whether a run that has ended as `status` goes on by an order: the user's last words are always read."""
+    """Whether a command revives a run that ended with `status`. A user's reply is always read."""
     return isinstance(order, Resume | Retry) or (isinstance(order, Reply) and status == "completed")
 
 
 def check_response(pending: Pending, said: ApprovalDecision | InputResponse) -> None:
-    """Refuse an answer that is none to the question, and arguments that the tool does not take.
+    """Check an answer against the schema of the question, and edited arguments against the tool's schema.
 
-    A schema that cannot be used refuses nothing: then it is for the tool to say. Who asks again is told all.
+    An invalid schema refuses nothing: the tool has to check then. Nor is a request checked that asks again.
 
     Raises:
-        InvalidInputError: it says where something is wrong, what is expected and what was received.
+        InvalidInputError: the response does not fit; the message says where, what is expected and what came.
     """
     from loom_core.tools.arguments import ToolArguments, find_mismatches
     from loom_core.tools.schemas.form import schema_problem
@@ -147,6 +147,6 @@ def check_response(pending: Pending, said: ApprovalDecision | InputResponse) -> 
         ToolArguments(pending.tool, schema).validate(said.arguments)
     elif wrong := find_mismatches(said.content, schema):
         raise InvalidInputError(
-            f"This is no answer to {pending.id!r}: {'; '.join(wrong)}.",
+            f"The answer to {pending.id!r} does not fit its schema: {'; '.join(wrong)}.",
             advice="Answer as the schema of the question says; it is still open.",
         )

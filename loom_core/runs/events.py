@@ -1,4 +1,4 @@
-"""Public events of a run: they are journalled, streamed and replayed."""
+"""Public events of a run: they are journaled, streamed and replayed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ EventType = Literal[
     "model_start",  # iteration, model
     "text_delta",  # text
     "reasoning_delta",  # text
-    "model_retry",  # problem, attempt, wait: what was streamed of this turn does not count
+    "model_retry",  # problem, attempt, wait: the text streamed in this turn is discarded
     "tool_calls_start",  # calls: [{call_id, tool, arguments}], text
-    "tool_start",  # call_id, tool: it runs from now on; in the journal before anything is done; arguments,
-    # where a hook or a person has changed those that the model gave
+    "tool_start",  # call_id, tool: the call starts; in the journal before anything is done; arguments, if a
+    # hook or a person has changed those of the model
     "tool_progress",  # call_id, done, total, message
     "approval_required",  # pending: the fields of `Pending`
     "approval_decided",  # call_id, action, by, reason, scope
@@ -27,37 +27,37 @@ EventType = Literal[
     "compression_applied",  # before, after, ratio: tokens; dropped, kept: messages
     "usage",  # input_tokens, output_tokens, reasoning_tokens, cache_read_tokens, cache_write_tokens,
     # estimated, cost: the fields of `Usage`, of this answer; total: the same of the run
-    "message_received",  # text: something the user said while it ran
+    "message_received",  # text: a message of the user while it ran
     "paused",  # by
     "resumed",  # by, from_status
     "agent_finish",  # output, structured
-    "route",  # the fields of `Route` that say how a flow was chosen: what decided, and by what
-    "flow_start",  # flow_id, name, message, inputs, config; step_id: of the step that runs it, or empty
-    "flow_changed",  # config: the configuration is another one since, and the steps done are the same
-    "inputs",  # step_id, names: inputs that were given, or corrected, on the way
+    "route",  # the fields of `Route` that say how a flow was chosen
+    "flow_start",  # flow_id, name, message, inputs, config; step_id: the step that runs it, or empty
+    "flow_changed",  # config: the configuration has changed since, but not the steps done so far
+    "inputs",  # step_id, names: inputs that were given or corrected during the flow
     "step_start",  # step_id, key: with the visit, attempt, what; in the journal before anything is done
-    "step_result",  # step_id, status, outputs, seconds, problem, next: what follows
+    "step_result",  # step_id, status, outputs, seconds, problem, next: the next step
     "branch",  # step_id, branch, status: start|success|failure
     "flow_finish",  # output, structured
     "error",  # message, advice, failure
     "aborted",  # by, reason
 ]
-"""Each with the keys of its payload."""
+"""The event types; the comments list the keys of each payload."""
 
 FINAL_EVENTS: frozenset[EventType] = frozenset({"agent_finish", "flow_finish", "error", "aborted"})
-"""After one of these a run goes on only if it is resumed."""
+"""After one of these events a run continues only if it is resumed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """Something that happened in a run.
+    """An event of a run.
 
     Attributes:
-        type: what.
+        type: the event type.
         payload: JSON; its keys depend on the type, see `EventType`.
-        run_id: in which run.
-        seq: its place in the run, from 1, without a gap. It never changes: a reader who has seen this one
-            asks for those after it.
+        run_id: the run.
+        seq: sequence number in the run, from 1, without gaps. It never changes: a reader continues after the
+            last one it has seen.
         at: when, in seconds since 1970.
     """
 

@@ -1,4 +1,4 @@
-"""The executor of a run, whatever it runs: take it up, obey orders, pause, end; and the record it keeps."""
+"""Run executor: start or resume a run, apply commands, pause and end it; and the recorder of its events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, T
 import anyio
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import LoomError, RecordError, unwrapped
+from loom_core.errors import LoomError, StoreError, unwrap_group
 from loom_core.observability.log_fields import logging_with
 from loom_core.observability.propagation import extract_context, trace_id_of
 from loom_core.observability.spans import INVOKE_AGENT
@@ -50,21 +50,21 @@ _log = logging.getLogger(__name__)
 
 
 class RecordedState(HumanInputState, Protocol):
-    """The state that a run goes on from, as far as people are asked in it.
+    """State of a run, as far as human input is concerned.
 
     Attributes:
-        pending: what they were asked and have not answered, by id.
+        pending: unanswered requests to people, by id.
     """
 
     @property
     def pending(self) -> dict[str, Pending]: ...  # noqa: D102
 
     def add_pending(self, pending: Pending) -> None:
-        """People are asked."""
+        """Add a pending request to people."""
         ...
 
     def apply_decision(self, decision: ApprovalDecision) -> None:
-        """They have decided."""
+        """Apply their decision."""
         ...
 
 
@@ -72,13 +72,13 @@ _State = TypeVar("_State", bound=RecordedState)
 
 
 class RunRecorder(ABC, Generic[_State]):
-    """The events of one run that is driven here: each method adds one, and changes `state` with it.
+    """Recorder of the events of one run: each method adds an event and applies it to `state`.
 
-    What is added is committed with the next `commit`, or by and by.
+    Events are committed by the next `commit`, or earlier in the background.
 
     Attributes:
-        state: what the run goes on from.
-        stopwatch: counts the time in which it is worked on.
+        state: the state that the run resumes from.
+        stopwatch: counts the run's working time.
     """
 
     def __init__(self, log: RunLog, state: _State) -> None:
@@ -90,12 +90,12 @@ class RunRecorder(ABC, Generic[_State]):
 
     @property
     def run(self) -> Run:
-        """As it stands."""
+        """The run in its current state."""
         return self._log.run
 
     @property
     def journal(self) -> Journal:
-        """Where it is."""
+        """The journal that has the run."""
         return self._log.journal
 
     @property
@@ -110,12 +110,12 @@ class RunRecorder(ABC, Generic[_State]):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing new may begin."""
+        """Whether the run is paused: nothing new may start."""
         return self._paused
 
     @abstractmethod
     def record_message(self, text: str) -> None:
-        """Record what the user said."""
+        """Record a message of the user."""
 
     @abstractmethod
     def record_answer(self, answered: InputResponse) -> None:
@@ -123,59 +123,59 @@ class RunRecorder(ABC, Generic[_State]):
 
     @abstractmethod
     def record_resume(self, by: str) -> None:
-        """Record that the run goes on: after a pause, or after its end."""
+        """Record that the run resumes: after a pause, or after its end."""
 
     async def commit(self, *, durable: bool = False) -> None:
-        """Wait until all of it is in the file; see `RunLog.commit`."""
+        """Wait until all events are in the file; see `RunLog.commit`."""
         await self._log.commit(durable=durable)
 
     async def save_blob(self, content: bytes, media_type: str) -> str:
-        """Keep what is too large for an event; returns its address."""
+        """Save data that is too large for an event; return its address."""
         number = await self._log.save_blob(content, media_type)
         return f"loom://runs/{self.run.id}/blobs/{number}"
 
     def record_progress(self, id_: str, done: float, total: float | None, message: str) -> None:
-        """A tool says how far a call is."""
+        """Record the progress of a call."""
         self._log.add("tool_progress", {"call_id": id_, "done": done, "total": total, "message": message})
 
     def record_request(self, pending: Pending) -> None:
-        """People are asked."""
+        """Record a request to people."""
         self.state.add_pending(pending)
         kept = asdict(pending)
-        # A tool that asks is gone after a crash, and asks again when it is called again.
+        # A tool that asks does not survive a crash; it asks again when it is called again.
         state = kept if pending.id in self.state.calls else None
         shown = self._to_event_form(pending)
         self._add("approval_required", {"pending": asdict(shown)}, state, **self._waiting_changes())
 
     def record_decision(self, decision: ApprovalDecision) -> None:
-        """They have decided."""
+        """Record a decision of people."""
         self.state.apply_decision(decision)
         payload = {"call_id": decision.id, "action": decision.action, "by": decision.by}
         payload |= {"reason": decision.reason, "scope": decision.scope}
         self._add("approval_decided", payload, asdict(decision), **self._waiting_changes())
 
     def close_question(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
-        """A question of a tool is answered, or no tool waits for the answer any more."""
+        """Record that a question is closed: it was answered, or no tool waits for the answer any more."""
         self.state.pending.pop(id_, None)
         payload = {"call_id": id_, "action": action, "by": by, "reason": reason, "scope": "once"}
         self._add("approval_decided", payload, None, **self._waiting_changes())
 
     def record_pause(self, by: str) -> None:
-        """Nothing new begins until the run is resumed."""
+        """Record that the run is paused: nothing new starts until it is resumed."""
         self._paused = True
         self._add("paused", {"by": by}, None, **self._waiting_changes(), spent=self.spent)
 
     def record_failure(self, error: LoomError, *, failure: str, output: str) -> None:
-        """It cannot go on."""
+        """Record that the run failed."""
         payload = {"message": error.message, "advice": error.advice, "failure": failure}
         self._end("error", payload, "failed", output=output, problem=str(error))
 
     def _to_event_form(self, pending: Pending) -> Pending:
-        """Return the question to people in the form of its event."""
-        return replace(pending, arguments_schema={})  # it may be long, and says nothing of the call
+        """Return the request to people in the form of its event."""
+        return replace(pending, arguments_schema={})  # it may be long, and says nothing about the call
 
     def _end(self, type_: EventType, payload: dict[str, Any], status: RunStatus, **changes: object) -> None:
-        """It is at its end, whatever its state says."""
+        """Record the end of the run, whatever its state says."""
         self.stopwatch.stop()
         self._paused = False
         self._add(type_, payload, None, status=status, pending=(), spent=self.spent, **changes)
@@ -198,20 +198,20 @@ _R = TypeVar("_R", bound=RunRecorder[Any])
 
 
 class RunExecutor(ABC, Generic[_R]):
-    """One run, driven by who holds its log; see `RunDriver`.
+    """Run executor: executes one run whose log this process holds; see `Executor`.
 
-    What it does follows from the journalled events, so it goes on after a crash as if nothing had been. A
-    pause lets what is under way end, and nothing new begins, not even the end of the run. An abort cancels
-    what is under way; what changes something outside, in a flow, has a moment to end by itself. A run that
-    can be parked is let go of while it waits for people.
+    The next action always follows from the journaled events, so a run resumes after a crash where it
+    stopped. A pause lets running work finish and starts nothing new; the run does not end either. An abort
+    cancels running work; in a flow, work with outside effects gets a moment to finish. A run that can be
+    parked is released while it waits for people.
 
     Args:
-        log: the run, claimed.
-        record: writes down what happens in it.
-        asking: whom it asks.
+        log: the log of the claimed run.
+        record: the recorder of its events.
+        asking: the policy for human input.
 
     Attributes:
-        span_form: which span it is in traces.
+        span_form: the kind of span in traces.
     """
 
     span_form: ClassVar[SpanForm]
@@ -229,13 +229,13 @@ class RunExecutor(ABC, Generic[_R]):
         self._parked = False
 
     async def execute(self) -> Run:
-        """Go on until the run is at its end, or parked, and say how it stands then.
+        """Execute the run until it ends or is parked; return its state then.
 
-        Errors of the run are in it: `Run.problem`.
+        The run's own errors are in `Run.problem`.
 
         Raises:
             RecordError: the journal cannot be written; the run stays as it is there.
-            Exception: what a part raises that is no `LoomError`; the run has failed with it.
+            Exception: a component raised an exception other than `LoomError`; the run has failed with it.
         """
         run = self._record.run
         known: dict[ContextField, str] = {
@@ -244,49 +244,49 @@ class RunExecutor(ABC, Generic[_R]):
             "run_id": run.id,
         }
         with logging_with(known, fresh=True), run_span(self.span_form, self._record.run) as told:
-            while await self._execute_once():  # what was said in the moment in which it ended is heard, too
+            while await self._execute_once():  # also applies commands that came just as the run ended
                 await self._record.commit()
             told(self._record.run)
         return self._record.run
 
     async def detach(self) -> None:
-        """Begin nothing new, and wait until no call runs that must not be made twice, in runs for calls, too.
+        """Start nothing new, and wait until no call is running that must not be repeated, in child runs too.
 
-        Who drives the run can be cancelled then, and no call needs a decision afterwards.
+        The caller can then cancel the execution, and no call needs a decision afterwards.
         """
         self._leaving = True
         await self._wait_for_calls()
 
     @abstractmethod
     async def _begin(self) -> None:
-        """It is driven for the first time."""
+        """Start the run: it is executed for the first time."""
 
     @abstractmethod
     async def _advance(self, people: HumanBroker, group: TaskGroup) -> None:
-        """Step by step to the end; cancelled by an abort, and where the time is over."""
+        """Execute step by step to the end. An abort or the end of the time cancels this."""
 
     @abstractmethod
     async def _fail(self, error: LoomError) -> None:
-        """Write down that it cannot go on."""
+        """Record that the run failed."""
 
     @abstractmethod
     async def _end_aborted(self, abort: Abort) -> None:
-        """Journal that the run was aborted."""
+        """Record that the run was aborted."""
 
     @abstractmethod
     def _revive(self, order: Command) -> None:
-        """Go on after the end."""
+        """Resume the run after its end."""
 
     @abstractmethod
     def _timeout_error(self) -> LoomError:
-        """Return the error for a run that is over its time."""
+        """Return the error for a run that exceeded its time limit."""
 
     @abstractmethod
     async def _wait_for_calls(self) -> None:
-        """Wait until no call runs that must not be made twice, in runs for calls, too."""
+        """Wait until no call is running that must not be repeated, in child runs too."""
 
     async def _execute_once(self) -> bool:
-        """Go on until the run is at its end; returns whether there was anything to do."""
+        """Execute until the run ends; return whether there was anything to do."""
         goes_on = True
         try:
             async with anyio.create_task_group() as group:
@@ -296,22 +296,22 @@ class RunExecutor(ABC, Generic[_R]):
                     group.start_soon(self._listen)
                     await self._run_to_end(group, self._people)
                 group.cancel_scope.cancel()
-        except Exception as raised:  # noqa: BLE001 - whatever it was, the run has to say that it failed
-            error = unwrapped(raised)
-            if isinstance(error, RecordError):
+        except Exception as raised:  # noqa: BLE001 - whatever it is, the run must record that it failed
+            error = unwrap_group(raised)
+            if isinstance(error, StoreError):
                 raise error from None
             if isinstance(error, LoomError):
                 await self._fail(error)
             else:
                 _log.error("run %s failed unexpectedly", self._record.run.id, exc_info=error)
                 said = f"The run failed unexpectedly: {type(error).__name__}."
-                await self._fail(LoomError(said, advice="The log says where, and why."))
+                await self._fail(LoomError(said, advice="See the log for details."))
                 await self._record.commit()
                 raise error from None
         return goes_on
 
     async def _start_or_resume(self) -> bool:
-        """Begin, or see what has happened since; returns whether there is anything to do."""
+        """Start the run, or resume it with the commands that came since; return whether there is work."""
         run, record = self._record.run, self._record
         self._work, self._abort = anyio.CancelScope(), None
         orders = self._log.take_commands()
@@ -330,7 +330,7 @@ class RunExecutor(ABC, Generic[_R]):
         self._limit_time()
         asked: Mapping[str, Pending] = record.state.pending
         for pending in run.pending:
-            if pending.id not in asked:  # a tool asked it that is not there any more
+            if pending.id not in asked:  # the tool that asked does not exist any more
                 record.close_question(pending.id, action="cancel", by="restart")
         if ended and reviving is not None:
             self._revive(reviving)
@@ -341,7 +341,7 @@ class RunExecutor(ABC, Generic[_R]):
         return True
 
     def _is_revived_by(self, reviving: Command | None) -> bool:
-        """Whether a run that has ended goes on with an order."""
+        """Whether a command revives the ended run."""
         return reviving is not None
 
     def _limit_time(self) -> None:
@@ -352,7 +352,7 @@ class RunExecutor(ABC, Generic[_R]):
     async def _listen(self) -> None:
         while True:
             await self._log.wait_for_command()
-            if self._record.run.status in FINAL_STATUSES:  # it ended in the same moment: for who resumes it
+            if self._record.run.status in FINAL_STATUSES:  # it just ended: leave the command for a resume
                 return
             self._apply_commands()
             await self._record.commit()
@@ -363,9 +363,9 @@ class RunExecutor(ABC, Generic[_R]):
             self._apply_command(order)
 
     def _park(self) -> None:
-        """Let go of the run, as everything in it waits for people: what they say has it taken up again.
+        """Park the run, as everything in it waits for people: their commands cause it to be resumed.
 
-        Unless the program has people of its own to ask, who are waited for here.
+        If the program has an `approve` function, its answer is awaited here instead.
         """
         if self._asking.approve is None:
             self._parked = True
@@ -392,11 +392,11 @@ class RunExecutor(ABC, Generic[_R]):
                 self._stop()
 
     def _stop(self) -> None:
-        """Have what is under way end, as the run is aborted."""
+        """Cancel running work, as the run is aborted."""
         self._work.cancel()
 
     async def _wait_while_paused(self) -> None:
-        """Wait until something new may begin."""
+        """Wait until the run is not paused."""
         while self._record.paused:
             await self._resumed.wait()
         if self._leaving:
@@ -405,7 +405,7 @@ class RunExecutor(ABC, Generic[_R]):
     async def _run_to_end(self, group: TaskGroup, people: HumanBroker) -> None:
         with self._work:
             self._record.stopwatch.cancel_at_limit(self._work)
-            await checkpoint_if_cancelled()  # it was aborted before it was taken up
+            await checkpoint_if_cancelled()  # it may have been aborted before it was executed
             await self._advance(people, group)
         if self._record.run.status in FINAL_STATUSES:
             return
@@ -416,20 +416,20 @@ class RunExecutor(ABC, Generic[_R]):
 
 
 RecordOutcome: TypeAlias = "Callable[[Run], None]"
-"""Takes down how a run stands when it is let go of."""
+"""Records the outcome of a run in its span."""
 
 
 @contextmanager
 def run_span(form: SpanForm, run: Run) -> Generator[RecordOutcome]:
-    """The span of a run, while it is driven here.
+    """Open the span of a run while it is executed here.
 
-    It belongs to what has it driven: the request that started it, the call that it is for. One that is taken
-    up without any, such as after a crash, belongs to the trace that it was asked for in; one that another
-    trace takes up, such as that of an approval, is linked to it.
+    Its parent is the request or the call that caused the execution. A run that is resumed without one, such
+    as after a crash, belongs to the trace of its original request; a run that another trace resumes, such as
+    an approval's, is linked to the original trace.
 
     Args:
         form: `INVOKE_AGENT` or `INVOKE_WORKFLOW`.
-        run: as it stands.
+        run: the run.
     """
     asked = extract_context(run.request.metadata.get(TRACE))
     current = trace_id_of()

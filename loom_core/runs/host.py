@@ -1,4 +1,4 @@
-"""Drives the runs of a server outside the requests that start them, and those that dead processes left."""
+"""Run host: executes the runs of a server in background tasks, and adopts orphaned runs of dead processes."""
 
 from __future__ import annotations
 
@@ -27,47 +27,46 @@ _UNDER_WAY = frozenset({"working", "input_required"})
 
 
 class Executor(Protocol):
-    """Drives one run, whose log it holds."""
+    """Executes one run, whose log it holds."""
 
     async def execute(self) -> Run:
-        """Go on until the run is at its end; cancelled, it leaves the run as it is in the journal."""
+        """Execute the run to its end; if cancelled, leave the run as it is in the journal."""
         ...
 
     async def detach(self) -> None:
-        """Begin nothing new, and wait until no call runs that must not be made twice."""
+        """Start nothing new, and wait until no call is running that must not be repeated."""
         ...
 
 
 class Runner(Protocol):
-    """Executor of the runs of a profile, such as an `Agent`."""
+    """Creates executors for the runs of a profile, such as an `Agent`."""
 
     def loop(self, log: RunLog) -> Executor:
-        """Take a run up."""
+        """Return the executor of a run."""
         ...
 
 
 RunnerSource: TypeAlias = "Mapping[str, Runner] | Callable[[str], Awaitable[Runner]]"
-"""Runners by the names of profiles; or a function that makes the runner of a profile when it is first
-wanted, and raises `NotFoundError` where there is none."""
+"""Runners by profile name; or a function that creates the runner of a profile on first use, and raises
+`NotFoundError` if there is none."""
 
 
 class RunHost:
-    """Owns the tasks that drive runs: `async with RunHost(journal, runners) as host:`.
+    """Owns the background tasks that execute runs: `async with RunHost(journal, runners) as host:`.
 
-    A request only starts a run, or looks at one; when it goes, the run goes on. When the block ends, nothing
-    new begins, calls that must not be made twice have a moment to end, everything else is cancelled where it
-    is, and the runs stay in the journal as they are: this program takes them up again when it
-    restarts, or another one that shares the journal does within seconds. So it does with the runs of a
-    program that was killed. A run of a profile that is not here is left to others. A run for a call of
-    another one (see `AgentTool`) is driven by that one: so it is that one that is taken up for both.
+    A request only starts or reads a run; the run continues when the request ends. When the block ends,
+    nothing new starts, calls that must not be repeated get a grace period to finish, everything else is
+    cancelled, and the runs stay in the journal as they are. This program resumes them when it restarts, or
+    another process that shares the journal does within seconds; the same holds for a process that was
+    killed. Runs of profiles that are unknown here are left to other processes. A child run (see `AgentTool`)
+    is executed by its parent run, so the parent is adopted for both.
 
     Args:
-        journal: where the runs are; that of the runners, too.
+        journal: the journal with the runs; the runners use the same one.
         runners: see `RunnerSource`.
-        max_runs: so many are driven at the same time, and the others wait for their turn. One that waits for
-            a person counts.
-        look_seconds: how often to look for runs that no process drives; None for never.
-        grace_seconds: so long may calls that must not be made twice take to end when the block does.
+        max_runs: maximum number of concurrent runs; others wait. A run that waits for a person counts.
+        look_seconds: poll interval for runs that no process executes; None for never.
+        grace_seconds: grace period at the end of the block for calls that must not be repeated.
     """
 
     def __init__(
@@ -95,16 +94,16 @@ class RunHost:
 
     @property
     def driven(self) -> frozenset[str]:
-        """The ids of the runs that are driven here, or wait for their turn."""
+        """The ids of the runs that are executed here, or wait for a slot."""
         return frozenset(self._taken)
 
     @property
     def held(self) -> Mapping[str, str]:
-        """Why runs do not go on here for now, by their ids: such as a full disk, or a missing key."""
+        """Why runs cannot continue here for now, by id: for example a full disk, or a missing key."""
         return self._held
 
     async def start(self, request: RunRequest) -> Run:
-        """Record a run and begin to drive it; returns at once. Raises as `Journal.create` does.
+        """Create a run and start to execute it; return at once. Raises as `Journal.create` does.
 
         Raises:
             NotFoundError: there is no such profile.
@@ -115,11 +114,10 @@ class RunHost:
         return run
 
     async def send_commands(self, run_id: str, *orders: Command, caller: str | None = None) -> Run:
-        """Tell a run something; see `Journal.order`. One that no process drives is taken up here.
+        """Send commands to a run; see `Journal.send_commands`. If no process executes the run, adopt it.
 
         Raises:
-            InvalidInputError: as there; or a run for a call of another one is to be resumed, which is not
-                under way itself.
+            InvalidInputError: as there; or a child run is to be resumed whose parent run is not active.
         """
         if any(isinstance(order, Resume | Retry) for order in orders):
             await self._check_resumable(await self.journal.get(run_id, caller=caller))
@@ -127,14 +125,14 @@ class RunHost:
             run = await self.journal.send_commands(run_id, *orders, caller=caller)
         except InvalidInputError:
             run = await self.journal.get(run_id, caller=caller)
-            if is_overdue(run):  # no answer came in time, and so it goes on
+            if is_overdue(run):  # no answer came in time, so the run continues
                 await self._adopt_outermost(run)
             raise
         await self._adopt_outermost(run)
         return run
 
     async def adopt(self, run_id: str) -> None:
-        """Drive a run here, if no process does: such as one whose program was killed.
+        """Adopt a run: execute it here if no process does, for example after its process was killed.
 
         Raises:
             NotFoundError: there is no such run.
@@ -142,7 +140,7 @@ class RunHost:
         await self._adopt_outermost(await self.journal.get(run_id))
 
     def refresh_runners(self) -> None:
-        """Ask again who drives which profile: there may be others here now, and some may be gone."""
+        """Refresh the runners: the set of profiles may have changed."""
         self._strange.clear()
         if self._make is not None:
             self._runners.clear()
@@ -151,8 +149,8 @@ class RunHost:
         outermost = await self._find_outermost(run)
         if not run.driver and outermost.id != run.id and outermost.status not in _UNDER_WAY:
             raise InvalidInputError(
-                f"Run {run.id} is for a call of run {outermost.id}, which is {outermost.status}.",
-                advice=f"Resume {outermost.id} instead, or begin a new run.",
+                f"Run {run.id} is a child of run {outermost.id}, which is {outermost.status}.",
+                advice=f"Resume {outermost.id} instead, or start a new run.",
             )
 
     async def __aenter__(self) -> Self:
@@ -174,7 +172,7 @@ class RunHost:
                 self._group = None
 
     async def _detach(self) -> None:
-        """Begin nothing new, and wait a moment for calls that must not be made twice."""
+        """Start nothing new, and give calls that must not be repeated a grace period."""
         self._leaving = True
         with anyio.move_on_after(self._grace_seconds, shield=True):
             async with anyio.create_task_group() as group:
@@ -187,11 +185,11 @@ class RunHost:
                 for run_id in await self.journal.find_unclaimed():
                     await self._adopt_orphan(run_id)
             except LoomError as error:
-                _log.warning("cannot look for runs that no process drives: %s", error)
+                _log.warning("cannot look for runs that no process executes: %s", error)
             await anyio.sleep(seconds)
 
     async def _adopt_orphan(self, run_id: str) -> None:
-        """Take up a run that no process drives."""
+        """Adopt a run that no process executes."""
         if run_id not in self._taken and run_id not in self._strange:
             run = await self.journal.get(run_id)
             if is_for_call(run) and run.status not in FINAL_STATUSES:
@@ -200,13 +198,13 @@ class RunHost:
                 self._start_executing(run_id)
 
     async def _adopt_outermost(self, run: Run) -> None:
-        """Take a run up, or the one that goes on with it: the outermost of those for whose calls it is."""
+        """Adopt a run; for a child run, its outermost ancestor, which executes it."""
         outermost = await self._find_outermost(run)
         if outermost.id == run.id or (outermost.status in _UNDER_WAY and not outermost.driver):
             self._start_executing(outermost.id)
 
     async def _find_outermost(self, run: Run) -> Run:
-        """The run at the top of those for whose calls a run is; the highest that was not forgotten."""
+        """Return the outermost ancestor of a run that was not purged; the run itself if it has no parent."""
         while is_for_call(run):
             try:
                 run = await self.journal.get(str(run.request.metadata[PARENT_RUN]))
@@ -216,7 +214,7 @@ class RunHost:
 
     def _start_executing(self, run_id: str) -> None:
         if self._group is None:
-            raise RuntimeError("a RunHost drives runs inside its `async with` block only")
+            raise RuntimeError("a RunHost executes runs inside its `async with` block only")
         if not self._leaving and run_id not in self._taken and run_id not in self._strange:
             self._taken.add(run_id)
             self._group.start_soon(self._execute, run_id, name=f"run {run_id}")
@@ -233,7 +231,7 @@ class RunHost:
                             driver = self._drivers[run_id] = runner.loop(log)
                             await driver.execute()
         except LoomError as error:
-            if self._held.get(run_id) != str(error):  # it is tried again and again
+            if self._held.get(run_id) != str(error):  # it is retried many times
                 _log.warning("run %s stays as it is for now: %s", run_id, error)
             self._held[run_id] = str(error)
         except Exception:  # noqa: BLE001 - it is in the journal; the other runs go on
@@ -246,9 +244,9 @@ class RunHost:
         run = log.run
         if is_for_call(run):
             if run.status in FINAL_STATUSES:
-                log.take_commands()  # nothing comes of them any more
+                log.take_commands()  # they have no effect any more
             else:
-                self._strange.add(run.id)  # nothing is left of the run that would go on with it
+                self._strange.add(run.id)  # its parent run, which would execute it, is gone
             return None
         try:
             return await self._runner(run.request.profile)
@@ -268,7 +266,7 @@ class RunHost:
                 known = ", ".join(sorted(self._runners)) or "none"
                 raise NotFoundError(f"There is no profile {profile!r}.", advice=f"There are: {known}.")
             return self._runners[profile]
-        async with self._making:  # two runs at once do not make it twice
+        async with self._making:  # create it once, even for concurrent runs
             if profile not in self._runners:
                 self._runners[profile] = await self._make(profile)
             return self._runners[profile]

@@ -1,4 +1,4 @@
-"""Asking people, and waiting for what they say: through orders, and through the program's own function."""
+"""Human-in-the-loop broker: ask people, and wait for commands or for the program's `approve` function."""
 
 from __future__ import annotations
 
@@ -31,24 +31,25 @@ __all__ = [
 ]
 
 ApproveFunction: TypeAlias = "Callable[[Pending], Awaitable[bool | ApprovalDecision | InputResponse]]"
-"""Asks a person of a library's program, and waits for what they say: True or False to a call that has to be
-approved; a `Decided` to change its arguments or give a reason; an `Answered` to the question of a tool."""
+"""Asks a person, in a program that uses the library, and returns their response: True or False for a call
+that needs approval; an `ApprovalDecision` to edit its arguments or give a reason; an `InputResponse` for the
+question of a tool."""
 
-_DEADLINE = "nobody, in time"
+_DEADLINE = "no one, in time"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HumanInputPolicy:
-    """Whom a run asks.
+    """Human input policy of a run: whom it asks, and for how long it waits.
 
     Attributes:
-        approve: is called with everything that has to be asked; None if there is no such function.
-        orders: whether people are waited for who answer by orders (`Agent.order`, a server's clients).
-        seconds: for how long; who has not answered by then has refused. None for no limit.
-        unapproved: what they are told where a tool is wanted that no operator has approved: customers confirm
-            calls, and approve no tools. Empty where those who are asked are operators.
-        confirmation: words what customers are asked about a call, by its tool and arguments; by default they
-            are told why it is asked.
+        approve: called with each request; None if there is no such function.
+        orders: whether people can respond by commands (`Agent.send_command`, a server's clients).
+        seconds: time to respond; without a response, the request counts as refused. None for no limit.
+        unapproved: message about a tool that no operator has approved: customers can confirm calls, but not
+            approve tools. Empty if operators are asked.
+        confirmation: phrases the question to customers about a call, by its tool and arguments; by default
+            they see the reason.
     """
 
     approve: ApproveFunction | None = None
@@ -63,16 +64,16 @@ class HumanInputPolicy:
         return self.accepts_commands or self.approve is not None
 
     def deadline(self) -> float | None:
-        """When a question that is asked now counts as refused."""
+        """Return the deadline of a request that is made now."""
         return None if self.seconds is None else time() + self.seconds
 
 
 class HumanInputState(Protocol):
-    """Questions of a run to people; the state changes by the journalled events only."""
+    """Requests of a run to people; only journaled events change this state."""
 
     @property
     def pending(self) -> Mapping[str, Pending]:
-        """Unanswered questions, by id."""
+        """Unanswered requests, by id."""
         ...
 
     @property
@@ -82,32 +83,32 @@ class HumanInputState(Protocol):
 
     @property
     def calls(self) -> Container[str]:
-        """Ids of what decisions are kept of; others are about calls that a tool makes for a call."""
+        """Ids of the calls whose decisions are stored; other requests are about calls inside a call."""
         ...
 
 
 class HumanInputRecorder(Protocol):
-    """Writes down what is asked and answered."""
+    """Recorder of requests to people and of their responses."""
 
     @property
     def state(self) -> HumanInputState:
-        """As it stands."""
+        """The current state."""
         ...
 
     def record_request(self, pending: Pending) -> None:
-        """People are asked."""
+        """Record a request to people."""
         ...
 
     def record_decision(self, decision: ApprovalDecision) -> None:
-        """They have decided of a call."""
+        """Record a decision about a call."""
         ...
 
     def record_answer(self, answered: InputResponse) -> None:
-        """They have answered a question."""
+        """Record the answer to a question."""
         ...
 
     def close_question(self, id_: str, *, action: str, by: str, reason: str = "") -> None:
-        """A question of a tool is answered, or no tool waits for the answer any more."""
+        """Record that a question is closed: it was answered, or no tool waits for the answer any more."""
         ...
 
 
@@ -128,11 +129,11 @@ class HumanBroker:
 
     @property
     def unapproved(self) -> str:
-        """Note for people about tools that no operator has approved; see `Asking`."""
+        """Note for people about tools that no operator has approved; see `HumanInputPolicy`."""
         return self._asking.unapproved
 
     def deadline(self) -> float | None:
-        """When a question that is asked now counts as refused."""
+        """Return the deadline of a request that is made now."""
         return self._asking.deadline()
 
     def phrase_question(self, tool: Tool, arguments: Mapping[str, Any], *, reason: str) -> str:
@@ -141,7 +142,7 @@ class HumanBroker:
         return reason if confirmation is None else confirmation(tool, arguments)
 
     def ask(self, pending: Pending) -> None:
-        """Ask, and do not wait; one that was asked before a crash is not shown to people twice."""
+        """Send a request, and do not wait. A request from before a crash is not shown to people again."""
         self._said[pending.id] = anyio.Event()
         if pending.id not in self._record.state.pending:
             self._record.record_request(pending)
@@ -149,7 +150,7 @@ class HumanBroker:
             self._group.start_soon(self._call_approver, self._asking.approve, pending)
 
     def apply_response(self, said: ApprovalDecision | InputResponse) -> None:
-        """Accept a decision or an answer. Ignore it if nothing waits for it, or it was decided before."""
+        """Apply a decision or an answer. Ignore it if nothing waits for it, or it was decided before."""
         pending = self._record.state.pending.get(said.id)
         if pending is None or (pending.kind == "question") != isinstance(said, InputResponse):
             return
@@ -159,14 +160,14 @@ class HumanBroker:
         elif said.id in self._record.state.calls:
             self._record.record_decision(said)
             self._decide_others(pending, said)
-        else:  # a call that a tool is about to make for its own
+        else:  # a call inside a call
             self._answers[said.id] = _to_answer(said)
             self._record.close_question(said.id, action=said.action, by=said.by, reason=said.reason)
         if said.id in self._said:
             self._said[said.id].set()
 
     def _decide_others(self, decided: Pending, said: ApprovalDecision) -> None:
-        """Approve the other calls that need no other approval: the tool is approved, or all of it is."""
+        """Approve the other pending calls that the decision covers: same tool, same fingerprint."""
         if said.action == "deny":
             return
         for other in list(self._record.state.pending.values()):
@@ -178,7 +179,7 @@ class HumanBroker:
                     self._said[other.id].set()
 
     async def wait_for_decision(self, pending: Pending) -> ApprovalDecision:
-        """Return the decision about a call; after the deadline, a refusal."""
+        """Wait for the decision about a call; after the deadline, return a denial."""
         decisions = self._record.state.decisions
         if pending.id not in decisions:
             await self.wait_for_response(pending)
@@ -187,7 +188,7 @@ class HumanBroker:
         return decisions[pending.id]
 
     async def request_input(self, pending: Pending) -> QuestionAnswer:
-        """Ask for a tool, and wait for what it is told."""
+        """Ask the question of a tool, and wait for the answer."""
         if not self.has_approver:
             return QuestionAnswer("cancel")
         self.ask(pending)
@@ -200,7 +201,7 @@ class HumanBroker:
         return self._answers.get(pending.id, QuestionAnswer("cancel"))
 
     async def wait_for_response(self, pending: Pending) -> None:
-        """Wait until something that was asked is answered, or its deadline has passed."""
+        """Wait for the response to a request, or for its deadline."""
         left = None if pending.deadline is None else max(pending.deadline - time(), 0.0)
         with anyio.move_on_after(left):
             await self._said[pending.id].wait()
@@ -215,23 +216,24 @@ class HumanBroker:
         if not isinstance(said, ApprovalDecision | InputResponse):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
                 f"`approve` has returned {said!r}.",
-                advice="Let it return True, False, or a `Decided` or `Answered` with the id of the pending.",
+                advice="Let it return True, False, or an `ApprovalDecision` or `InputResponse` with the id "
+                "of the request.",
             )
         self.apply_response(said)
 
 
 def deny_by_timeout(id_: str) -> ApprovalDecision:
-    """The decision about a call that was not decided before the deadline."""
+    """Return the denial of a call that was not decided before the deadline."""
     return ApprovalDecision(id=id_, action="deny", by=_DEADLINE)
 
 
 def is_denied_by_timeout(decision: ApprovalDecision) -> bool:
-    """Whether the deadline passed without a decision."""
+    """Whether a denial means that the deadline passed without a decision."""
     return decision.action == "deny" and decision.by == _DEADLINE
 
 
 def _to_answer(decision: ApprovalDecision) -> QuestionAnswer:
-    """Return the answer that a tool gets for a decision about a call that it asked about; see `Answer`."""
+    """Convert a decision about a call to the answer for the tool that asked; see `Answer`."""
     if decision.action == "deny":
         return QuestionAnswer("decline", {"reason": decision.reason})
     kept = {} if decision.keep else {"keep": False}

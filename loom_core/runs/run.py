@@ -29,20 +29,20 @@ __all__ = [
 
 PARENT_RUN = "parent_run"
 PARENT_CALL = "parent_call"
-"""Where a run (`RunRequest.metadata`) says for which call of which run it is."""
+"""Keys of `RunRequest.metadata`: the parent run, and its call that this run is for."""
 
 TRACE = "trace"
-"""Where a run says which trace it was asked for in (`traceparent`), for another process that takes it up."""
+"""Key of `RunRequest.metadata`: the trace context (`traceparent`), for a process that resumes the run."""
 
 CALLER_NAME = "caller_name"
-"""Where a run says what the caller is called, whom `RunRequest.caller` tells apart; see `caller_name`."""
+"""Key of `RunRequest.metadata`: the caller's display name, besides the id `RunRequest.caller`."""
 
-PARALLEL_RUNS = "beside"
-"""Where a run names the others of its session that it runs in parallel with, by id: they need not have ended.
-It is for runs that leave the session's memory alone."""
+PARALLEL_RUNS = "parallel_runs"
+"""Key of `RunRequest.metadata`: ids of the session's runs that it may run in parallel with.
+Only for runs that do not change the session's memory."""
 
 RunStatus = Literal["working", "input_required", "paused", "completed", "failed", "aborted"]
-"""`working`: it is driven, or will be by the next process that looks; `input_required`: it waits for a
+"""`working`: a process executes it, or the next one that polls will; `input_required`: it waits for a
 decision or an answer (see `Run.pending`); the last three are final."""
 
 
@@ -51,19 +51,18 @@ _COUNTED = frozenset({"iterations", "tokens", "tool_calls"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Limits of a run. A limit that is reached ends it as `failed`, with what was done so far.
+    """Budget: the limits of a run. A run that reaches a limit ends as `failed`, with its results so far.
 
     Attributes:
         iterations: turns of the model.
-        tokens: input and output of all turns together; None for no limit.
-        cost: US dollars; None for no limit. Answers whose price is not known count as nothing.
-        tool_calls: calls that are run; None for no limit. When they are used up the run does not end: the
-            model is offered no tools any more, and answers with what it has.
-        seconds: while it is driven; time in which it waits for a person or is paused does not count. None for
-            no limit.
+        tokens: input and output tokens of all turns; None for no limit.
+        cost: US dollars; None for no limit. Answers with an unknown price count as 0.
+        tool_calls: tool calls; None for no limit. When they are used up the run does not end: the model gets
+            no tools any more, and answers with what it has.
+        seconds: working time; waiting for a person and pauses do not count. None for no limit.
 
     Raises:
-        ConfigError: one is no number, or below 0; or turns, tokens or calls are no whole number.
+        ConfigError: a limit is not a number, or below 0; or turns, tokens or calls are not integers.
     """
 
     iterations: int = 50
@@ -98,21 +97,21 @@ class RunUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Request for a run. It is in the journal before anything is done.
+    """Request for a run. It is in the journal before the run starts.
 
     Attributes:
         goal: what the user wants, in their words.
         session_id: the conversation it belongs to; empty for a new one.
-        profile: which configuration drives it, by name; who resumes it takes the one of this name.
-        budget: what it may take.
-        allowed_tools: patterns of names of tools, and it may call no others; None for all of the profile.
+        profile: name of the configuration that executes it; a resumed run uses the one of this name.
+        budget: its limits.
+        allowed_tools: name patterns of the tools it may call; None for all tools of the profile.
         output_schema: JSON Schema of the final answer; None for a text.
-        idempotency_key: the same request of the same caller with this key gets the first one's run, and
-            another one is refused; empty for none.
-        caller: who asks, such as a token's name; empty for the user of this machine. Runs of one caller are
-            not shown to another.
-        depth: how many agents stand above.
-        metadata: what else the caller wants kept with it; JSON.
+        idempotency_key: the same request of the same caller with this key returns the first run, and a
+            different request is refused; empty for none.
+        caller: id of the caller, such as a token's name; empty for the user of this machine. A caller does
+            not see the runs of another one.
+        depth: number of agents above this one.
+        metadata: other data that the caller stores with it; JSON.
     """
 
     goal: str
@@ -129,30 +128,30 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """Something that a run waits for a person to say.
+    """Pending request of a run to a person.
 
     Attributes:
-        id: what the answer names: the id of the call that has to be approved, or of the question.
-        kind: `approval`: may the call run, or the flow go on; `unknown`: the call had begun when the process
-            died, and it is unknown whether it was done: run it again, or not; `question`: a tool or a flow
-            asks for something (`schema`).
-        tool: which tool it is about, as people call it: `researcher/read_file` for one that another agent
-            wants to call for a call; the id of a flow that asks; empty for a question of the agent itself.
-        arguments: of the call; the inputs of a flow that asks, which the answer may correct.
-        arguments_schema: JSON Schema of those that the tool takes, for who edits them; empty where it is not
-            known, and in events.
-        reason: why it is asked, in a sentence, for people.
-        remark: its end, where that says what was wrong with the answer before; left out where the question is
-            only repeated.
-        for_run: whether the tool can be approved for the rest of the run; some are asked about each time.
-        of_tool: whether only the tool has to be approved, as the rules allow the call: a yes holds for all
-            its calls, until it says something else of itself.
-        fingerprint: of the tool as it was when this was asked (`Tool.fingerprint`); empty where nothing is to
-            be kept of the answer.
+        id: the id for the response: that of the call to approve, or of the question.
+        kind: `approval`: may the call run, or the flow continue; `unknown`: the call was running when the
+            process died, and its outcome is unknown: run it again, or not; `question`: a tool or a flow asks
+            for input (`schema`).
+        tool: the tool, by the name for people: `researcher/read_file` for a tool that a child agent wants to
+            call; the id of a flow that asks; empty for a question of the agent itself.
+        arguments: arguments of the call; for a flow that asks, its inputs, which the answer may correct.
+        arguments_schema: JSON Schema of the tool's arguments, for editing them; empty if unknown, and in
+            events.
+        reason: why the run asks, in a sentence, for people.
+        remark: the end of `reason` that says what was wrong with the previous answer; left out if the
+            question is only repeated.
+        for_run: whether the tool can be approved for the rest of the run; some tools need each call approved.
+        of_tool: whether only the tool needs approval, as the rules allow the call: an approval covers all
+            its calls, until the tool's description changes.
+        fingerprint: fingerprint of the tool when this was asked (`Tool.fingerprint`); empty if the decision
+            is not stored.
         schema: JSON Schema of the answer to a question.
-        asks_again: whether who asks reads any answer, and asks again where it does not fit: it may be words
-            of a conversation, or correct what was said before.
-        deadline: when it counts as refused, in seconds since 1970; None for never.
+        asks_again: whether the sender reads any answer, and asks again if it does not fit: the answer may be
+            conversational, or correct an earlier one.
+        deadline: when the request counts as refused, in seconds since 1970; None for never.
     """
 
     id: str
@@ -172,21 +171,21 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A run as it stands now.
+    """A run in its current state.
 
     Attributes:
         id: `run_` and 16 letters or digits.
-        request: what was asked; its session_id is never empty here.
-        status: how it is.
-        created: when it was asked for, in seconds since 1970.
-        updated: when something last happened in it.
-        output: the final answer, or as much as there is of it; empty before.
-        structured: the final answer as data, where `output_schema` asked for that.
+        request: the request; its session_id is never empty here.
+        status: the status.
+        created: when it was requested, in seconds since 1970.
+        updated: time of its last event.
+        output: the final answer, or its beginning; empty before.
+        structured: the final answer as data, if `output_schema` was given.
         problem: why it failed or was aborted, and what to do; empty otherwise.
-        pending: what it waits for, oldest first.
-        spent: what it has taken.
-        last_seq: of its last event.
-        driver: which process drives it, such as `pid 4711 on host`; empty for none.
+        pending: pending requests to people, oldest first.
+        spent: resources used so far.
+        last_seq: seq of its last event.
+        driver: the process that executes it, such as `pid 4711 on host`; empty for none.
     """
 
     id: str
@@ -209,10 +208,10 @@ def caller_name(run: Run) -> str:
 
 
 def is_for_call(run: Run) -> bool:
-    """Whether a run is for a call of another one: only the process that drives that one drives it."""
+    """Whether a run is a child run, for a call of another one: only the parent's process executes it."""
     return PARENT_RUN in run.request.metadata
 
 
 def is_overdue(run: Run) -> bool:
-    """Whether a run waits for an answer whose time is over."""
+    """Whether a run waits for an answer whose deadline has passed."""
     return any(each.deadline is not None and each.deadline < time.time() for each in run.pending)

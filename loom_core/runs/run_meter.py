@@ -1,4 +1,4 @@
-"""Counts what happens in a run, from its events."""
+"""Run meter: metrics of a run, from its events."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _TOKENS = ("input", "output", "reasoning", "cache_read", "cache_write")
 
 
 class RunMeter:
-    """Counts one run: it is told its events in their order, as they happen or from the journal.
+    """Counts one run from its events, in order, live or from the journal.
 
-    An iteration lasts from `model_start` to the next one or to the end of the run; time in which the run
-    waits for people is left out. One that is under way when the run is let go of is not timed.
+    An iteration lasts from `model_start` to the next one or to the end of the run, without the time in which
+    the run waits for people. An iteration that is unfinished when the run is released is not timed.
 
     Args:
-        metrics: where it counts.
-        kind: whether it is a run of an agent or a flow, as far as that is known; its events say it, too.
-        calls: whether calls of tools and of the model are counted from the events. Else their caller
-            counts them: in a process they are counted once, also those that no run makes.
+        metrics: the metrics to update.
+        kind: whether it is a run of an agent or of a flow, if known; the events tell it too.
+        calls: whether to count tool calls and model requests from the events. If not, their caller counts
+            them, including those outside any run.
 
     Attributes:
-        active: whether it is a run of an agent that is worked on now.
+        active: whether it is a run of an agent that is working now.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class RunMeter:
         """Count an event.
 
         Args:
-            event: what has happened.
-            run: as it stands with that.
+            event: the event.
+            run: the run after the event.
         """
         payload, add = event.payload, self._metrics.add
         if self._calls:
@@ -90,7 +90,7 @@ class RunMeter:
         self._set_active(active=run.status == "working")
 
     def on_detach(self, run: Run) -> None:
-        """It is not driven here any more."""
+        """Stop counting the run as active: it is not executed here any more."""
         self._set_active(active=False)
 
     def _set_active(self, *, active: bool) -> None:
@@ -134,7 +134,7 @@ class RunMeter:
                 pass
 
     def _end_request(self, at: float) -> None:
-        """Count a request to the model that is under way, whatever has come of it."""
+        """Count the running request to the model, whatever its outcome."""
         if self._asked is not None:
             self._metrics.add(families.LLM_CALLS)
             self._metrics.observe(families.LLM_SECONDS, max(0.0, at - self._asked), "", self._model)

@@ -1,4 +1,4 @@
-"""The time in which a run is worked on."""
+"""Stopwatch: the working time of a run, and its time limit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Stopwatch"]
 
 
 class Stopwatch:
-    """Counts the seconds in which a run is worked on, and ends the work when they are used up.
+    """Counts the working seconds of a run, and cancels the work at a limit.
 
     Args:
-        seconds: what has been counted before.
-        until: the count at which the work ends; infinite for never.
-        clock: seconds that never go back.
+        seconds: seconds counted before.
+        until: the limit, in counted seconds; infinite for none.
+        clock: monotonic clock, in seconds.
     """
 
     def __init__(self, seconds: float, *, until: float = inf, clock: Callable[[], float] = monotonic) -> None:
@@ -29,32 +29,32 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Counted so far."""
+        """Seconds counted so far."""
         return self._before + (0.0 if self._since is None else self._clock() - self._since)
 
     @property
     def is_expired(self) -> bool:
-        """Whether they are used up."""
+        """Whether the limit is reached."""
         return self.seconds >= self._until
 
     def set_limit(self, until: float) -> None:
-        """Change the count at which the work ends."""
+        """Set the limit."""
         self._until = until
         self._update_deadline()
 
     def cancel_at_limit(self, work: anyio.CancelScope) -> None:
-        """Cancel this scope when the seconds are used up."""
+        """Cancel this scope when the limit is reached."""
         self._work = work
         self._update_deadline()
 
     def start(self) -> None:
-        """Count from now on, if it does not already."""
+        """Start to count, if not already started."""
         if self._since is None:
             self._since = self._clock()
             self._update_deadline()
 
     def stop(self) -> None:
-        """Count no more until it runs again."""
+        """Stop counting until the next start."""
         self._before, self._since = self.seconds, None
         self._update_deadline()
 

@@ -1,8 +1,8 @@
 """Errors of the vendors' SDKs, converted to errors of Loom.
 
 The SDKs of OpenAI and Anthropic are made by one generator: their errors have the same class names and
-attributes, so neither is imported here. What passes through them as it is, such as errors of `httpx2` in the
-middle of a stream and JSON that cannot be read, is known by name, too.
+attributes, so neither is imported here. Errors that they pass through, such as errors of `httpx2` in the
+middle of a stream and of invalid JSON, are known by name, too.
 """
 
 from __future__ import annotations

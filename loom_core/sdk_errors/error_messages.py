@@ -1,4 +1,4 @@
-"""An error said so that people know what to do, and programs whether to try again."""
+"""Error messages: what people can do, and whether programs should retry."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from loom_core.errors import LLMError, ModelError, capitalised
+from loom_core.errors import LLMError, ModelError, capitalise
 from loom_core.sdk_errors.failures import failure_of
 from loom_core.sdk_errors.response_body import body_of, retry_after_of, status_of, words_of
 
@@ -19,39 +19,39 @@ _E = TypeVar("_E", bound=ModelError)
 
 _SAYS: Mapping[ModelFailure, str] = {
     "authentication": "{title} does not let this key use {model}",
-    "not_found": "{title} knows no model {model} at this address",
-    "invalid_request": "{title} refuses what {model} was asked",
+    "not_found": "{title} has no model {model} at this address",
+    "invalid_request": "{title} refused the request to {model}",
     "too_long": "The conversation is too long for {model} at {title}",
-    "quota": "The account at {title} has nothing left to pay {model} with",
-    "rate_limit": "{title} was asked too much in too short a time for {model}",
-    "overloaded": "{title} has no room for {model} now",
+    "quota": "The account at {title} has no credit or quota left for {model}",
+    "rate_limit": "{title} reports too many requests for {model}",
+    "overloaded": "{title} is overloaded and cannot run {model} now",
     "server": "{title} failed while it ran {model}",
-    "timeout": "{title} took too long to answer with {model}",
-    "connection": "The connection to {title} failed while {model} was asked",
-    "unreadable": "{title} sent an answer of {model} that cannot be read",
+    "timeout": "{title} timed out while it ran {model}",
+    "connection": "The connection to {title} failed during a request to {model}",
+    "unreadable": "{title} sent an unreadable response of {model}",
     "refused": "{title} refuses to let {model} answer this",
 }
 _ADVICE: Mapping[ModelFailure, str] = {
     "authentication": "Check the key in {key}, and that it may use this model.",
     "not_found": "Check the name of the model, and the base URL.",
-    "invalid_request": "Sent again, it will be refused again: change what is asked, or use another model.",
-    "too_long": "Shorten the conversation, or use a model that takes more.",
+    "invalid_request": "A retry would fail again: change the request, or use another model.",
+    "too_long": "Shorten the conversation, or use a model with a larger context window.",
     "quota": "Top the account up, raise its limit, or use another provider.",
     "rate_limit": "Try again {later}, or ask for less at once.",
     "overloaded": "Try again {later}, or use another model.",
     "server": "Try again {later}, or use another model.",
     "timeout": "Try again, or allow it more time.",
     "connection": "Try again, and check the network and the base URL.",
-    "unreadable": "Try again; if it stays so, check that the base URL is right.",
+    "unreadable": "Try again; if the error persists, check the base URL.",
     "refused": "Ask in other words, or use another model.",
 }
 
 
 class NoAnswerError(Exception):
-    """A reply says why it has no answer.
+    """A response has an error instead of an answer.
 
     Attributes:
-        body: what came.
+        body: the response body.
     """
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -73,7 +73,7 @@ def model_error(
     Raise it `from None`: the vendor's own message may quote the key, and would be logged with it.
 
     Args:
-        error: what an SDK, `httpx2`, or the reading of an answer raised.
+        error: an exception of an SDK, `httpx2`, or a response reader.
         kind: `LLMError` or `EmbeddingError`.
         title: the vendor's name for people.
         provider: the vendor's name in configurations.
@@ -94,7 +94,7 @@ def model_error(
     )
     heard = quote_words(words, error)
     return kind(
-        capitalised(says)
+        capitalise(says)
         + (f" (HTTP {status})" if status else "")
         + (f": {_as_sentence(heard)}" if heard else "."),
         advice=_ADVICE.get(failure, "").format(
@@ -123,11 +123,11 @@ _SECRETS = re.compile(
     r"|\b(?=[A-Za-z_-]*\d)(?=[\d_-]*[A-Za-z])[\w-]{32,}(?:\.[\w-]+)*",
     re.IGNORECASE | re.ASCII,
 )
-"""Pattern of a key: with a vendor's beginning, behind `Bearer`, or long and of letters and digits."""
+"""Pattern of a key: with a vendor's prefix, after `Bearer`, or long and of letters and digits."""
 
 
 def quote_words(words: str, error: Exception) -> str:
-    """Words on one line, shortened, without keys: neither the one that was sent, nor what looks like one."""
+    """Return a message on one line, truncated, without the sent key and anything that looks like a key."""
     for key in _request_keys(error):
         words = words.replace(key, "…")
     line = " ".join(_SECRETS.sub("…", words).split())

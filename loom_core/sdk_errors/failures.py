@@ -1,4 +1,4 @@
-"""Why a model gave no answer, by what its vendor calls it, by the status, and by the class of the error."""
+"""Classification of SDK errors to failures: by the vendor's error code, the status, and the error class."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ _FAILURE_OF_BEGINNING: Mapping[str, ModelFailure] = {
     "outputtextriskdetection": "refused",
     "invalidendpoint": "not_found",
 }
-"""Codes that go on after a dot: `Throttling.RateQuota`, `RateLimitExceeded.EndpointTPMExceeded`."""
+"""Prefixes of codes, before a dot: `Throttling.RateQuota`, `RateLimitExceeded.EndpointTPMExceeded`."""
 
 _VAGUE: frozenset[ModelFailure] = frozenset({"invalid_request", "server", "other"})
 """Failures for which the vendor's message says more than its code."""
@@ -135,23 +135,23 @@ _UNREADABLE = frozenset(
     """.split()
 )
 _NO_KEY = frozenset({"CredentialsError", "SubjectTokenProviderError", "UnicodeEncodeError"})
-"""The last one: a key, or another header, of letters that no header can have."""
+"""The last one: a key, or another header, with invalid characters."""
 
 
 def failure_of(error: Exception, *, status: int | None, body: object, words: str) -> ModelFailure:
-    """Why a model gave no answer.
+    """Classify an error.
 
     Args:
-        error: what was raised.
-        status: the HTTP status of the refusal, or None.
-        body: what the vendor sent, or None.
-        words: what was said, for people.
+        error: the exception.
+        status: the HTTP status, or None.
+        body: the vendor's response body, or None.
+        words: the error message.
     """
     failure = _by_status(status) if status else _by_class(error)
     code = _by_code(body)
     if code and (not status or code not in _VAGUE or failure in _VAGUE):  # a 429 may be a `server_error`
         failure = code
-    if failure == "quota" and "#token-limit" in words:  # Alibaba's way to say: too much in a minute
+    if failure == "quota" and "#token-limit" in words:  # Alibaba's form of a rate limit
         return "rate_limit"
     if failure in _VAGUE or (status == 429 and failure == "rate_limit"):
         for better, pattern in _WORDS:
@@ -187,7 +187,7 @@ def _by_class(error: Exception) -> ModelFailure:
         return "unreadable"
     if names & _BROKEN:
         return "connection"
-    told = getattr(error, "body", None) is not None  # by the vendor, in words that are not known
+    told = getattr(error, "body", None) is not None  # by the vendor, with an unknown message
     return "server" if told else "other"
 
 

@@ -1,4 +1,4 @@
-"""The body that a vendor sent instead of an answer, as far as an error holds it."""
+"""The vendor's error response: status, body, message and retry delay from an SDK's error."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _DELAY = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
 def status_of(error: Exception, body: object) -> int | None:
-    """The HTTP status of a refusal.
+    """Return the HTTP status of an error.
 
-    An error inside an answer comes with the status of the answer, which tells nothing. Gateways and vLLM
-    write the one that it should have had into its code, as a number or a text.
+    An error inside a stream comes with the status of the stream, which says nothing. Gateways and vLLM put
+    the actual status into the error's code, as a number or a text.
     """
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and status >= 400:
@@ -44,7 +44,7 @@ def body_of(error: Exception) -> object:
 
 
 def fields_of(body: object, depth: int = 0) -> Iterator[tuple[str, object]]:
-    """All fields of a body, those outside before those inside."""
+    """Iterate over all fields of a body, outer before inner."""
     if depth > _DEEPEST_BODY:
         return
     if isinstance(body, Mapping):
@@ -84,7 +84,7 @@ def _own_words(error: Exception) -> str:
 
 
 def retry_after_of(error: Exception, body: object) -> float | None:
-    """Seconds that the vendor asks to wait, by a header or in the body; None where it says nothing."""
+    """Return the retry delay in seconds, from a header or the body; None if there is none."""
     headers = cast("Mapping[str, str]", getattr(getattr(error, "response", None), "headers", {}))
     if (seconds := retry_after(headers)) is not None:
         return seconds

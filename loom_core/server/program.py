@@ -10,21 +10,21 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
-from loom_core.mcp_client.configuration.command_names import named_by
+from loom_core.mcp_client.configuration.command_names import use_program
 from loom_core.paths import token_path
-from loom_core.server.cli.audit_command import audited
-from loom_core.server.cli.command_line import ended, serve_as_asked, split_line
+from loom_core.server.cli.audit_command import run_audited
+from loom_core.server.cli.command_line import run_to_exit_code, serve_from_arguments, split_line
 
 if TYPE_CHECKING:
     import argparse
     from types import ModuleType
 
-    from loom_core.server.doctor.examination import Check
+    from loom_core.server.doctor.check_runner import Check
     from loom_core.server.install.command import Program
     from loom_core.server.protocol.factory import LoomServer
     from loom_core.server.protocol.handshake import Introduction
 
-__all__ = ["HomeSettings", "ServerProgram", "run_server", "served_arguments"]
+__all__ = ["HomeSettings", "ServerProgram", "run_server", "server_arguments"]
 
 
 class HomeSettings(Protocol):
@@ -118,7 +118,7 @@ class ServerProgram(ABC, Generic[_Settings]):
         """Run a command of its own; gives the exit code."""
         return self._part("command_line.commands").run_command(args, settings)
 
-    def examined_variables(self, settings: _Settings) -> set[str]:
+    def variables_to_check(self, settings: _Settings) -> set[str]:
         """Return the environment variables that may hold its keys; raises nothing."""
         return self._part("command_line.doctor").variables(settings)
 
@@ -140,9 +140,9 @@ def run_server(server: ServerProgram[_Settings], args: argparse.Namespace, serve
         args: the command and its options.
         served: what stands behind `--`: options of `serve`, or for `mcp add` a command line.
     """
-    with named_by(server.name):
+    with use_program(server.name):
         run = partial(_run, server, args, served)
-        return ended(server.name, partial(audited, server.name, args, run), debug=args.debug)
+        return run_to_exit_code(server.name, partial(run_audited, server.name, args, run), debug=args.debug)
 
 
 def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str]) -> int:
@@ -150,7 +150,9 @@ def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Seq
         settings = server.settings_of(args)
         build = partial(server.build, settings)
         introduction = server.introduction(settings)
-        return serve_as_asked(introduction, build, args, home=settings.home, deadline=server.end_seconds)
+        return serve_from_arguments(
+            introduction, build, args, home=settings.home, deadline=server.end_seconds
+        )
     from loom_core.server.cli.console import accept_any_text
 
     accept_any_text()
@@ -158,9 +160,9 @@ def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Seq
         case "install" | "uninstall":
             return _install(server, args, served)
         case "mcp":
-            from loom_core.server.mcp_cli.front import run_mcp
+            from loom_core.server.mcp_cli.terminal import run_mcp
 
-            return run_mcp(_installed(server), args, served)
+            return run_mcp(_program_of(server), args, served)
         case "token":
             return _token(server, args)
         case "audit":
@@ -173,23 +175,23 @@ def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Seq
             return server.run_command(args, server.settings_of(args))
 
 
-def _installed(server: ServerProgram[_Settings]) -> Program:
+def _program_of(server: ServerProgram[_Settings]) -> Program:
     from loom_core.server.install.command import Program
 
     return Program(name=server.name, module=server.package, description=server.description)
 
 
 def _install(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str]) -> int:
-    from loom_core.server.install.front import run_installing
+    from loom_core.server.install.terminal import run_installing
 
-    def handed() -> tuple[Sequence[str], Sequence[str]]:
-        arguments = served_arguments(server, args, served)
+    def launch_arguments() -> tuple[Sequence[str], Sequence[str]]:
+        arguments = server_arguments(server, args, served)
         return arguments, server.key_variables(server.settings_of(server.parser().parse_args(arguments)))
 
-    return run_installing(_installed(server), args, served=handed)
+    return run_installing(_program_of(server), args, served=launch_arguments)
 
 
-def served_arguments(
+def server_arguments(
     server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str] = ()
 ) -> list[str]:
     """List the options that a client must pass to a server: it starts elsewhere, with little environment.
@@ -203,7 +205,7 @@ def served_arguments(
         InvalidInputError: an option of `serve` makes no sense there.
         ConfigError: as `settings_of`.
     """
-    from loom_core.server.install.front import check_served, home_arguments
+    from loom_core.server.install.terminal import check_served, home_arguments
 
     check_served(server.parser().parse_args(["serve", *served]))
     return ["serve", *home_arguments(args), *server.options(server.settings_of(args)), *served]
@@ -227,7 +229,7 @@ def _doctor(server: ServerProgram[_Settings], args: argparse.Namespace) -> int:
     import anyio
 
     from loom_core.server.cli.command_line import show_health
-    from loom_core.server.doctor.checks import ExaminedServer, common_checks, examined
+    from loom_core.server.doctor.checks import ExaminedServer, common_checks, run_paste_safe
 
     settings = server.settings_of(args)
     name = server.name
@@ -237,11 +239,13 @@ def _doctor(server: ServerProgram[_Settings], args: argparse.Namespace) -> int:
         home=settings.home,
         port=args.port,
         options=["--home", str(settings.home), *server.options(settings)],
-        variables=server.examined_variables(settings),
+        variables=server.variables_to_check(settings),
     )
 
     async def report() -> int:
         checks = [*common_checks(common), *server.own_checks(settings)]
-        return show_health(await examined(checks, program=name, version=settings.version), as_json=args.json)
+        return show_health(
+            await run_paste_safe(checks, program=name, version=settings.version), as_json=args.json
+        )
 
     return anyio.run(report)

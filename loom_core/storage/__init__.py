@@ -1,4 +1,4 @@
-"""Files that must survive: SQLite databases and locks between processes."""
+"""Durable storage: SQLite databases, private files, process locks and local sockets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A local socket between the processes of one user: one request and one answer a connection.
+"""Local sockets between the processes of one user: one request and one response per connection.
 
-A Unix-domain socket in a folder that no other user can enter, or a port of the loopback interface where there
-are none. Both sides prove that they know a secret before anything else is said, so that neither another
-user's process nor one that has taken over a dead owner's port learns or says anything.
+A Unix-domain socket in a folder that no other user can enter, or a port of the loopback interface if there
+are none. Mutual authentication comes first: both sides prove that they know a secret, so that neither another
+user's process nor one that took over a dead owner's port can send or receive anything.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LOOPBACK = "127.0.0.1"
 _NONCE = 32
 _PROOF = 32
 _HEADER = 4
-_LONGEST_PATH = 103  # what macOS takes; Linux takes four more
+_LONGEST_PATH = 103  # the limit of macOS; Linux allows four more
 _CONNECTIONS = 64
 
 _GONE = (
@@ -62,17 +62,17 @@ _GONE = (
     anyio.EndOfStream,
     anyio.IncompleteRead,
 )
-"""Exceptions of a connection whose other end has gone; a deadline's `TimeoutError` is an `OSError`, too."""
+"""Exceptions of a closed connection; a deadline's `TimeoutError` is an `OSError`, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class SocketAddress:
-    """Where a process listens.
+    """Address of a listening process.
 
     Attributes:
-        transport: what is there.
+        transport: the transport.
         place: path of the socket, or number of the port.
-        secret: what both sides have to know.
+        secret: the shared secret.
     """
 
     transport: Transport
@@ -81,12 +81,12 @@ class SocketAddress:
 
 
 def default_transport() -> Transport:
-    """Unix-domain sockets where Python has them."""
+    """Return `unix` if Python supports it, else `tcp`."""
     return "tcp" if sys.platform == "win32" else "unix"
 
 
 def socket_folder() -> Path:
-    """The folder for this user's sockets, made if absent; no other user can enter it.
+    """Return the folder for this user's sockets; create it if it is missing. No other user can enter it.
 
     It is `loom-<user id>` under `$XDG_RUNTIME_DIR` or else the folder for temporary files, as the path of a
     socket must be short.
@@ -120,7 +120,7 @@ async def listen(transport: Transport) -> tuple[MultiListener[SocketStream], Soc
 
     Raises:
         PeerError: there is no safe place for a socket, see `socket_folder`.
-        OSError: the system gives none.
+        OSError: the system refuses.
     """
     secret = secrets.token_hex(32)
     if transport == "unix":
@@ -144,7 +144,7 @@ def remove_socket(address: SocketAddress) -> None:
         if path.parent == socket_folder() and stat.S_ISSOCK(path.lstat().st_mode):
             path.unlink()
     except (OSError, PeerError):
-        return  # it has gone already
+        return  # it is already gone
 
 
 async def serve_requests(
@@ -155,17 +155,17 @@ async def serve_requests(
     patience: float = 5.0,
     heartbeat: float = 0.5,
 ) -> None:
-    """Answer peers that know the secret, until cancelled.
+    """Serve peers that know the secret, until cancelled.
 
-    A peer that says nothing, too much or the wrong thing is cut off; nothing is allocated for it before it
-    has proved to know the secret.
+    A peer that sends nothing, too much or invalid data is disconnected; nothing is allocated for it before
+    its authentication.
 
     Args:
-        listener: where peers connect.
-        secret: of the address.
-        answer: what is answered to a request; it raises nothing.
-        patience: seconds that a peer has for its request, and for taking the answer.
-        heartbeat: seconds between two signs of life while the answer is being found.
+        listener: the listener.
+        secret: the secret of the address.
+        answer: handler of a request; it raises nothing.
+        patience: timeout in seconds for a peer's request, and for the delivery of the response.
+        heartbeat: seconds between two heartbeats while the handler runs.
     """
     places = anyio.Semaphore(_CONNECTIONS)
 
@@ -179,7 +179,7 @@ async def serve_requests(
                 finally:
                     places.release()
             except* (*_GONE, PeerError):
-                pass  # it is the peer's loss
+                pass  # only the peer is affected
 
     async with listener:
         await listener.serve(serve)
@@ -193,17 +193,17 @@ async def request(
     deadline: float = 30.0,
     most: int = MOST_BYTES,
 ) -> bytes:
-    """Ask the process that listens at an address.
+    """Send a request to the process at an address.
 
     Args:
-        address: where it listens.
+        address: its address.
         body: the request, at most `MOST_BYTES` long.
-        silence: seconds without a sign of life after which it is given up.
-        deadline: seconds for the whole answer.
-        most: bytes of the answer.
+        silence: timeout in seconds without a heartbeat.
+        deadline: timeout in seconds for the complete response.
+        most: maximum bytes of the response.
 
     Raises:
-        PeerError: it is not there, does not know the secret, or gives no answer in time.
+        PeerError: it is gone, does not know the secret, or does not respond in time.
     """
     try:
         with anyio.fail_after(deadline):
@@ -269,7 +269,7 @@ async def _serve(
 
 
 async def _prove_to_listener(stream: ByteStream, received: BufferedByteReceiveStream, secret: str) -> None:
-    """Prove to the listener that the secret is known here, and have it prove the same."""
+    """Authenticate to the listener, and verify the listener's proof."""
     theirs, ours = await received.receive_exactly(_NONCE), secrets.token_bytes(_NONCE)
     await stream.send(ours + _proof(secret, b"first", theirs + ours))
     if not hmac.compare_digest(
@@ -294,7 +294,7 @@ def _proof(secret: str, side: bytes, nonces: bytes) -> bytes:
 
 
 async def _send(stream: ByteStream, body: bytes) -> None:
-    """Send a frame; an empty one is a sign of life."""
+    """Send a frame; an empty one is a heartbeat."""
     await stream.send(len(body).to_bytes(_HEADER, "big") + body)
 
 

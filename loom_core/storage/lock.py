@@ -1,4 +1,4 @@
-"""A lock between processes that the operating system frees when its holder dies."""
+"""Process lock: the operating system releases it when its holder dies."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ class ProcessLock:
                 return True
             if _is_locked(file):
                 break
-            time.sleep(_LOOK_SECONDS)  # another process only looks, see `is_held`
+            time.sleep(_LOOK_SECONDS)  # another process may only be checking, see `is_held`
         os.close(file)
         return False
 
     def is_held(self) -> bool:
-        """Whether any process holds the lock, this one included; looking blocks no other process."""
+        """Return whether any process holds the lock, this one included; this blocks no other process."""
         if self._file is not None:
             return True
         try:
             file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
-        except OSError:  # no such file, or no right to lock it
+        except OSError:  # no such file, or no permission to lock it
             return False
         try:
             return _is_locked(file)
@@ -78,20 +78,20 @@ class ProcessLock:
 
     @contextmanager
     def block_acquirers(self) -> Generator[bool]:
-        """Keep others from taking the lock while what it guards is looked at; nothing is written.
+        """Hold a shared lock while the guarded data is read; nothing is written.
 
-        Who wants it meanwhile does not get it, and tries again. On Windows, where locks cannot be shared,
-        they take this process for its holder.
+        Processes that try to acquire the lock in the meantime fail, and retry. On Windows, without shared
+        locks, they see this process as the holder.
 
         Yields:
-            Whether the lock is free; if it is held, looking blocks no other process.
+            Whether the lock is free; if it is held, this blocks no other process.
         """
         try:
             file = os.open(self._path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
         except FileNotFoundError:  # no process has ever held it
             yield True
             return
-        except OSError:  # no right to lock it
+        except OSError:  # no permission to lock it
             yield False
             return
         try:
@@ -100,13 +100,13 @@ class ProcessLock:
             os.close(file)
 
     def release(self) -> None:
-        """Give the lock back; nothing happens if it is not held."""
+        """Release the lock; do nothing if it is not held."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def holder(self) -> int | None:
-        """Process id of the last holder as it wrote it down, or None."""
+        """Return the process id of the last holder, as recorded in the file, or None."""
         try:
             return int(self._path.read_text(encoding="ascii"))
         except (OSError, ValueError):
@@ -146,7 +146,7 @@ else:
         return True
 
     def _share_lock(file: int) -> bool:
-        # Any number may share it, so that those who look do not take each other for the holder.
+        # Shared, so that checking processes do not see each other as the holder.
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:

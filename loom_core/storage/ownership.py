@@ -1,7 +1,7 @@
-"""Which process works on a folder, and where it can be asked.
+"""Ownership of a folder: which process owns it, and its address.
 
-The lock file `lock` decides who owns a folder; `owner.json` next to it says how to reach the owner. The
-latter may be out of date, as a killed process takes nothing back; the lock is never.
+The lock file `lock` decides which process owns a folder; `owner.json` next to it has the owner's address. The
+latter may be stale, as a killed process does not remove it; the lock never is.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _MOST_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that works on a folder.
+    """The process that owns a folder.
 
     Attributes:
-        pid: its process id; 0 where the lock is held by one that has not said its name yet.
-        program: what it is, such as `loom-kb`; empty where it does not serve other processes.
+        pid: its process id; 0 if the holder of the lock has not recorded it yet.
+        program: its program, such as `loom-kb`; empty if it does not serve other processes.
         version: its version of Loom, or empty.
-        since: when it began to serve others, in seconds since 1970, or None.
+        since: start of its service, in seconds since 1970, or None.
     """
 
     pid: int
@@ -45,17 +45,17 @@ class Holder:
 
 
 class OwnerCard(BaseModel):
-    """Content of `owner.json`: who the owner is, and how it is asked.
+    """Content of `owner.json`: the owner, and its address.
 
     Attributes:
-        protocol: number of the protocol that it speaks.
+        protocol: version of its protocol.
         pid: its process id.
-        program: what it is.
+        program: its program.
         version: its version of Loom.
-        since: when it began, in seconds since 1970.
-        transport: what its socket is made of.
-        place: where that is.
-        secret: what both sides have to know.
+        since: its start, in seconds since 1970.
+        transport: transport of its socket.
+        place: path or port of its socket.
+        secret: the shared secret.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -71,17 +71,17 @@ class OwnerCard(BaseModel):
 
     @property
     def address(self) -> SocketAddress:
-        """Where it listens."""
+        """Its address."""
         return SocketAddress(self.transport, self.place, self.secret)
 
 
 def lock_of(folder: Path) -> ProcessLock:
-    """The lock that the owner of a folder holds."""
+    """Return the lock of a folder's owner."""
     return ProcessLock(folder / "lock")
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """The process that works on a folder now, or None. Blocks for some microseconds."""
+    """Return the current owner of a folder, or None. Blocks for some microseconds."""
     lock = lock_of(folder)
     if not lock.is_held():
         return None
@@ -101,7 +101,7 @@ def read_card(folder: Path) -> OwnerCard | None:
 
 
 def write_card(folder: Path, card: OwnerCard) -> None:
-    """Write down who owns a folder, for its owner alone: readable by this user only, whole or not at all.
+    """Write the owner's card atomically, readable by this user only.
 
     Raises:
         OSError: it cannot be written.
@@ -118,6 +118,6 @@ def write_card(folder: Path, card: OwnerCard) -> None:
 
 
 def remove_card(folder: Path, card: OwnerCard) -> None:
-    """Take back what was written down, unless another owner has written since."""
+    """Remove the owner's card, unless another owner has written one since."""
     if read_card(folder) == card:
         (folder / "owner.json").unlink(missing_ok=True)

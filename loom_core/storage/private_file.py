@@ -1,4 +1,4 @@
-"""A small file that several processes read and write, and that only its owner may read."""
+"""Private file: a small shared file, written atomically, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _Seen = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Draft:
-    """Draft of the new content: `raw`, changed in the block of `PrivateFile.writing`."""
+    """Draft of the new content: `raw`, to be changed in the block of `PrivateFile.writing`."""
 
     raw: bytes | None
 
 
 class PrivateFile:
-    """Reads a file when it has changed, and writes all of it at once, one process at a time.
+    """A cached file with atomic writes, one writing process at a time.
 
     Args:
         path: the file; neither it nor its folder need exist.
-        title: what it is, for messages, such as `The file of tokens`.
-        patience: seconds that are waited for another process that writes it.
+        title: its title for messages, such as `The file of tokens`.
+        patience: timeout in seconds for another writing process.
     """
 
     def __init__(self, path: Path, *, title: str, patience: float = 5.0) -> None:
@@ -67,9 +67,9 @@ class PrivateFile:
 
     @contextmanager
     def writing(self) -> Generator[_Draft]:
-        """The file's content as `raw`, to be changed in the block. Blocks, also while another process writes.
+        """Yield the content as `raw`, to be changed in the block. Blocks, also while another process writes.
 
-        It is written behind the block, if it has changed and the block raises nothing.
+        It is written after the block, if it has changed and the block raises nothing.
 
         Raises:
             ConfigError: it cannot be read or written.
@@ -78,7 +78,7 @@ class PrivateFile:
         lock = ProcessLock(self.path.with_suffix(".lock"))
         self._acquire(lock)
         try:
-            self._seen = None  # what looks the same may have been written twice within a tick of the clock
+            self._seen = None  # the file may be written twice within a clock tick
             draft = _Draft(self.read())
             yield draft
             if draft.raw is not None and draft.raw != self._raw:
@@ -109,19 +109,19 @@ class PrivateFile:
     def _unwritable(self, error: OSError) -> ConfigError:
         return ConfigError(
             f"{self._title} {self.path} cannot be written: {error.strerror or error}.",
-            advice="Check the rights of the folder, or choose another with --home.",
+            advice="Check the permissions of the folder, or choose another with --home.",
         )
 
 
 def replace_private_file(path: Path, raw: bytes) -> None:
-    """Write all of a file at once, readable by its owner only: who reads meanwhile gets the old one. Blocks.
+    """Write a file atomically, readable by its owner only; concurrent readers get the old content. Blocks.
 
     Args:
         path: the file; its folder exists, and no other thread of this process writes it.
-        raw: what is to be in it.
+        raw: the new content.
 
     Raises:
-        OSError: it cannot be written; it is as it was.
+        OSError: it cannot be written, and is unchanged.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     new.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""SQLite as Loom uses it: WAL, one writer at a time, a connection for each thread."""
+"""SQLite databases: WAL mode, one writer at a time, a connection per thread, migrations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections import deque
 from contextlib import closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -21,25 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["Database", "back_up"]
 
 _log = logging.getLogger(__name__)
-_MIGRATION_SECONDS = 3600  # others wait so long while one copies and migrates a large file
+_MIGRATION_SECONDS = 3600  # timeout while another process copies and migrates a large file
 _LOOK_SECONDS = 0.01
-_LIST = 900  # below the 999 parameters that every SQLite takes
+_LIST = 900  # below 999, the limit of parameters in every SQLite
 
 
 class Database:
     """One SQLite database, usable from every thread and by several processes.
 
-    In a file it is in WAL mode with `synchronous=FULL`: what a transaction committed survives a kill
-    and a power cut, and readers never wait for the writer. In memory (`path=None`) every thread
-    takes its turn at one connection.
+    A file is in WAL mode with `synchronous=FULL`: committed transactions survive a kill and a power cut, and
+    readers never wait for the writer. In memory (`path=None`) threads take turns at one connection.
 
     Args:
-        path: the database file, made if absent; None for a database in memory.
-        schema: one SQL script per version; version n of a file means that the first n scripts ran. Those
-            that are missing run in one transaction, after a copy of the file was put next to it (`back_up`).
+        path: the database file, created if missing; None for a database in memory.
+        schema: one SQL script per version; version n of a file means that the first n scripts ran. Missing
+            ones run in one transaction, after a backup of the file next to it (`back_up`).
         read_only: refuse to change anything.
-        busy_seconds: how long to wait for another process that writes.
-        repair: what to do where the file is damaged, in a sentence.
+        busy_seconds: timeout in seconds for another writing process.
+        repair: advice if the file is damaged, in a sentence.
 
     Raises:
         RecordError: the file cannot be opened or written, is not a database, was written by a newer Loom,
@@ -71,7 +70,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Generator[sqlite3.Connection]:
-        """A connection for reading; statements see what was committed when each began.
+        """Yield a connection for reading; each statement sees the transactions committed before it.
 
         Inside a `write` of the same thread it is that transaction's connection.
         """
@@ -80,7 +79,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Generator[sqlite3.Connection]:
-        """A connection whose statements all see the same moment."""
+        """Yield a connection whose statements all see the same snapshot."""
         with self.read() as connection:
             if connection.in_transaction:
                 yield connection
@@ -93,9 +92,9 @@ class Database:
 
     @contextmanager
     def write(self) -> Generator[sqlite3.Connection]:
-        """One transaction: committed at the end of the block, undone if the block raises."""
+        """Run a transaction: commit at the end of the block, roll back if the block raises."""
         with self._translate_errors(), self._writing, self._lease_connection() as connection:
-            if connection.in_transaction:  # part of a transaction further up
+            if connection.in_transaction:  # part of an outer transaction
                 yield connection
                 return
             connection.execute("BEGIN IMMEDIATE")
@@ -109,17 +108,17 @@ class Database:
                 raise
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """All rows of one reading statement."""
+        """Return all rows of a query."""
         with self.read() as connection:
             return connection.execute(sql, parameters).fetchall()
 
     def rows_in(self, sql: str, values: Sequence[Any], parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """All rows of a reading statement about a list of any length.
+        """Return all rows of a query with a list of any length.
 
         Args:
-            sql: the statement, with `IN ({})` where the list goes, before any other parameter.
+            sql: the query, with `IN ({})` for the list, before any other parameter.
             values: the list.
-            parameters: those that come after it.
+            parameters: the parameters after it.
         """
         found: list[sqlite3.Row] = []
         with self.read() as connection:
@@ -130,12 +129,12 @@ class Database:
         return found
 
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Row | None:
-        """The first row of one reading statement, or None."""
+        """Return the first row of a query, or None."""
         with self.read() as connection:
             return connection.execute(sql, parameters).fetchone()
 
     def close(self) -> None:
-        """Close every idle connection; those in use close when they are given back."""
+        """Close every idle connection; those in use close when they are returned."""
         with self._writing:
             self._closed = True
             while self._idle:
@@ -147,7 +146,7 @@ class Database:
         if current is not None:
             yield current
             return
-        # In memory there is one connection only, and holding the lock is having it.
+        # In memory there is only one connection, guarded by the lock.
         with self._writing if self._path is None else nullcontext():
             connection = self._local.current = self._take()
             try:
@@ -190,7 +189,7 @@ class Database:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Have the file in WAL mode. SQLite does not wait here where others make the same file: so we do."""
+        """Switch the file to WAL mode. SQLite does not wait here if others create the file: so we retry."""
         deadline = time.monotonic() + self._busy_seconds
         while True:
             try:
@@ -215,12 +214,12 @@ class Database:
                 connection.execute(f"PRAGMA busy_timeout={round(1000 * self._busy_seconds)}")
 
     def _run_missing(self, db: sqlite3.Connection) -> None:
-        """Bring the file up to date; part of a transaction, so that no other process writes meanwhile."""
+        """Run the missing migrations, inside a transaction, so that no other process can write."""
         version, known = self._version_of(db), len(self._schema)
         if version == known:
             return
         if version > known:
-            raise RecordError(
+            raise StoreError(
                 f"{self._path} was written by a newer Loom (format {version}, this one knows {known}).",
                 advice="Upgrade this installation; nothing was changed.",
             )
@@ -241,9 +240,9 @@ class Database:
             )
 
     def _check_version(self, db: sqlite3.Connection) -> None:
-        """Refuse to write what a newer Loom brought to its own format while it was open here."""
+        """Refuse to write a file that a newer Loom has migrated while it was open here."""
         if self._migrated and self._version_of(db) != len(self._schema):
-            raise RecordError(
+            raise StoreError(
                 f"{self._path} was brought to the format of a newer Loom while it was open here.",
                 advice="Restart this program with the newer version; nothing was changed.",
             )
@@ -258,7 +257,7 @@ class Database:
             yield
         except sqlite3.Error as error:
             advice = self._advice(error)
-            raise RecordError(f"{self._path or 'the database'}: {error}.", advice=advice) from error
+            raise StoreError(f"{self._path or 'the database'}: {error}.", advice=advice) from error
 
     def _advice(self, error: sqlite3.Error) -> str:
         text = str(error)
@@ -270,19 +269,19 @@ class Database:
             return f"It is damaged. {self._repair}"
         if "locked" in text or "busy" in text:
             return f"Another process was writing for over {self._busy_seconds:g} s: try again, or stop it."
-        if "disk I/O" in text:  # of a full disk, too, where SQLite cannot tell
+        if "disk I/O" in text:  # also for a full disk, if SQLite cannot tell
             return "Look whether the disk is full or failing; everything acknowledged so far is safe."
         return "Run the command again with --debug for details."
 
 
-_SPARE = 64 << 20  # bytes that what comes after the copy may take
+_SPARE = 64 << 20  # bytes for the migration after the copy
 
 
 def back_up(path: Path, *, version: int) -> Path:
-    """Write what a database has committed to `<name>.v<version>.backup` next to it.
+    """Back up a database to `<name>.v<version>.backup` next to it.
 
-    However it is cut short, that file is whole, or as it was before. An older one is replaced. Call it while
-    holding the database's write lock, so that the copy is the last word of that version.
+    The write is atomic: the backup is complete, or as it was before. An older one is replaced. Hold the
+    database's write lock during the call, so that the copy is the final state of that version.
 
     Args:
         path: the database file.
@@ -301,7 +300,7 @@ def back_up(path: Path, *, version: int) -> Path:
         with closing(sqlite3.connect(path)) as source:
             _check_room(source, path)
             with closing(sqlite3.connect(partial)) as target:
-                # It is flushed whole below, and thrown away if that does not come to pass.
+                # It is flushed below, and discarded if that fails.
                 target.execute("PRAGMA journal_mode=OFF")
                 target.execute("PRAGMA synchronous=OFF")
                 source.backup(target)
@@ -309,7 +308,7 @@ def back_up(path: Path, *, version: int) -> Path:
         partial.replace(copy)
         _flush(path.parent)
     except OSError as error:
-        raise RecordError(
+        raise StoreError(
             f"No copy of {path} can be made before it is changed: {error.strerror}.",
             advice="Make room or the folder writable; nothing was changed.",
         ) from error
@@ -321,7 +320,7 @@ def _check_room(source: sqlite3.Connection, path: Path) -> None:
     needed = pages * size + _SPARE
     free = shutil.disk_usage(path.parent).free
     if free < needed:
-        raise RecordError(
+        raise StoreError(
             f"{path} is of an older format and has to be copied before it is changed, which takes "
             f"{needed >> 20:,} MiB; {free >> 20:,} are free.",
             advice="Make room on the disk; nothing was changed.",

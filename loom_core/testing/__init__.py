@@ -1,4 +1,4 @@
-"""A scripted model and a tester of agents, for tests of programs that are built on Loom."""
+"""Test utilities for programs built on Loom: a scripted model and a tester of agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`AgentTester`: runs an agent, and says in a test's words what it did."""
+"""`AgentTester`: runs an agent, and asserts what it did."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = ["AgentTester", "SeenCall"]
 
 @dataclass(slots=True)
 class SeenCall:
-    """A call that a model has made.
+    """A tool call of the model.
 
     Attributes:
-        id: of the call.
-        tool: as people call it; what the model wrote where there is none of that name.
-        arguments: what the model gave.
-        status: how it ended (`CallStatus`); empty where it did not.
-        text: what the model was told of it.
+        id: id of the call.
+        tool: name of the tool for people; the model's text if there is no such tool.
+        arguments: the arguments from the model.
+        status: how it ended (`CallStatus`); empty if it has not.
+        text: the result that the model got.
     """
 
     id: str
@@ -48,23 +48,23 @@ class SeenCall:
 
 @dataclass(slots=True)
 class AgentTester:
-    """Runs an agent and looks at what it did. Where that is not what is claimed, it raises AssertionError.
+    """Runs an agent and asserts what it did: a failed check raises AssertionError.
 
         llm = MockLLM([call("read_file", path="notes.md"), "Two notes."])
         tester = AgentTester(Agent(llm, tools=[read_file]))
         await tester.run("What is in my notes?")
-        tester.called("read_file", path="notes.md")
-        tester.answered("Two notes.")
+        tester.assert_called("read_file", path="notes.md")
+        tester.assert_answer("Two notes.")
 
     Args:
         agent: the agent; with its own model, or with a `MockLLM`.
-        approve: what is said to each call that has to be approved, by tool as people call it; a call of a
-            tool that is not there is refused. None leaves it to the agent.
+        approve: decisions about calls that need approval, by tool name; calls of other tools are denied.
+            None leaves it to the agent.
 
     Attributes:
-        result: what came of the last run.
-        events: what happened in it.
-        asked: what had to be approved, in all runs.
+        result: result of the last run.
+        events: events of the last run.
+        asked: requests for approval, in all runs.
     """
 
     agent: Agent
@@ -80,7 +80,7 @@ class AgentTester:
         output_schema: type[BaseModel] | Mapping[str, Any] | None = None,
         **options: Unpack[RunOptions],
     ) -> RunResult[Any]:
-        """Run the agent to its end; see `Agent.run`. What was seen of the run before is forgotten."""
+        """Run the agent to its end; see `Agent.run`. This discards the events of the previous run."""
         agent = self.agent
         if self.approve is not None:
             agent = agent.extend(asking=HumanInputPolicy(approve=self._approve))
@@ -101,7 +101,7 @@ class AgentTester:
 
     @property
     def calls(self) -> list[SeenCall]:
-        """All calls that the model has made, in its order."""
+        """All tool calls of the model, in order."""
         assert self.events, "Nothing has run yet: await run() first."
         seen: dict[str, SeenCall] = {}
         for event in self.events:
@@ -114,16 +114,16 @@ class AgentTester:
         return list(seen.values())
 
     def of_type(self, type_: EventType) -> list[StreamEvent]:
-        """The events of one type."""
+        """Return the events of one type."""
         return [event for event in self.events if event.type == type_]
 
     def assert_called(self, tool: str, /, *, times: int | None = None, **arguments: object) -> SeenCall:
-        """The model called a tool.
+        """Assert that the model called a tool.
 
         Args:
-            tool: as people call it.
-            times: exactly so often; None for at least once.
-            arguments: with these, and maybe others.
+            tool: name of the tool for people.
+            times: exact number of calls; None for at least one.
+            arguments: arguments of the call; it may have others.
 
         Returns:
             The first such call.
@@ -137,25 +137,25 @@ class AgentTester:
         return fitting[0]
 
     def assert_not_called(self, tool: str) -> None:
-        """The model did not call a tool."""
+        """Assert that the model did not call a tool."""
         assert tool not in {each.tool for each in self.calls}, f"{tool} was called. {self._describe_calls()}"
 
     def assert_called_in_order(self, *tools: str) -> None:
-        """The model called these tools in this order, maybe with others between."""
+        """Assert that the model called these tools in this order, possibly with others in between."""
         left = iter([each.tool for each in self.calls])
         assert all(tool in left for tool in tools), (
             f"Not in this order: {', '.join(tools)}. {self._describe_calls()}"
         )
 
     def assert_answer(self, text: str, *, exactly: bool = True) -> None:
-        """The run is completed, with this answer, or one with this in it."""
+        """Assert that the run is completed with this answer, or with one that contains it."""
         result = self.result
         assert result.status == "completed", f"The run is {result.status}: {result.problem}"
         fits = result.output == text if exactly else text in result.output
         assert fits, f"The answer is {result.output!r}."
 
     def assert_failed(self, problem: str = "") -> None:
-        """The run failed, for a reason with this in it."""
+        """Assert that the run failed, with a reason that contains this text."""
         result = self.result
         assert result.status == "failed", f"The run is {result.status}: {result.output or result.problem}"
         assert problem in result.problem, f"It failed with: {result.problem}"

@@ -1,4 +1,4 @@
-"""`MockLLM`: a model that does what a test says, with calls of tools written as they read."""
+"""`MockLLM`: a scripted model for tests."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ __all__ = ["MockCall", "MockLLM", "MockTurn", "call"]
 
 @dataclass(frozen=True, slots=True)
 class MockCall:
-    """A call of a tool that a model is to make; see `call`."""
+    """A scripted tool call; see `call`."""
 
     tool: str
     arguments: dict[str, object] = field(default_factory=dict[str, object])
 
 
 def call(tool: str, /, **arguments: object) -> MockCall:
-    """A call of a tool, by the name that models use: `call("read_file", path="notes.md")`."""
+    """Script a tool call, by the tool's wire name: `call("read_file", path="notes.md")`."""
     return MockCall(tool, arguments)
 
 
 MockTurn: TypeAlias = "str | MockCall | Sequence[MockCall] | MockAnswer | LLMError"
-"""Scripted reaction of a model: an answer; a call, or several at once; something that needs
-more words (`MockAnswer`: thinking, delays, a stream that breaks); or fails."""
+"""Scripted turn of a model: an answer; a tool call, or several at once; a `MockAnswer` (with reasoning,
+delays, a stream that breaks); or an error."""
 
 _Decide: TypeAlias = "Callable[[ChatRequest], MockTurn]"
 
 
 class MockLLM(MockProvider):
-    """Does one thing after another, whatever it is asked.
+    """Scripted model: plays its turns in order, whatever the requests.
 
         llm = MockLLM([call("add", a=1, b=2), "It is 3."])
 
     Args:
-        turns: what it does each time that it is asked; or a function of the request that says so. A list may
-            hold functions, too, each for one time. By default it repeats what it is asked.
+        turns: one turn for each request; or a function of the request that returns a turn. A list may also
+            contain functions, each for one turn. By default it echoes the request.
         delay: seconds before each answer and between its pieces.
-        model: what it is called.
+        model: name of the model.
 
     Attributes:
         calls: every request so far, oldest first.
 
     Raises:
-        ConfigError: the turns are a text, and no list; or one of them is no turn.
+        ConfigError: the turns are a string instead of a list, or an item is not a turn.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class MockLLM(MockProvider):
 
     @property
     def tool_results(self) -> list[str]:
-        """Results of its calls that it got with the last request, in their order."""
+        """Results of its tool calls in the last request, in order."""
         if not self.calls:
             return []
         return [message.text for message in self.calls[-1].messages if isinstance(message, ToolMessage)]
@@ -75,7 +75,7 @@ class MockLLM(MockProvider):
         if callable(turns):
             return self._bind_decider(turns)
         if isinstance(turns, str):  # else each letter would be an answer
-            raise ConfigError(f"The turns are the text {turns!r}.", advice="Put it into a list.")
+            raise ConfigError(f"The turns are the string {turns!r}.", advice="Put it into a list.")
         return [self._bind_decider(turn) if callable(turn) else self._answer(turn) for turn in turns]
 
     def _bind_decider(self, decide: _Decide) -> Callable[[ChatRequest], MockScript]:

@@ -1,4 +1,4 @@
-"""What models can call: the interface of tools, tools made of functions, and what decides about calls."""
+"""Tools for models: interface, function tools, permissions, and the tool-call pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arguments that a model gives a tool: checked, repaired where they are nearly right, or refused."""
+"""Argument validation: check a tool call's arguments, repair near misses, or refuse them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ToolArguments", "find_mismatches"]
 
-_SHOWN = 60  # characters of a wrong value that are repeated to the model
-_LONGEST = 200  # characters of one reason
+_SHOWN = 60  # characters of an invalid value in an error
+_LONGEST = 200  # characters of one error
 _MOST_REASONS = 8
 _MOST_NAMES = 40
 
@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 
 
 class ToolArguments:
-    """What a tool accepts.
+    """Validator of a tool's arguments.
 
     Args:
         tool: its name, for messages.
-        schema: JSON Schema of its arguments, one that `schema_problem` finds nothing wrong with.
+        schema: JSON Schema of its arguments, accepted by `schema_problem`.
     """
 
     def __init__(self, tool: str, schema: Mapping[str, Any]) -> None:
@@ -41,22 +41,22 @@ class ToolArguments:
         self._check = SchemaCheck(schema)
 
     def check(self, arguments: Mapping[str, Any]) -> None:
-        """Refuse what the schema refuses.
+        """Validate arguments without repair.
 
         Raises:
-            InvalidInputError: as `checked` does.
+            InvalidInputError: as for `validate`.
         """
         if errors := self._check.errors(arguments):
             raise self._invalid_error(_reasons(errors))
 
     def validate(self, given: object) -> dict[str, Any]:
-        """The arguments to call the tool with: those given, unless they had to be repaired.
+        """Validate arguments, repair them if needed, and return them.
 
-        Null for all of them counts as none. What the schema refuses is repaired once: an object, list, number
-        or truth value that is written as text is read, and a null that only means "not given" is left out.
+        Null for all of them counts as none. Invalid arguments are repaired once: an object, list, number or
+        boolean written as text is parsed, and a null that only means "not given" is left out.
 
         Raises:
-            InvalidInputError: says what is wrong, what is expected and what was received, for a model.
+            InvalidInputError: it names the error, the expected and the received value, for a model.
         """
         arguments = _as_object(given)
         if arguments is None:
@@ -84,20 +84,20 @@ class ToolArguments:
 
 
 def find_mismatches(value: Mapping[str, Any], schema: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an object that somebody has filled in: where, what is expected, what was received.
+    """Return the validation errors of an object: path, expected and received value.
 
     Args:
         value: the object.
-        schema: what it should be like, one that `schema_problem` finds nothing wrong with.
+        schema: its schema, accepted by `schema_problem`.
 
     Raises:
-        InvalidInputError: as `SchemaCheck.errors` does.
+        InvalidInputError: as for `SchemaCheck.errors`.
     """
     return _reasons(SchemaCheck(schema).errors(dict(value)), whole="the answer", part="asked for")
 
 
 def _as_object(given: object) -> dict[str, Any] | None:
-    """What is given, as a mapping of arguments; a mapping that was written as text is read."""
+    """Return the arguments as a mapping; parse them if they are text."""
     if given is None or given == "":
         return {}
     value = _read(given) if isinstance(given, str) else given
@@ -105,7 +105,7 @@ def _as_object(given: object) -> dict[str, Any] | None:
 
 
 def _repair(arguments: dict[str, Any], errors: Sequence[ValidationError]) -> tuple[dict[str, Any], list[str]]:
-    """A copy in which what is of a wrong type is put right where that can be told; and where that was."""
+    """Return a copy with values of a wrong type repaired where possible, and the repaired paths."""
     copied = copy.deepcopy(arguments)
     places: list[str] = []
     for error in errors:
@@ -118,7 +118,7 @@ def _repair(arguments: dict[str, Any], errors: Sequence[ValidationError]) -> tup
         value = holder[path[-1]]
         if isinstance(value, str) and "string" not in wanted and _is_of(read := _read(value), wanted):
             holder[path[-1]] = read
-        elif value is None and isinstance(holder, dict):  # a required one is then found missing
+        elif value is None and isinstance(holder, dict):  # a required argument then counts as missing
             del holder[path[-1]]
         else:
             continue
@@ -127,12 +127,12 @@ def _repair(arguments: dict[str, Any], errors: Sequence[ValidationError]) -> tup
 
 
 def _types_expected(error: ValidationError) -> frozenset[str]:
-    """Which types would do, where a value is refused for its type, also by each of several forms."""
+    """Return the expected types if a value has a wrong type, also for each of several alternatives."""
     if error.validator == "type":
         types = cast("str | list[str]", error.validator_value)
         return frozenset([types] if isinstance(types, str) else types)
     if error.validator in {"anyOf", "oneOf"}:
-        # Errors deeper than the value are about forms that it has the type of.
+        # Errors deeper than the value are about alternatives of its type.
         forms = [_types_expected(inner) for inner in error.context or () if not inner.relative_path]
         if forms and len(forms) == len(error.context or ()) and all(forms):
             return frozenset[str]().union(*forms)
@@ -140,7 +140,7 @@ def _types_expected(error: ValidationError) -> frozenset[str]:
 
 
 def _read(text: str) -> object:
-    """A text read as JSON, or the text itself where it is none."""
+    """Parse a text as JSON; return the text itself if it is none."""
     try:
         return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
@@ -173,7 +173,7 @@ def _reasons(
 
 
 def _describe(error: ValidationError, whole: str, part: str) -> Iterable[str]:
-    """What is wrong, what is expected and what was received."""
+    """Describe an error: path, expected and received value."""
     path = list(error.absolute_path)
     place = f"`{readable_path(path)}`" if path else whole
     match error.validator:
@@ -222,7 +222,7 @@ def _truncate(text: str, most: int) -> str:
 
 
 def _truncate_middle(message: str) -> str:
-    """A long message's two ends: the value comes first, what is wrong with it last."""
+    """Truncate the middle of a message: the value comes first, the error last."""
     if len(message) <= _LONGEST:
         return message
     return f"{message[: _LONGEST // 3]} … {message[-2 * _LONGEST // 3 :]}"

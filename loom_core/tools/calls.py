@@ -1,4 +1,4 @@
-"""A model's tool call on its way through the pipeline, its result, and the host that the pipeline calls."""
+"""Tool calls in the pipeline: the planned call, its result, and the call host."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ __all__ = [
 ]
 
 Stage: TypeAlias = Literal["discover", "validate", "authorize", "check_cancel", "execute", "format"]
-"""In this order. Waiting for a turn counts as `check_cancel`."""
+"""Stages of the pipeline, in order. Waiting for a slot counts as `check_cancel`."""
 
 CallStatus: TypeAlias = Literal["success", "error", "denied", "timeout", "aborted", "unknown"]
-"""`unknown`: it had begun when the process died, and nobody knows whether it was done. The pipeline itself
-never says that."""
+"""`unknown`: the process died during the call, so its outcome is not known. The pipeline itself never sets
+this."""
 
 UNKNOWN_TOOL = "unknown"
-"""The name in logs and metrics of a tool that does not exist."""
+"""Name of a non-existent tool in logs and metrics."""
 
 NO_OUTPUT = "(The tool has ended and gave no output.)"
-"""The text that the model reads where a tool gave none."""
+"""The model reads this text if a tool returned none."""
 
 Verdict: TypeAlias = Literal["allow", "deny", "ask"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """A call after Discover, Validate and Authorize: nothing has been done.
+    """A call after Discover, Validate and Authorize; it has not run.
 
     Attributes:
-        call: what the model wrote.
-        tool: what it names; None where there is none.
-        arguments: checked, with defaults and repairs.
-        verdict: whether it may run, or a person has to be asked.
-        reason: why it is denied or asked about, for people.
-        result: what the model is told where it does not run (unknown tool, wrong arguments, denied); else
+        call: the model's call.
+        tool: the tool; None if it does not exist.
+        arguments: validated arguments, with defaults and repairs.
+        verdict: whether it may run, or needs approval.
+        reason: why it is denied or needs approval, for people.
+        result: the model's result if the call does not run (unknown tool, invalid arguments, denied); else
             None.
-        stages: seconds that each stage took so far.
-        by: who decided: empty for the rules, else the person who was asked or what refused it, for the audit.
-        of_tool: whether only the tool has to be approved: the rules allow the call.
+        stages: duration of each stage so far, in seconds.
+        by: who decided: empty for the rules, else the person or the component that refused it, for the audit.
+        of_tool: whether only the tool needs approval: the rules allow the call.
     """
 
     call: ToolCallPart
@@ -65,12 +65,12 @@ class PlannedCall:
 
     @property
     def name(self) -> str:
-        """The tool as people call it; what the model wrote where there is none."""
+        """Display name of the tool; the model's text if it does not exist."""
         return self.call.name if self.tool is None else self.tool.name
 
     @property
     def is_unapproved(self) -> bool:
-        """Whether it is asked about because nobody has approved its tool, as it is now."""
+        """Whether it needs approval because the current version of its tool is not approved."""
         tool = self.tool
         return (
             self.verdict == "ask" and tool is not None and tool.keeps_approval and bool(tool.approval_reason)
@@ -78,19 +78,19 @@ class PlannedCall:
 
     @property
     def tool_name(self) -> str:
-        """The same for logs and numbers: `unknown` where there is none, as a model may write anything."""
+        """Name for logs and metrics: `unknown` if there is no tool, as a model may write anything."""
         return UNKNOWN_TOOL if self.tool is None else self.tool.name
 
     def refuse(
         self, output: ToolOutput, *, status: CallStatus = "error", reason: str = "", by: str = ""
     ) -> PlannedCall:
-        """Return the call as one that does not run.
+        """Return a refused copy of the call.
 
         Args:
-            output: what the model is told instead of a result.
-            status: how the call counts as ended.
-            reason: why, for people; by default the reason that the plan has, else the output's text.
-            by: who refused it, for the audit; by default who is in the plan.
+            output: the model's result.
+            status: status of the call.
+            reason: why, for people; by default the plan's reason, else the output's text.
+            by: who refused it, for the audit; by default as in the plan.
         """
         result = CallResult(
             call_id=self.call.id,
@@ -106,16 +106,16 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What came of a call.
+    """Result of a call.
 
     Attributes:
         call_id: `ToolCallPart.id`.
-        tool: as people call it; `unknown` where there is none.
+        tool: display name of the tool; `unknown` if there is none.
         status: how it ended.
-        output: what the tool answered, whole.
-        message: what the model reads: plain, and shortened where it is too long.
-        stages: seconds that each stage took.
-        blob: address of the whole text where it was too long to show; else empty.
+        output: the tool's complete output.
+        message: the message for the model: plain, and truncated if it is too long.
+        stages: duration of each stage, in seconds.
+        blob: address of the complete text if it was too long to show; else empty.
     """
 
     call_id: str
@@ -128,38 +128,38 @@ class CallResult:
 
 
 class CallHost(Protocol):
-    """The run that a call belongs to, as the pipeline sees it: the one interface for calls upward.
+    """Host of tool calls: the pipeline's interface to the run.
 
-    The host keeps the journal, reaches people, and stores what is too long to show. The pipeline awaits every
-    method. What one of them raises ends the whole turn: running calls are cancelled, and `execute` raises the
-    error.
+    The host keeps the journal, asks people, and stores outputs that are too long to show. The pipeline awaits
+    every method. An error of one of them ends the whole turn: running calls are cancelled, and `execute`
+    raises the error.
     """
 
     @property
     def can_ask(self) -> bool:
-        """Whether the host has a person to ask; else tools are told so (`CallContext.ask`)."""
+        """Whether the host can ask a person; else `CallContext.ask` is None."""
         ...
 
     async def record_start(self, planned: PlannedCall) -> None:
-        """Record that the call runs: it does when this returns."""
+        """Record the start of the call, before it runs."""
         ...
 
     async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
         """Record the result of the call.
 
-        Called once for every call, as they end, also for those that did not run or were aborted. What it does
-        before it first waits is done in any case; then a cancellation may come.
+        Called once for every call, in order of their ends, also for calls that did not run or were aborted.
+        It cannot be cancelled before its first await.
         """
         ...
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
-        """Take how far the tool is."""
+        """Report the progress of the tool."""
         ...
 
     async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
-        """Ask a person for the tool. Meanwhile its time stands still, and others have its slot."""
+        """Ask a person a tool's question; the tool's timeout pauses, and its slot is free for others."""
         ...
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
-        """Keep what is too long to show; return its address (`loom://runs/…/blobs/1`), or empty."""
+        """Store a text that is too long to show; return its address (`loom://runs/…/blobs/1`), or ""."""
         ...

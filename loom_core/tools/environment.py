@@ -1,7 +1,7 @@
-"""What a server that is started as a child finds in its environment.
+"""Environment of a server that is started as a child process.
 
-Keys of this program's are no business of a server of somebody else's: it gets what programs need to run at
-all, and what its entry says.
+A third-party server must not see this program's keys: it gets only the variables that programs need to run at
+all, and those of its entry.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Mapping
 __all__ = ["child_environment"]
 
 _EVERYWHERE = {
-    "LOOM_HOME",  # a server of ours works on the same folder
+    "LOOM_HOME",  # Loom's servers use the same folder
     "PATH", "TEMP", "TMP", "TMPDIR", "TZ",
-    # Without these nothing of the network is reached from behind a proxy.
+    # Without these the network is unreachable behind a proxy.
     "ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
     "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "SSL_CERT_DIR", "SSL_CERT_FILE",
-    # `loom_core.TELEMETRY_SWITCHES` and the like: what a child imports reports nothing to its maker either.
+    # `loom_core.TELEMETRY_SWITCHES` and the like: no telemetry of the child's libraries either.
     "ANONYMIZED_TELEMETRY", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY",
 }  # fmt: skip
 _UNIX = {
@@ -34,18 +34,18 @@ _WINDOWS = {
 def child_environment(
     added: Mapping[str, str], *, environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of a child: a few variables of ours, and what its entry adds or replaces.
+    """Return the environment of a child: a few inherited variables, and those of its entry.
 
     Args:
         added: `env` of its entry.
-        environment: ours; that of this process if not given.
+        environment: the parent's environment; by default that of this process.
     """
     ours = os.environ if environment is None else environment
     passed = _EVERYWHERE | (_WINDOWS if sys.platform == "win32" else _UNIX)
     kept = {
         name: value
         for name, value in ours.items()
-        # Proxies are written in small letters, too; a value that begins with () is a function of a shell.
+        # Proxy variables may be lower-case, too; a value that begins with () is a shell function.
         if (name.upper() in passed or name.startswith("LC_")) and not value.startswith("()")
     }
     return {**kept, **added}

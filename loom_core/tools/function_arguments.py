@@ -1,4 +1,4 @@
-"""Arguments of a function that models call: a schema from its signature, a strict but friendly reading."""
+"""Arguments of a function for models: schema from its signature, strict validation with repair."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionArguments", "closest", "plain_function"]
 
-_SHOWN = 60  # characters of a wrong value that are repeated to the caller
+_SHOWN = 60  # characters of an invalid value in an error
 
 
-# Unknown arguments are refused; `"5"` is read as 5 and 5 as `"5"`, for models often mix them up.
+# Unknown arguments are refused; `"5"` is accepted as 5 and 5 as `"5"`, as models often mix them up.
 _STRICT = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionArguments:
-    """What a tool or a prompt accepts.
+    """Arguments that a tool or a prompt accepts.
 
     Attributes:
-        schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, for what
-            may be left out.
-        context_name: the parameter that wants the context of the call, or empty.
-        model: a Pydantic model of the arguments. A parameter that a model's attribute would hide behind, such
-            as `schema` or `_x`, has another name in it and its own as alias.
+        schema: JSON Schema of the arguments, an object that allows no others; null is accepted, too, for
+            optional ones.
+        context_name: the parameter for the call context, or empty.
+        model: a Pydantic model of the arguments. A parameter that collides with a model's attribute, such as
+            `schema` or `_x`, has another name in it, and its own name as alias.
     """
 
     schema: dict[str, Any]
@@ -69,18 +69,18 @@ class FunctionArguments:
         """Read a function's signature.
 
         Args:
-            function: what will be called with the arguments.
-            name: what models call it.
-            context: the type of the parameter that is no argument: it is given the context of the call.
-            kind: what it is.
-            keywords: JSON Schema keywords that the schema gets besides, see `with_keywords`. Arguments that
-                have passed the signature are then checked against the schema, too.
-            descriptions: of arguments whose annotation has none.
-            names: what annotations may name besides what the function's module has.
+            function: the function to call with the arguments.
+            name: its name for models.
+            context: type of the parameter that is no argument: it gets the call context.
+            kind: tool or prompt.
+            keywords: further JSON Schema keywords, see `with_keywords`. Arguments are then also validated
+                against the schema.
+            descriptions: descriptions of arguments whose annotation has none.
+            names: further names for annotations, in addition to those of the function's module.
 
         Raises:
-            ValueError: a parameter has no annotation, or one that JSON cannot say, or is not a plain named
-                one; or the keywords do not make a valid schema.
+            ValueError: a parameter has no annotation, or one that JSON Schema cannot express, or is not a
+                plain named one; or the keywords do not form a valid schema.
             NameError: an annotation names something that the function's module does not have.
         """
         hints = _hints(function, names or {})
@@ -90,7 +90,7 @@ class FunctionArguments:
         context_name = ""
         signature = inspect.signature(cast("Callable[..., object]", function))
         for argument, parameter in signature.parameters.items():
-            if argument in bound:  # the program has given it, and no model gives it anew
+            if argument in bound:  # the program has set it, so models cannot
                 continue
             if argument not in hints:
                 raise ValueError(f"{kind} {name!r}: parameter {argument!r} has no annotation")
@@ -110,14 +110,14 @@ class FunctionArguments:
         schema = inline_definitions(schema)
         if keywords:
             schema = with_keywords(schema, keywords)
-            _problems({}, schema)  # refuses a schema that is wrong
+            _problems({}, schema)  # raises if the schema is invalid
         return cls(schema, context_name, model, name, internal, bool(keywords))
 
     def parse(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values to call the function with.
+        """Parse arguments to the values for the function.
 
         Raises:
-            InvalidInputError: names every argument that is missing, unknown or wrong, and all valid ones.
+            InvalidInputError: it names all missing, unknown and invalid arguments, and all valid ones.
         """
         try:
             values = self.model.model_validate(given)
@@ -149,16 +149,16 @@ class FunctionArguments:
 
 
 def plain_function(function: Callable[..., object]) -> Callable[..., object]:
-    """What has a docstring and annotations: of a partial what it calls, of an object its `__call__`."""
+    """Return the function with docstring and annotations: unwrap a partial, or take `__call__`."""
     while isinstance(function, partial):
         function = cast("partial[object]", function).func
     if inspect.isroutine(function) or inspect.isclass(function):
         return function
-    return cast("Callable[..., object]", getattr(function, "__call__"))  # noqa: B004, B009 - it is meant
+    return cast("Callable[..., object]", getattr(function, "__call__"))  # noqa: B004, B009 - intended
 
 
 def _hints(function: Callable[..., object], names: Mapping[str, Any]) -> dict[str, Any]:
-    """The types of the parameters. What is returned need not be known here."""
+    """Return the types of the parameters. The return type may be unresolvable here."""
     plain = plain_function(function)
     told = SimpleNamespace(__annotations__=dict(inspect.get_annotations(plain)))
     told.__annotations__.pop("return", None)
@@ -181,7 +181,7 @@ def _schema_of(model: type[BaseModel], owner: str) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Quiet(GenerateJsonSchema):
-        # A default that JSON cannot say is not told, and it is there nevertheless.
+        # A default outside of JSON is left out of the schema, and still applies.
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
     try:
@@ -191,19 +191,19 @@ def _schema_of(model: type[BaseModel], owner: str) -> dict[str, Any]:
 
 
 def _is_context(hint: object, context: type[object]) -> bool:
-    """Whether a parameter wants the context: by its type alone, or that or None."""
+    """Return whether a parameter has the context type, or is optional with it."""
     parts = typing.get_args(hint)
     return hint is context or (len(parts) == 2 and context in parts and type(None) in parts)
 
 
 def _field_name(argument: str) -> str:
-    """What an argument is called in the model, where some names mean something else."""
+    """Return a field name for an argument; some names are reserved in models."""
     taken = argument.startswith(("_", "model_")) or hasattr(BaseModel, argument)
     return f"argument_{argument}" if taken else argument
 
 
 def closest(name: str, names: Iterable[str]) -> str:
-    """`, did you mean …` for a misspelt name, or nothing if none is near."""
+    """Return `, did you mean …` for a misspelt name, or an empty text."""
     found = difflib.get_close_matches(name, list(names), n=1)
     return f", did you mean `{found[0]}`" if found else ""
 
@@ -228,7 +228,7 @@ def _repair(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any]:
             try:
                 repaired[str(name)] = json.loads(value)
             except (ValueError, RecursionError):
-                continue  # not JSON after all: the message is about the string that was sent
+                continue  # no JSON after all: the error is about the received string
     return repaired
 
 

@@ -1,4 +1,4 @@
-"""Tools made from functions: `@tool(read_only=True, open_world=False)` above a function with annotations."""
+"""Function tools: `@tool(read_only=True, open_world=False)` above a function with annotations."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _R = TypeVar("_R")
 
 
 class FunctionTool(Tool, Generic[_P, _R]):
-    """A function as a tool. Made by `tool`; it can still be called as the function that it is.
+    """A function as a tool. Created by `tool`; it can still be called as a function.
 
     Attributes:
-        function: what runs.
+        function: the function.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class FunctionTool(Tool, Generic[_P, _R]):
 
     @property
     def name(self) -> str:
-        """What people call it, in any script."""
+        """Display name, in any script."""
         return self._name
 
     @property
     def wire_name(self) -> str:
-        """What models call it: the same where that is possible; see `names.own_wire_name`."""
+        """Name for models: the same if possible; see `names.own_wire_name`."""
         return self._wire_name
 
     @property
     def description(self) -> str:
-        """What was given, or else what the docstring says."""
+        """The given description, else that of the docstring."""
         return self._description
 
     @property
     def args_schema(self) -> Mapping[str, Any]:
-        """What the signature says, without titles."""
+        """JSON Schema of the signature, without titles."""
         return self._arguments.schema
 
     @property
@@ -96,7 +96,7 @@ class FunctionTool(Tool, Generic[_P, _R]):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """What calling it may do."""
+        """Hints about the effects of a call."""
         return self._annotations
 
     @property
@@ -106,18 +106,18 @@ class FunctionTool(Tool, Generic[_P, _R]):
 
     @property
     def approval_reason(self) -> str:
-        """Why a person has to approve each call; empty if that need not be."""
+        """Why a person has to approve each call; empty if no approval is needed."""
         return self._approval_reason
 
     @property
     def needs_seconds(self) -> float:
-        """How many seconds a call may take; 0 for the limit of the scheduler."""
+        """Timeout of a call in seconds; 0 for the scheduler's default."""
         return self._needs_seconds
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
-        """Check the arguments and run the function; one that is not `async` runs in a thread.
+        """Validate the arguments and run the function; a function that is not `async` runs in a thread.
 
-        Where the call is cancelled, a function in a thread is left to end by itself: threads cannot be ended.
+        If the call is cancelled, a function in a thread runs on to its end: threads cannot be killed.
         """
         try:
             values = self._arguments.parse(arguments)
@@ -181,37 +181,36 @@ def tool(
     approval_reason: str = "",
     needs_seconds: float = 0.0,
 ) -> object:
-    """Make a tool of a function with annotated parameters, as a decorator or by a call.
+    """Create a tool from a function with annotated parameters, as a decorator or by a call.
 
-    Arguments are what the annotations say: plain types, `Literal`, `Annotated[int, Field(ge=1)]`, models of
-    Pydantic; what has a default may be left out. A parameter of type `CallContext` is no argument: it gets
-    the context of the call. In a thread, its functions are called by `anyio.from_thread.run`.
+    Annotations define the arguments: plain types, `Literal`, `Annotated[int, Field(ge=1)]`, Pydantic models;
+    parameters with a default are optional. A parameter of type `CallContext` is no argument: it gets the call
+    context. In a thread, call its functions by `anyio.from_thread.run`.
 
-    What the function returns is what the model reads: a text as it is, None as nothing, anything else as
-    JSON; an object or a list is given as data, too. A `ToolOutput` is passed on unchanged. A `LoomError` is
-    told the model with its advice; what else is raised goes on to who calls the tool.
+    The model reads the return value: a text as it is, None as nothing, anything else as JSON; an object or a
+    list is structured data, too. A `ToolOutput` is passed on unchanged. The model reads a `LoomError` with
+    its advice; other errors propagate to the caller of the tool.
 
     Args:
-        function: what is to run.
-        name: what people call it, in any script; the function's name if empty.
-        description: when to call it, and what it gives; if empty, what the docstring says. Its `Args:`
-            describe the arguments that `Field` does not.
+        function: the function.
+        name: display name, in any script; by default the function's name.
+        description: when to call it, and what it returns; by default the docstring. Its `Args:` describe the
+            arguments that `Field` does not.
         read_only: it changes nothing.
-        destructive: it may remove or overwrite; by default, unless it is read-only.
-        idempotent: the same call twice does what it does once; by default, if it is read-only.
+        destructive: it may delete or overwrite; by default, unless it is read-only.
+        idempotent: a repeated call has no further effect; by default, if it is read-only.
         open_world: it reaches beyond a closed set of things.
-        concurrency_safe: its calls may run at the same time as others; by default, if it is read-only.
-        approval_reason: why a person has to approve every call; empty if that need not be.
-        needs_seconds: how many seconds a call may take, be it more or less than the scheduler grants (120, if
-            nothing else is set); 0 for what that grants.
+        concurrency_safe: its calls may run concurrently with others; by default, if it is read-only.
+        approval_reason: why a person has to approve every call; empty if no approval is needed.
+        needs_seconds: timeout of a call in seconds, longer or shorter than the scheduler's default (120,
+            unless configured otherwise); 0 for that default.
 
     Raises:
-        ValueError: a parameter has no annotation, has one that JSON cannot say, or takes several arguments at
-            once; the function is a generator; there is no name that can be seen; or `needs_seconds` is no
-            time.
-        NameError: an annotation names what cannot be found.
+        ValueError: a parameter has no annotation, has one that JSON Schema cannot express, or is variadic;
+            the function is a generator; the name is empty; or `needs_seconds` is invalid.
+        NameError: an annotation has an unresolvable name.
     """
-    # Models of arguments may be defined beside the function, where its module does not have them.
+    # Argument models may be local, next to the function, and not in its module.
     names = _caller_names()
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
@@ -253,17 +252,17 @@ def _name_of(function: Callable[..., Any], name: str) -> str:
 
 
 def _caller_names() -> dict[str, Any]:
-    """The names that the caller of our caller has."""
+    """Return the names in the scope of the caller's caller."""
     frame = inspect.currentframe()
     caller = frame and frame.f_back and frame.f_back.f_back
     return dict(caller.f_locals) if caller else {}
 
 
 def output_of(result: object) -> ToolOutput:
-    """What a function returned as what a model reads.
+    """Convert a return value to an output.
 
     Raises:
-        TypeError: there is something in it that JSON cannot say.
+        TypeError: it has a value outside of JSON.
     """
     if isinstance(result, ToolOutput):
         return result
@@ -288,7 +287,7 @@ def _json(result: object) -> str:
 
 
 _ARGUMENTS = frozenset({"args", "arguments", "parameters", "params"})
-# What only programmers read.
+# Sections for programmers only.
 _LEFT_OUT = frozenset(
     {"attributes", "example", "examples", "note", "notes", "raises", "see also", "todo", "yields"}
 )
@@ -301,9 +300,9 @@ class Docstring:
     """A docstring in Google's style.
 
     Attributes:
-        description: everything but the sections that are about arguments or for programmers. `Returns:`
-            stays, as a model has to know what it gets.
-        arguments: what is said of each argument, on one line.
+        description: everything but the sections about arguments or for programmers. `Returns:` stays, as a
+            model has to know the result.
+        arguments: description of each argument, on one line.
     """
 
     description: str = ""
@@ -311,7 +310,7 @@ class Docstring:
 
     @classmethod
     def of(cls, function: object) -> Docstring:
-        """Read the docstring of a function; one without has an empty description."""
+        """Parse the docstring of a function; without one the description is empty."""
         text: list[str] = []
         arguments: dict[str, str] = {}
         for title, lines in _sections((inspect.getdoc(function) or "").splitlines()):
@@ -323,15 +322,15 @@ class Docstring:
 
 
 def _sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """The text before the first section, with an empty title, and each section with its lines.
+    """Yield the text before the first section, with an empty title, and each section with its lines.
 
-    A section is a title alone on its line, at the margin, over lines that are indented.
+    A section is a title alone on its line, without indentation, above indented lines.
     """
     title, begun = "", 0
     for number, line in enumerate(lines):
         below = next((later for later in lines[number + 1 :] if later.strip()), "")
         match = _SECTION.fullmatch(line.rstrip())
-        ends = title and line[:1].strip()  # text at the margin again
+        ends = title and line[:1].strip()  # unindented text again
         if not (match and below[:1].isspace()) and not ends:
             continue
         yield title, lines[begun:number]
@@ -360,7 +359,7 @@ _limiter = RunVar[anyio.CapacityLimiter]("tool_threads")
 
 
 def tool_threads() -> anyio.CapacityLimiter:
-    """Return the limiter of this event loop for tools that block: a tool that hangs holds up nothing else."""
+    """Return the thread limiter of this event loop for blocking tools: a hanging tool blocks nothing else."""
     try:
         return _limiter.get()
     except LookupError:

@@ -1,4 +1,4 @@
-"""What a tool is to the rest of Loom. No I/O here."""
+"""Interface of tools: the tool base class, outputs, questions, and the call context. No I/O here."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = [
 JsonValue: TypeAlias = (
     "bool | int | float | str | Sequence[JsonValue] | Mapping[str, JsonValue] | None"  # refers to itself
 )
-"""Anything that JSON can say."""
+"""Any JSON value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolAnnotations:
-    """What calling a tool may do. The defaults are the worst case: nothing is known of it.
+    """Hints about the effects of a tool. The defaults are the worst case: nothing is known of it.
 
     Attributes:
         read_only: it changes nothing.
-        destructive: it may remove or overwrite; means nothing where it is read-only.
-        idempotent: the same call twice does what it does once.
+        destructive: it may delete or overwrite; ignored if it is read-only.
+        idempotent: a repeated call has no further effect.
         open_world: it reaches beyond a closed set of things, such as into the web.
     """
 
@@ -48,22 +48,22 @@ class ToolAnnotations:
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call of which it is not known if it ran may be made again."""
+        """Whether a call with an unknown outcome may be repeated."""
         return self.read_only or self.idempotent
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool answers.
+    """Output of a tool.
 
     Attributes:
-        text: what a model reads; it holds every fact.
+        text: text for the model; it has every fact.
         structured: the same as data, or None.
         is_error: the call failed, and the text says why and what to do.
-        parts: what models can see besides: they follow the text.
-        metadata: what programs want to know of the call and models need not read.
-        ends_run: the run that made the call ends with this, if it is no error: the text is its answer, and
-            the model is not asked again.
+        parts: images for the model: they follow the text.
+        metadata: data about the call for programs; models do not read it.
+        ends_run: the run that made the call ends with this output, if it is no error: the text is its
+            answer, without another model request.
     """
 
     text: str
@@ -74,24 +74,23 @@ class ToolOutput:
     ends_run: bool = False
 
     def message(self, call_id: str) -> ToolMessage:
-        """The output as the answer to a model's tool call."""
+        """Return the output as the result of a model's tool call."""
         texts = (TextPart(self.text),) if self.text or not self.parts else ()
         return ToolMessage(call_id, (*texts, *self.parts), failed=self.is_error)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something that a tool has to know from a person while it runs.
+    """A question of a running tool to a person (elicitation).
 
     Attributes:
         text: the question.
-        schema: JSON Schema of the answer's content: an object with plain properties; empty where `url` is
-            given.
-        url: where the person has to go instead; the answer says whether they agreed to.
-        origin: who asks, such as the id of a server.
-        tool: the tool that is about to be called, where the question is whether it may be; else empty.
-        arguments: of that call.
-        arguments_schema: JSON Schema of those that the tool takes; empty where it is not known.
+        schema: JSON Schema of the answer's content: an object with plain properties; empty if `url` is set.
+        url: the address that the person has to visit instead; the answer says whether they agreed to.
+        origin: the asking party, such as the id of a server.
+        tool: the tool, if the question is whether it may be called; else empty.
+        arguments: arguments of that call.
+        arguments_schema: JSON Schema of the tool's arguments; empty if unknown.
     """
 
     text: str
@@ -105,13 +104,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class QuestionAnswer:
-    """What a person says to a `Question`.
+    """A person's answer to a `Question`.
 
     Attributes:
-        action: they answered, said no, or made no choice.
-        content: what they answered, as the question's schema wants it. Where the question is whether a tool
-            may be called: `arguments`, if it may be with others; `keep: False`, if that is for this run only;
-            `reason`, if they say why not.
+        action: accepted, declined, or cancelled.
+        content: the content, valid for the question's schema. If the question is whether a tool may be
+            called: `arguments`, to call it with others; `keep: False`, to approve it for this run only;
+            `reason`, to say why not.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -119,8 +118,7 @@ class QuestionAnswer:
 
 
 ProgressFunction: TypeAlias = Callable[[float, float | None, str], Awaitable[None]]
-"""Called with how far a tool is, of how much (None where that is not known), and what it does (may be
-empty)."""
+"""Callback for progress: done, total (None if unknown), and a message (may be empty)."""
 
 AskFunction: TypeAlias = Callable[[Question], Awaitable[QuestionAnswer]]
 """Asks a person and waits for the answer."""
@@ -128,16 +126,16 @@ AskFunction: TypeAlias = Callable[[Question], Awaitable[QuestionAnswer]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """What a tool is given by who calls it, besides the arguments.
+    """Context of a tool call, in addition to its arguments.
 
     Attributes:
-        progress: told how far it is.
-        ask: asks a person; None where nobody can be asked.
-        seconds: how long it may take; None for the tool's own limit.
-        depth: how many agents stand above this call, each started by a tool of the one before.
-        run_id: the run that makes the call; empty where it is none.
-        call_id: the call. A call that is made again after a crash has the same one: with `run_id` it is what
-            others can know it again by.
+        progress: reports progress.
+        ask: asks a person; None if no one can be asked.
+        seconds: timeout of the call; None for the tool's own limit.
+        depth: number of agents above this call, each started by a tool of the one before.
+        run_id: the run that makes the call; empty if there is none.
+        call_id: id of the call. A call repeated after a crash has the same one: with `run_id` it is the
+            idempotency key.
     """
 
     progress: ProgressFunction | None = None
@@ -149,26 +147,25 @@ class CallContext:
 
 
 class Tool(ABC):
-    """Something that a model can call.
+    """Base class of tools that a model can call.
 
-    It is safe to call the same tool from several tasks; whether the calls may run side by side is what
-    `is_concurrency_safe` says.
+    Several tasks may call the same tool; `is_concurrency_safe` says whether its calls may run concurrently.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What people call it: `server:tool` for one of a server, in any script."""
+        """Display name: `server:tool` for a server's tool, in any script."""
 
     @property
     def wire_name(self) -> str:
-        """What models call it: `[A-Za-z0-9_-]`, at most 64 characters, what all vendors take."""
+        """Name for models: `[A-Za-z0-9_-]`, at most 64 characters, which all vendors accept."""
         return self.name
 
     @property
     @abstractmethod
     def description(self) -> str:
-        """When to call it, and what it gives."""
+        """When to call it, and what it returns."""
 
     @property
     @abstractmethod
@@ -177,7 +174,7 @@ class Tool(ABC):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """What calling it may do."""
+        """Hints about the effects of a call."""
         return ToolAnnotations()
 
     @property
@@ -187,36 +184,36 @@ class Tool(ABC):
 
     @property
     def fingerprint(self) -> str:
-        """What a person approves: another one as soon as the tool says something else of itself."""
+        """Fingerprint that a person approves: it changes with the tool's definition."""
         says = [self.description, dict(self.args_schema), repr(self.annotations)]
         text = json.dumps(says, sort_keys=True, ensure_ascii=False, default=repr)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
     def approval_reason(self) -> str:
-        """Why a person has to approve it before a call, whatever the rules say; empty if that need not be."""
+        """Why a person has to approve it, whatever the rules say; empty if no approval is needed."""
         return ""
 
     @property
     def keeps_approval(self) -> bool:
-        """Whether an approval holds until the tool says something else of itself; else it is for one call."""
+        """Whether an approval holds until the tool's definition changes; else for one call."""
         return False
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the operator trusts who offers it: then a rule that allows it is its approval, too."""
+        """Whether the operator trusts its provider: then a rule that allows it also approves it."""
         return False
 
     @property
     def approval_advice(self) -> str:
-        """How an operator approves it beforehand, in a sentence; empty where that is not possible."""
+        """How an operator approves it in advance, in a sentence; empty if that is impossible."""
         return ""
 
     async def approve(self) -> None:
-        """Note that a person has approved it as it is now, where that is kept (`keeps_approval`).
+        """Store a person's approval of its current version, if approvals are kept (`keeps_approval`).
 
         Raises:
-            LoomError: it cannot be kept.
+            LoomError: the approval cannot be stored.
         """
         return
 
@@ -224,25 +221,25 @@ class Tool(ABC):
     def needs_approval(self) -> bool:
         """Whether a person has to approve its calls; see `approval_reason`.
 
-        It is for who asks the person to heed this: `call` does not.
+        The caller has to get the approval: `call` does not check it.
         """
         return bool(self.approval_reason)
 
     @property
     def needs_seconds(self) -> float:
-        """How many seconds a call may take; infinite for no limit, 0 for that of the scheduler."""
+        """Timeout of a call in seconds; infinite for none, 0 for the scheduler's default."""
         return 0.0
 
     def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The arguments as `call` takes them: checked, put right where they are nearly right, with defaults.
+        """Validate and repair arguments, and add defaults, without other effects.
 
-        It does nothing else. What comes of it is what a person is asked about and rules are matched with.
+        People approve the result, and rules match it.
 
         Returns:
-            The arguments; None, as here, where `args_schema` says all there is to check.
+            The arguments; None, as here, if validation against `args_schema` is enough.
 
         Raises:
-            InvalidInputError: what is wrong, what is expected and what was given, for a model.
+            InvalidInputError: it names the error, the expected and the received value, for a model.
         """
         return None
 
@@ -251,31 +248,31 @@ class Tool(ABC):
         """Run it.
 
         Args:
-            arguments: what the model gave; the tool checks them itself.
+            arguments: the model's arguments; the tool validates them itself.
             context: see `CallContext`.
 
         Returns:
-            What came of it. What went wrong and a model can act on is an output with `is_error`: wrong
-            arguments, a refusal, a server that is gone, a deadline. Cancellation goes through.
+            The output. Errors that a model can act on are an output with `is_error`: invalid arguments, a
+            refusal, a server that is gone, a timeout. Cancellation propagates.
         """
 
     async def abandon(self, *, context: CallContext) -> None:
-        """A call that had begun is given up: its run has ended. What goes on for it has to end, too.
+        """Stop the remaining work of a started call whose run has ended.
 
-        For tools whose calls leave something behind that goes on by itself, also after a crash.
+        For tools whose calls start work that continues by itself, also after a crash.
 
         Args:
-            context: says which call of which run.
+            context: identifies the call and its run.
 
         Raises:
-            LoomError: it may go on; this is logged.
+            LoomError: the work may continue; this is logged.
         """
         return
 
     def spec(self) -> ToolSpec:
-        """The tool as a model is offered it.
+        """Return the definition of the tool for models.
 
         Raises:
-            InvalidInputError: its schema holds what JSON cannot, or is nested too deeply.
+            InvalidInputError: its schema has values outside of JSON, or is nested too deeply.
         """
         return ToolSpec(self.wire_name, self.description, self.args_schema)

@@ -1,7 +1,7 @@
-"""What tools are called: `server:tool` by people and `server__tool` by models where they are a server's.
+"""Names of tools: a server's tool is `server:tool` for people and `server__tool` for models.
 
-The name for models is found from what people call a tool alone, so it is the same after a restart and in
-whatever order tools come. It is never taken apart again: it is looked up in a table.
+The name for models depends on the display name alone, so it is the same after a restart and in any order of
+tools. It is never parsed: it is looked up in a table.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ __all__ = ["display_name", "own_wire_name", "wire_name"]
 
 _LONGEST = 64
 _BETWEEN = "__"
-_HASHED = 15  # hexadecimal digits: 60 bits, and no word of any language ends a plain name so
+_HASHED = 15  # hexadecimal digits: 60 bits, and no plain name ends like this
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _OTHERS = re.compile(r"[^A-Za-z0-9-]+")
 _LIKE_HASHED = re.compile(rf"_[0-9a-f]{{{_HASHED}}}\Z")
 
 
 def display_name(server: str, tool: str) -> str:
-    """What people call a tool, such as `files:read` or `文件:读取`; it splits at the first colon."""
+    """Return the display name of a tool, such as `files:read` or `文件:读取`; split at the first colon."""
     return f"{server}:{tool}"
 
 
 def wire_name(server: str, tool: str) -> str:
-    """What models call a tool: `[A-Za-z0-9_-]`, at most 64 characters, another one for each tool.
+    """Return the name of a tool for models: `[A-Za-z0-9_-]`, at most 64 characters, unique for each tool.
 
-    It is `server__tool` where that is possible and can mean no other tool. Else it is what can be read of
-    that, and a hash: for other scripts, for long names, and for names with the separator in them.
+    It is `server__tool` if that is valid and unambiguous. Else it is the valid part of that, and a hash: for
+    other scripts, for long names, and for names with the separator in them.
     """
     name = f"{server}{_BETWEEN}{tool}"
     if _says_itself(server, tool) and len(name) <= _LONGEST and not _LIKE_HASHED.search(name):
@@ -38,7 +38,7 @@ def wire_name(server: str, tool: str) -> str:
 
 
 def own_wire_name(name: str) -> str:
-    """What models call a tool that is no server's: its name where no server's tool can have it."""
+    """Return the name for models of a local tool: its name, if no server's tool can have it."""
     plain = _PLAIN.fullmatch(name) is not None and _BETWEEN not in name and not _LIKE_HASHED.search(name)
     if plain and len(name) <= _LONGEST:
         return name

@@ -1,7 +1,7 @@
-"""Patterns that people write in configurations, and regular expressions that take linear time.
+"""Wildcard patterns for configurations, and regular expressions in linear time.
 
-A pattern is a text in which `*` stands for any characters, also none and also `/`, and `?` for one; nothing
-else has a meaning. With `re:` in front it is a regular expression (RE2's language) that has to fit the whole.
+In a pattern `*` matches any characters, also none and also `/`, and `?` matches one; nothing else is special.
+With the prefix `re:` it is a regular expression (RE2 syntax) that has to match the whole text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from loom_core.errors import ConfigError, InvalidInputError
 __all__ = ["Matcher", "linear_search", "matcher", "text_search"]
 
 Matcher: TypeAlias = Callable[[str], bool]
-"""Whether a text fits."""
+"""Returns whether a text matches."""
 
 _KEPT = 2000
 _LONGEST = 1000  # characters of an expression that a model writes
@@ -29,20 +29,20 @@ _WILD = re.compile(r"([*?]+)")
 
 @lru_cache(maxsize=_KEPT)
 def linear_search(expression: str) -> Matcher | None:
-    """What says whether a regular expression is found in a text, in linear time; None if that cannot be done.
+    """Compile a regular expression for a linear-time search; return None if that is impossible.
 
-    It cannot where the expression is wrong, or looks around. A text with half a character, which UTF-8 cannot
-    hold, fits nothing.
+    It is impossible if the expression is invalid, or has look-around. A text with a lone surrogate matches
+    nothing.
     """
     found = _compile_expression(expression)
     return None if isinstance(found, str) else found
 
 
 def text_search(expression: str, *, ignore_case: bool = False) -> Matcher:
-    """The same for an expression that a model has written.
+    """Compile a model's regular expression for a linear-time search.
 
     Raises:
-        InvalidInputError: what is wrong with it, and what to do.
+        InvalidInputError: it names the error, and what to do.
     """
     if len(expression) > _LONGEST:
         raise InvalidInputError(
@@ -58,40 +58,40 @@ def text_search(expression: str, *, ignore_case: bool = False) -> Matcher:
 
 
 def _compile_expression(expression: str) -> Matcher | str:
-    """What searches; or why there is no such thing."""
+    """Return the compiled search, or the error."""
     from pydantic_core import SchemaError, SchemaValidator, core_schema
 
     try:
         return SchemaValidator(
             core_schema.str_schema(pattern=expression, regex_engine="rust-regex")
         ).isinstance_python
-    except SchemaError as error:  # look-around, back references: no engine finds these in linear time
+    except SchemaError as error:  # look-around, back references: impossible in linear time
         match = _REASON.search(str(error))
         return (match[1] or match[2]).strip().rstrip(".") if match else "it is no regular expression"
 
 
 @lru_cache(maxsize=_KEPT)
 def matcher(pattern: str, *, any_form: bool = False) -> Matcher:
-    """What says whether a text fits a pattern.
+    """Compile a pattern.
 
     Args:
         pattern: see the module.
-        any_form: whether large and small letters are the same, so are the ways to compose an accent, and `.`
-            in an expression is a line end, too: so nothing slips past by being written otherwise.
+        any_form: whether to ignore case and Unicode normalization, and let `.` match line ends: so no text
+            evades the pattern by another spelling.
 
     Raises:
-        ConfigError: the regular expression is none, or could take more than linear time; or the pattern is no
-            text.
+        ConfigError: the regular expression is invalid, or needs more than linear time; or the pattern is
+            invalid text.
     """
     if pattern.strip("*") == "" and pattern:
         return _anything
     if _HALF.search(pattern):
         raise ConfigError(
-            f"{pattern[:100]!r} has half a character in it, which fits nothing.", advice="Write it anew."
+            f"{pattern[:100]!r} has half a character in it, which fits nothing.", advice="Correct it."
         )
     if pattern.startswith(_EXPRESSION):
         body = pattern.removeprefix(_EXPRESSION)
-        if linear_search(body) is None:  # by itself: brackets around it could close what it leaves open
+        if linear_search(body) is None:  # alone: brackets around it could close an open group
             raise ConfigError(
                 f"{pattern!r} is no regular expression that can be used.",
                 advice="Look-around and back references are not known; see the syntax of RE2.",
@@ -120,7 +120,7 @@ def _whole(expression: str, *, any_form: bool) -> Matcher:
 
     def fits(text: str) -> bool:
         if not text.isascii():
-            # The engine refuses half characters: a text with one must not slip past a rule.
+            # The engine refuses lone surrogates: a text with one must not evade a rule.
             text = text.encode("utf-8", "replace").decode()
             text = normalize("NFC", text) if any_form else text
         return search(text)

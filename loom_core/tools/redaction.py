@@ -1,4 +1,4 @@
-"""Arguments as they may be written down: without secrets, and not endless."""
+"""Redaction of arguments for logs and the audit: no secrets, limited length."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["arguments_digest", "redact_arguments"]
 _LONGEST = 1000  # characters of one text
 _MOST = 20_000  # characters of all arguments
 _DEEPEST = 12
-_LEAST_SECRET = 1000  # a number below is none: `token: 5` counts something
+_LEAST_SECRET = 1000  # a smaller number is no secret: `token: 5` counts something
 
 
 def arguments_digest(arguments: Mapping[str, Any], secrets: Iterable[SecretStr] = ()) -> str:
-    """SHA-256 of arguments, the same for the same arguments in whatever order, as hexadecimal digits.
+    """Return the SHA-256 of arguments in hexadecimal, the same for the same arguments in any order.
 
-    Secrets count as `[secret]`: of a short one, such as a code of six digits, a digest would tell all.
+    Secrets count as `[secret]`: the digest of a short one, such as a code of six digits, would reveal it.
 
     Args:
-        arguments: of a call; JSON.
-        secrets: known ones, wherever they stand, beside those that this process knows anyway.
+        arguments: arguments of a call, JSON.
+        secrets: further known secrets, in addition to those that this process knows.
     """
     redaction = Redaction.now(secrets, assigned=True)
     told = {name: _redact(name, value, redaction, None) for name, value in arguments.items()}
@@ -37,11 +37,11 @@ def arguments_digest(arguments: Mapping[str, Any], secrets: Iterable[SecretStr] 
 def redact_arguments(
     arguments: Mapping[str, Any], secrets: Iterable[SecretStr] = (), *, whole: bool = False
 ) -> dict[str, Any]:
-    """A copy of arguments with `[secret]` for what is called a secret or is a known one; what is long is cut.
+    """Return a copy of arguments with `[secret]` for secrets, by name or value, and long values cut.
 
     Args:
-        arguments: of a call; JSON.
-        secrets: known ones, wherever they stand, beside those that this process knows anyway.
+        arguments: arguments of a call, JSON.
+        secrets: further known secrets, in addition to those that this process knows.
         whole: whether nothing is cut.
     """
     redaction = Redaction.now(secrets, assigned=True)
@@ -54,7 +54,7 @@ def redact_arguments(
 
 
 def _redact(name: str, value: object, redaction: Redaction, depth: int | None) -> object:
-    """A value without secrets; `depth` is where it stands, None for a copy in which nothing is cut."""
+    """Redact a value; `depth` is its nesting depth, None for a copy without cuts."""
     if isinstance(value, str):
         if is_secret_name(name):
             return SECRET

@@ -1,4 +1,4 @@
-"""Finding tools by what they do, where there are too many to show a model all of them."""
+"""Tool search: find tools by purpose if there are too many to show them all to a model."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from loom_core.tools.interface import CallContext, Tool, ToolAnnotations, ToolOu
 __all__ = ["TOOL_SEARCH", "ToolSearch", "search_words"]
 
 TOOL_SEARCH = "tool_search"
-"""What it is called, by people and models."""
+"""Name of the tool search, for people and models."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 _ENDINGS = ("ing", "ed", "s")
 _MOST_FOUND = 20
 _SHOWN = 300  # characters of a description
 _MOST_ARGUMENTS = 12
-# How often a word of the name counts, and how quickly one more adds less (as in BM25).
+# Weight of a word in the name, and saturation of the term frequency (as in BM25).
 _NAME_WEIGHT = 3
 _SATURATION = 1.2
 
 
 def search_words(text: str) -> list[str]:
-    """The words of a name or a description, in the form in which they are compared.
+    """Tokenize a name or a description for search.
 
-    `createIssue` and `create_issues` give the same; Chinese gives its characters and pairs of them.
+    `createIssue` and `create_issues` give the same tokens; Chinese gives characters and bigrams.
     """
     others, cjk = cjk_parts(normalize("NFKC", text))
     words = [_stem(word.casefold()) for part in others for word in _WORD.findall(part)]
@@ -41,7 +41,7 @@ def search_words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """An English word without its ending, so that `creates`, `creating` and `create` are one."""
+    """Stem an English word, so that `creates`, `creating` and `create` match."""
     for ending in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
             word = word.removesuffix(ending)
@@ -51,7 +51,7 @@ def _stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The words of some tools, with how much each counts."""
+    """Lexical index of some tools, with weighted words."""
 
     tools: tuple[Tool, ...]
     words: tuple[Mapping[str, float], ...]
@@ -64,7 +64,7 @@ class _Index:
         return cls(tools, words, {word: log(1 + len(tools) / count) for word, count in having.items()})
 
     def best(self, query: str, limit: int) -> tuple[list[Tool], int]:
-        """The tools that fit best, and how many there are that fit at all."""
+        """Return the best matches, and the number of all matches."""
         asked = {word: self.rarity[word] for word in search_words(query) if word in self.rarity}
         scored: list[tuple[float, int]] = []
         for number, words in enumerate(self.words):
@@ -93,8 +93,8 @@ class ToolSearch(Tool):
     """`tool_search`: finds tools by words of their names, descriptions and arguments, in English and Chinese.
 
     Args:
-        tools: gives the tools that there are now; asked at each search, so that none is found that has gone.
-            As long as it gives the same tuple, its words are counted once.
+        tools: returns the current tools; called at each search, so that removed tools are not found. As long
+            as it returns the same tuple, the index is reused.
     """
 
     _SCHEMA: ClassVar[Mapping[str, Any]] = {
@@ -138,23 +138,23 @@ class ToolSearch(Tool):
 
     @property
     def args_schema(self) -> Mapping[str, Any]:
-        """A query, and how many tools are wanted."""
+        """A query, and the number of results."""
         return self._SCHEMA
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """That it only reads what is here."""
+        """Read-only, in a closed set of things."""
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 
     def search(self, query: str, *, limit: int = 5) -> tuple[list[Tool], int]:
-        """The tools that fit best, and how many there are that fit at all."""
+        """Return the best matches, and the number of all matches."""
         tools = self._tools()
         if tools is not self._index.tools:
             self._index = _Index.of(tools)
         return self._index.best(query, limit)
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
-        """Search, and show a line for each tool; as data the names, and how many there are."""
+        """Search, and return a line for each tool; as structured data the names, and their number."""
         from loom_core.llm.json_schema.values import find_problems
 
         if wrong := find_problems(dict(arguments), self._SCHEMA):

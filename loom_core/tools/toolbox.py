@@ -1,4 +1,4 @@
-"""The tools that an agent has now, under the names by which models and people call them."""
+"""Toolbox: the current tools of an agent, by their names for models and for people."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["ToolEntry", "Toolbox", "is_allowed"]
 _log = logging.getLogger(__name__)
 
 _NEAREST = 3
-_MOST_SEARCHES = 100  # sets of patterns that are remembered, each with its words
+_MOST_SEARCHES = 100  # cached sets of patterns, each with its index
 
 
 def is_allowed(tool: Tool, allowed: Sequence[str] | None) -> bool:
-    """Whether one of some patterns (`fs:*`, `server:tool`, `*`) fits a tool's name, of people or of models.
+    """Return whether a pattern (`fs:*`, `server:tool`, `*`) matches a tool's name, for people or models.
 
     Args:
         tool: the tool.
-        allowed: the patterns; None allows every tool, none at all no tool.
+        allowed: the patterns; None allows every tool, an empty list none.
 
     Raises:
-        ConfigError: a pattern is wrong.
+        ConfigError: a pattern is invalid.
     """
     if allowed is None:
         return True
@@ -44,12 +44,12 @@ def is_allowed(tool: Tool, allowed: Sequence[str] | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """All tools at one time.
+    """Snapshot of all tools.
 
     Attributes:
-        live: what the live sources gave.
-        entries: by the name that models use, in order.
-        names: all names, of people and of models.
+        live: the tuples of the live sources.
+        entries: by the name for models, in order.
+        names: all names, for people and for models.
         tools: the same, without `tool_search`.
     """
 
@@ -60,7 +60,7 @@ class _Snapshot:
 
 
 class _OfferingSearch(ToolSearch):
-    """Finds what may be called, and offers it."""
+    """Tool search that offers the tools it finds to the model."""
 
     def __init__(self, toolbox: Toolbox, allowed: tuple[str, ...] | None) -> None:
         super().__init__(self._callable)
@@ -70,7 +70,7 @@ class _OfferingSearch(ToolSearch):
         self._fitting: tuple[Tool, ...] = ()
 
     def belongs_to(self, toolbox: Toolbox) -> bool:
-        """Whether it is for the tools of this box."""
+        """Return whether it searches the tools of this box."""
         return self._toolbox is toolbox
 
     def _callable(self) -> tuple[Tool, ...]:
@@ -81,28 +81,28 @@ class _OfferingSearch(ToolSearch):
         return self._fitting
 
     def search(self, query: str, *, limit: int = 5) -> tuple[list[Tool], int]:
-        """As `ToolSearch.search`."""
+        """Search, and offer the results; see `ToolSearch.search`."""
         found, fitting = super().search(query, limit=limit)
         self._toolbox.offer(tool.wire_name for tool in found)
         return found, fitting
 
 
 class Toolbox:
-    """Tools that are given, and those that servers have now.
+    """Fixed tools, and the current tools of servers.
 
     With more than `most_shown` tools, or more than `most_tokens` of descriptions and schemas, a model is
-    offered `tool_search` and the tools that it has found or called so far, besides those of `tools` as long
-    as these alone are within the limits. It may call any tool that there is, offered or not.
+    offered `tool_search` and the tools that it has found or called so far, and those of `tools` as long as
+    these alone are within the limits. It may call any existing tool, offered or not.
 
     Args:
-        tools: those that are always there.
-        live: each gives the tools that there are now; as long as nothing has changed, the same tuple.
-        most_shown: so many tools are offered at once.
-        most_tokens: so many tokens of them.
+        tools: the fixed tools.
+        live: each returns the current tools of a source; the same tuple as long as nothing has changed.
+        most_shown: maximum number of offered tools.
+        most_tokens: maximum tokens of offered tools.
 
     Raises:
-        ConfigError: two of `tools` have the same name, or one has a schema that JSON cannot say. A live one
-            whose name is taken, or whose schema is none, is left out, which is logged.
+        ConfigError: two of `tools` have the same name, or one has an invalid schema. A live tool whose name
+            is taken, or whose schema is invalid, is left out, which is logged.
     """
 
     def __init__(
@@ -136,20 +136,20 @@ class Toolbox:
                 )
 
     def tools(self) -> tuple[Tool, ...]:
-        """All tools that can be called now, without `tool_search`. The same tuple until they change."""
+        """Return all current tools, without `tool_search`; the same tuple until they change."""
         return self._snapshot().tools
 
     def find(self, name: str, *, allowed: Sequence[str] | None = None) -> Tool:
-        """The tool that models or people call so.
+        """Return the tool of a name, for models or for people.
 
         Args:
             name: the name.
-            allowed: patterns; a tool that fits none of them counts as not there. `tool_search` always is
-                there, and finds only what is allowed.
+            allowed: patterns; a tool that matches none of them counts as missing. `tool_search` always
+                exists, and finds only allowed tools.
 
         Raises:
-            NotFoundError: there is none now; the advice names the nearest.
-            ConfigError: a pattern is wrong.
+            NotFoundError: there is none now; the advice suggests similar names.
+            ConfigError: a pattern is invalid.
         """
         entry = self._snapshot().names.get(name)
         if entry is None and name == TOOL_SEARCH:
@@ -159,32 +159,32 @@ class Toolbox:
         return entry.tool
 
     def current(self, tool: Tool) -> Tool:
-        """The tool that has the name of one that was found before: as a rule the same.
+        """Return the current tool with the name of an earlier one: usually the same.
 
         Raises:
-            NotFoundError: there is none any more.
+            NotFoundError: it no longer exists.
         """
         if isinstance(tool, _OfferingSearch) and tool.belongs_to(self):
             return tool
         return self.find(tool.wire_name)
 
     def prepare_arguments(self, tool: Tool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a call as the tool takes them: checked, put right once, with defaults.
+        """Validate the arguments of a call, repair them once, and add defaults.
 
         Raises:
-            InvalidInputError: they are wrong.
-            ConfigError: the tool's own schema is.
+            InvalidInputError: they are invalid.
+            ConfigError: the tool's own schema is invalid.
         """
         entry = self._snapshot().names.get(tool.wire_name)
-        if entry is None or entry.tool is not tool:  # it is a search, or has gone since it was found
+        if entry is None or entry.tool is not tool:  # it is a search, or was removed since
             entry = ToolEntry(tool)
         return entry.prepare_arguments(arguments)
 
     def offer(self, names: Iterable[str]) -> None:
-        """Show a model these tools from now on: it has found or called them.
+        """Offer these tools to the model from now on: it has found or called them.
 
-        The latest `most_shown` are shown. `tool_search` and `ToolPipeline.plan` do this; besides, it is for
-        who goes on with an old conversation.
+        The latest `most_shown` are offered. `tool_search` and `ToolPipeline.plan` call this; call it also to
+        continue an old conversation.
         """
         for name in names:
             if (entry := self._snapshot().names.get(name)) is not None:
@@ -194,7 +194,7 @@ class Toolbox:
             del self._offered[next(iter(self._offered))]
 
     def specs(self, *, allowed: Sequence[str] | None = None) -> tuple[ToolSpec, ...]:
-        """What a model is offered now, in an order that stays the same as long as the tools do."""
+        """Return the tools offered to a model now, in a stable order."""
         snapshot = self._snapshot()
         entries = [
             each
@@ -257,7 +257,7 @@ class Toolbox:
 
 
 class ToolEntry:
-    """A tool, with what is worked out of it once.
+    """A tool with its cached definition, size and validator.
 
     Attributes:
         tool: the tool.
@@ -272,14 +272,14 @@ class ToolEntry:
 
     @property
     def spec(self) -> ToolSpec:
-        """The tool as a model is offered it; see `Tool.spec`."""
+        """The tool's definition for models; see `Tool.spec`."""
         if self._spec is None:
             self._spec = self.tool.spec()
         return self._spec
 
     @property
     def can_be_offered(self) -> bool:
-        """Whether it can be said to a model; a tool of somebody else's may have a schema that is none."""
+        """Whether its definition is valid; a third-party tool may have an invalid schema."""
         if self._spec is None and not self._is_broken:
             try:
                 self._spec = self.tool.spec()
@@ -290,18 +290,18 @@ class ToolEntry:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it takes to offer it."""
+        """Estimated tokens of its definition."""
         if not self._tokens:
             schema = json.dumps(self.spec.parameters, ensure_ascii=False)
             self._tokens = 1 + estimate_tokens(f"{self.spec.name}{self.spec.description}{schema}")
         return self._tokens
 
     def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments of a call: checked, put right once, with defaults.
+        """Validate the arguments of a call, repair them once, and add defaults.
 
         Raises:
-            InvalidInputError: they are wrong.
-            ConfigError: the tool's own schema is.
+            InvalidInputError: they are invalid.
+            ConfigError: the tool's own schema is invalid.
         """
         given = self.tool.prepare_arguments(arguments)
         if given is not None:
@@ -316,7 +316,7 @@ class ToolEntry:
         properties: Mapping[str, Mapping[str, Any] | bool] = self.tool.args_schema.get("properties", {})
         checked = self._arguments.validate(arguments)
         defaults = {
-            name: copy.deepcopy(part["default"])  # the tool may change what it is given
+            name: copy.deepcopy(part["default"])  # the tool may modify its arguments
             for name, part in properties.items()
             if name not in checked and isinstance(part, Mapping) and "default" in part
         }

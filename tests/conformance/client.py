@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import mcp_types
     from anyio.abc import SocketStream
 
-    from loom_core.mcp_client.callbacks import Sampled, SamplingRequest
+    from loom_core.mcp_client.callbacks import SamplingRequest, SamplingResult
     from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
     from loom_core.mcp_client.connections.connection import ServerConnection
     from loom_core.tools.interface import Question, QuestionAnswer
@@ -202,10 +202,10 @@ async def _agree(question: Question) -> QuestionAnswer:
     )
 
 
-async def _sample(request: SamplingRequest) -> Sampled:
-    from loom_core.mcp_client.callbacks import Sampled
+async def _sample(request: SamplingRequest) -> SamplingResult:
+    from loom_core.mcp_client.callbacks import SamplingResult
 
-    return Sampled(f"{len(request.turns)} turns", "mock")
+    return SamplingResult(f"{len(request.turns)} turns", "mock")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ _ELSEWHERE = {
     "README.md": ("Who approved the budget?", "Anna Berg approved the budget."),
     "README.zh.md": ("谁批准了预算？", "预算由王小明批准。"),
     "docs/tutorial.md": ("什么是织机？", "织机是织布的机器。"),
+    "docs/zh/tutorial.md": ("什么是织机？", "织机是织布的机器。"),
 }
 """Pages that `test_the_beginning_in_a_program` runs, what they ask, and what they find."""
 

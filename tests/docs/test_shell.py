@@ -17,6 +17,7 @@ _ROOT = Path(__file__).parents[2]
 _ELSEWHERE = {
     _ROOT / "docs" / "development.md",  # those of .ci/run, which runs them
     _ROOT / "docs" / "tutorial.md",  # in a home that is empty: tests/e2e/test_first_five_minutes.py
+    *(_ROOT / "docs" / "zh").rglob("*.md"),  # have the blocks of the English pages: test_chinese_pages.py
 }
 _BLOCK = re.compile(r"^ *```(sh|console)$", re.MULTILINE)
 _PAGES = sorted(

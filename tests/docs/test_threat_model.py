@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.mcp_client.connections.depth import MOST_DEPTH
+from loom_core.mcp_client.connections.depth import MAX_DEPTH
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "explanation" / "threat-model.md"
@@ -46,7 +46,7 @@ def test_everything_else_that_the_page_names_is_there_too() -> None:
 
 
 def test_it_says_how_deep_servers_may_call_each_other() -> None:
-    assert MOST_DEPTH == 3
+    assert MAX_DEPTH == 3
     assert "at most three programs above one" in _TEXT
 
 

@@ -263,7 +263,7 @@ async def _is_decided_by_the_tool_and_by_nobody(client: Client, harbour: Harbour
     assert "没有人及时批准" in done["output"]
     (decided,) = [each["payload"] for each in await events(client, run) if each["type"] == "approval_decided"]
     assert decided["action"] == "deny"
-    assert harbour.audited()[-1] == ("keep_note", "deny", "nobody, in time"), str(harbour.audited()[-3:])
+    assert harbour.audited()[-1] == ("keep_note", "deny", "no one, in time"), str(harbour.audited()[-3:])
 
 
 async def _ends_as_it_is_told_or_too_late(client: Client) -> None:

@@ -130,7 +130,7 @@ def test_ctrl_c_pauses_and_a_second_one_aborts(at_terminal: Callable[..., Typist
     person = at_terminal("run", "wait 60")
     person.sees("→ wait_for")
     person.types(_CTRL_C)
-    person.sees("Paused; what is under way ends first.")
+    person.sees("Paused; running work finishes first.")
     person.types(_CTRL_C)
     person.sees("The run was aborted")
     assert person.ends() == 130

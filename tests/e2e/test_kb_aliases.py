@@ -59,7 +59,7 @@ def test_a_merge_is_split_for_good_and_taken_back(loom_kb, notes: Path):
     assert listed(loom_kb, "--undecide", "WMO", "World Meteorological Organization") == [group]
     assert group in listed(loom_kb)
     again = loom_kb("aliases", "--undecide", "WMO", "World Meteorological Organization")
-    assert (again.returncode, "Nothing was decided" in again.stderr.decode()) == (1, True)
+    assert (again.returncode, "There is no decision" in again.stderr.decode()) == (1, True)
 
 
 def test_names_that_nothing_connects_are_merged_by_hand_in_either_script(loom_kb, notes: Path):

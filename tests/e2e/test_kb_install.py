@@ -113,7 +113,7 @@ def test_a_broken_file_is_told_in_two_lines_and_left_alone(
         (["install", "cursor", "--", "--http"], "standard input and output"),
         (["install", "cursor", "--", "--watch", "notes"], "in another folder, where notes is something else"),
         (["install", "cursor", "--root", "missing"], "is not a folder"),
-        (["install", "cursor", "--llm", "{"], "is no JSON"),
+        (["install", "cursor", "--llm", "{"], "is not valid JSON"),
         (["install", "goose", "--scope", "project"], "no configuration of its own for a project"),
     ],
 )

@@ -229,7 +229,7 @@ def test_a_command_without_a_terminal_names_the_option(loom_kb: Callable[..., An
 @pytest.mark.parametrize(
     ("text", "key", "why"),
     [
-        (DEAR, "", b"has nothing left to pay deepseek-flash with"),
+        (DEAR, "", b"has no credit or quota left for deepseek-flash"),
         (TOWN, "sk-wrong", b"does not let this key use"),
     ],
     ids=["402", "401"],

@@ -334,7 +334,7 @@ async def test_a_gateway_that_waits_in_vain_is_told_of(
     provider = katan_model(start_katan("--timeout-after", "1"), client)
     await provider.chat(ASK)
     error = await failure(provider)
-    assert (error.status, error.passing, client.asked) == (504, True, 1 + 4)
+    assert (error.status, error.is_transient, client.asked) == (504, True, 1 + 4)
 
 
 async def test_the_deadline_holds_for_all_attempts_together(

@@ -131,7 +131,7 @@ async def test_a_change_of_its_tools_is_told(open_url):
 async def test_a_stored_login_goes_with_the_stream_and_with_each_message(guarded_url, tmp_path):
     config = entry(f"{guarded_url}/sse", auth="oauth")
     store = LoginStore(tmp_path, "old", config.url, keyring=False)
-    async with store.alone(5):
+    async with store.exclusive(5):
         store.write(Login(tokens=Tokens(access=SecretStr("geheim"), endpoint=f"{guarded_url}/token")))
     auth = oauth_auth(config, tmp_path, keyring=False)
     async with connected(config, auth=lambda _: auth) as connection:

@@ -21,7 +21,7 @@ import anyio
 import pytest
 import pytest_asyncio
 
-from loom_core.mcp_client.callbacks import Callbacks, Sampled, SamplingRequest
+from loom_core.mcp_client.callbacks import Callbacks, SamplingRequest, SamplingResult
 from loom_core.mcp_client.registry import MCPToolRegistry
 from loom_core.tools.interface import CallContext, Question, QuestionAnswer, ToolOutput
 from tests.fixtures import node as nodejs
@@ -120,9 +120,9 @@ def callbacks(asked: list[Question | SamplingRequest]) -> Callbacks:
         asked.append(question)
         return QuestionAnswer("accept", {"name": "李明", "check": True})
 
-    async def sample(request: SamplingRequest) -> Sampled:
+    async def sample(request: SamplingRequest) -> SamplingResult:
         asked.append(request)
-        return Sampled("三个字", "a-model")
+        return SamplingResult("三个字", "a-model")
 
     return Callbacks(ask=ask, sample=sample)
 

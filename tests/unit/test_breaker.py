@@ -16,12 +16,12 @@ from loom_core.observability.metrics import process_metrics
 class Silence(Breaker):
     """Counts only `NetError`s of failure `timeout`; others of them are answers."""
 
-    def passes(self, error: LoomError) -> bool | None:
+    def is_transient(self, error: LoomError) -> bool | None:
         return error.failure == "timeout" if isinstance(error, NetError) else None
 
 
 def ask(breaker: Breaker, error: BaseException | None = None) -> None:
-    with breaker.around("kb.example", refuse=lambda message, left: NetError(f"{message} ({left:g})")):
+    with breaker.guard("kb.example", refuse=lambda message, left: NetError(f"{message} ({left:g})")):
         if error is not None:
             raise error
 
@@ -72,8 +72,8 @@ def test_an_error_that_does_not_speak_against_it_is_an_answer_and_others_say_not
     [("connection", True), ("interrupted", True), ("timeout", True), ("unusable", False), ("refused", None)],
 )
 def test_what_speaks_against_a_host(failure, passes: bool | None) -> None:
-    assert HostBreaker().passes(NetError("x", failure=failure)) is passes
-    assert HostBreaker().passes(ConfigError("x")) is None
+    assert HostBreaker().is_transient(NetError("x", failure=failure)) is passes
+    assert HostBreaker().is_transient(ConfigError("x")) is None
 
 
 def test_how_it_stands_can_be_seen_in_the_metrics() -> None:
@@ -81,7 +81,7 @@ def test_how_it_stands_can_be_seen_in_the_metrics() -> None:
         return process_metrics.registry.samples(BREAKER_STATE).get(("灯塔.example",))
 
     def request(breaker: Breaker, error: NetError | None = None) -> None:
-        with suppress(NetError), breaker.around("灯塔.example", refuse=lambda message, _: NetError(message)):
+        with suppress(NetError), breaker.guard("灯塔.example", refuse=lambda message, _: NetError(message)):
             if error is not None:
                 raise error
 

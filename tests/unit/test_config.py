@@ -67,7 +67,7 @@ def test_a_configuration_makes_a_provider_for_each_agent() -> None:
 
 
 def test_without_a_model_there_is_no_agent() -> None:
-    with pytest.raises(ConfigError, match=r"`config\.set_default_llm` gives one to all agents"):
+    with pytest.raises(ConfigError, match=r"`config\.set_default_llm` sets the default for all agents"):
         Agent()
 
 

@@ -82,14 +82,14 @@ def _written(text: str) -> ConfigText:
 )
 def test_what_is_wrong_is_said_with_its_place_and_what_was_meant(text, said):
     with pytest.raises(ConfigError) as raised:
-        _written(text).validated(_File, advice="Correct it.")
+        _written(text).validate(_File, advice="Correct it.")
     assert raised.value.message == said
     assert raised.value.advice == "Correct it."
 
 
 def test_of_many_problems_the_first_three_are_told():
     with pytest.raises(ConfigError) as raised:
-        _written('{"a": 1, "b": 2, "c": 3, "d": 4}').validated(_File, advice="")
+        _written('{"a": 1, "b": 2, "c": 3, "d": 4}').validate(_File, advice="")
     assert [line in raised.value.message for line in ("1:2:", "1:10:", "1:18:", "1:26:")] == [
         True,
         True,

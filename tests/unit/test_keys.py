@@ -15,12 +15,12 @@ from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
 from loom_core.keys import (
+    check_key,
     check_reference,
-    checked_key,
-    checked_variable,
+    check_variable,
     find_key,
     own_key,
-    redacted,
+    redact,
     resolve,
 )
 
@@ -206,7 +206,7 @@ def test_what_may_be_a_key_is_refused_and_not_repeated(text: str):
     ],
 )
 def test_ordinary_names_of_variables_and_entries_are_taken(name: str):
-    assert checked_variable(name, setting="api_key_env", advice="") == name
+    assert check_variable(name, setting="api_key_env", advice="") == name
     assert check_reference(f"env:{name}") == f"env:{name}"
     assert check_reference(f"keyring:{name}") == f"keyring:{name}"
 
@@ -221,7 +221,7 @@ def test_an_entry_of_the_keyring_may_be_called_as_one_likes(entry: str):
 def test_what_cannot_be_a_header_is_no_key(key: str):
     for given_key in (key, SecretStr(key)):
         with pytest.raises(ConfigError) as caught:
-            checked_key(given_key, source="the test")
+            check_key(given_key, source="the test")
         assert "The key from the test" in str(caught.value)
         assert not key.strip() or key not in str(caught.value)
 
@@ -243,7 +243,7 @@ def test_secrets_are_taken_out_of_texts():
         SecretStr(""),
     ]
     text = "键 sk-1234-longer, sk-1234; https://h/?k=p%2Fw%2Bd x"
-    assert redacted(text, secrets) == "键 [secret], [secret]; https://h/?k=[secret] x"
+    assert redact(text, secrets) == "键 [secret], [secret]; https://h/?k=[secret] x"
 
 
 @pytest.mark.slow
@@ -255,5 +255,5 @@ def test_secrets_are_taken_out_of_texts():
 )
 def test_no_secret_is_left_in_a_text(before: str, values: list[str], after: str):
     text = before + " | ".join(values) + after
-    left = redacted(text, [SecretStr(value) for value in values])
+    left = redact(text, [SecretStr(value) for value in values])
     assert not any(value in left.replace("[secret]", "\0") for value in values)

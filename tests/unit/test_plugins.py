@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.plugins import PluginRegistry, create, register, registered
+from loom_core.plugins import PluginRegistry, create, list_registered, register
 
 _OWN_RETRIEVERS = {
     "bm25", "decomposition", "dense", "fusion", "graph",
@@ -43,8 +43,8 @@ def _install(folder: Path, name: str, *, entry_points: str, modules: dict[str, s
 
 
 def test_own_retrievers_and_rerankers_are_listed() -> None:
-    assert set(registered("retriever")) >= _OWN_RETRIEVERS
-    assert set(registered("reranker")) >= _OWN_RERANKERS
+    assert set(list_registered("retriever")) >= _OWN_RETRIEVERS
+    assert set(list_registered("reranker")) >= _OWN_RERANKERS
 
 
 @pytest.mark.parametrize(
@@ -56,8 +56,8 @@ def test_retrievers_over_stores_that_are_not_there_yet_say_what_to_use(name: str
 
 
 def test_own_tools_and_memories_are_listed() -> None:
-    assert set(registered("tool")) >= _OWN_TOOLS
-    assert set(registered("memory")) >= {"in_memory", "sqlite"}
+    assert set(list_registered("tool")) >= _OWN_TOOLS
+    assert set(list_registered("memory")) >= {"in_memory", "sqlite"}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_registered_function_and_class_are_called_with_the_arguments() -> None:
     made = create("reranker", "test-class", size=5)
     assert isinstance(made, Made)
     assert made.size == 5
-    assert {"test-function", "test-class"} <= set(registered("reranker"))
+    assert {"test-function", "test-class"} <= set(list_registered("reranker"))
 
 
 def test_taken_name_is_refused_unless_it_is_the_same_object() -> None:
@@ -149,7 +149,7 @@ def test_unknown_name_is_told_with_those_that_exist() -> None:
 
 def test_unknown_kind_is_told_with_those_that_exist() -> None:
     with pytest.raises(ConfigError, match=r"no kind of plugin 'chunker'.*reranker, retriever, tool"):
-        registered("chunker")  # type: ignore[arg-type]
+        list_registered("chunker")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

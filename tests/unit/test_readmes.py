@@ -12,8 +12,12 @@ _CLONE = re.compile(r"uv run --no-dev --package (\S+) (\S+)")
 
 
 def _links(text: str) -> list[str]:
-    """Where a page leads; that each README leads to the other does not count."""
-    return sorted(link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith("README"))
+    """Targets of a page's links without anchors, Chinese pages by their English ones.
+
+    Links from one README to the other are left out.
+    """
+    links = (link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text))
+    return sorted(link.replace("docs/zh/", "docs/") for link in links if not link.startswith("README"))
 
 
 def _servers(text: str) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from loom_core.keys import find_key, known_secrets, remember
+from loom_core.keys import find_key, list_known_secrets, register_secret
 from loom_core.redaction import (
     SECRET,
     Redaction,
@@ -211,19 +211,19 @@ def test_a_key_that_was_found_is_hidden_from_then_on_also_as_part_of_a_url_or_of
     found = find_key("A_VENDORS_NAME", keyring=False)
     monkeypatch.delenv("A_VENDORS_NAME")
 
-    assert found in known_secrets()
+    assert found in list_known_secrets()
     for form in (key, quote(key, safe=""), json.dumps(key)[1:-1], repr(key)[1:-1]):
         assert without_secrets(f"<{form}>") == f"<{SECRET}>"
 
 
 def test_what_may_be_a_word_is_not_remembered_and_the_oldest_are_forgotten() -> None:
-    remember(SecretStr("refused"))
-    first = remember(SecretStr("remembered-first-0"))
+    register_secret(SecretStr("refused"))
+    first = register_secret(SecretStr("remembered-first-0"))
     for number in range(2000):
-        remember(SecretStr(f"remembered-{number:06}"))
+        register_secret(SecretStr(f"remembered-{number:06}"))
 
     assert without_secrets("it was refused") == "it was refused"
-    assert first not in known_secrets()
+    assert first not in list_known_secrets()
     assert without_secrets("remembered-001999") == SECRET
 
 

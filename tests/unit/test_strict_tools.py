@@ -6,7 +6,7 @@ import pytest
 
 from loom_core.knowledge.filters import FILTERS_SCHEMA
 from loom_core.llm.json_schema.strict import to_strict_schema
-from tools.contract import accepted
+from tools.contract import load_accepted
 
 # What these take has the form of the user's own tools, flows or answers: no closed schema can say it.
 _OPEN = {
@@ -19,7 +19,7 @@ _OPEN = {
 
 @pytest.mark.parametrize("server", _OPEN)
 def test_every_tool_fits_strict_mode_but_those_that_take_objects_of_any_form(server):
-    for surface in accepted(server).values():
+    for surface in load_accepted(server).values():
         tools = surface["tools"]
         listed = tools if isinstance(tools, list) else tools.values()
         open_ = {tool["name"] for tool in listed if to_strict_schema(tool["inputSchema"]) is None}

@@ -1,4 +1,4 @@
-"""Old results of tools, shortened to their beginning: the cheapest way to make room in a history."""
+"""Clearing of old tool results, to their beginning: the cheapest way of compaction."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["blob_address", "clear_old_results"]
 
-_HEAD = 300  # characters that are left of a result
-_SHORTEST = 1000  # characters: a result that is not longer is left as it is
+_HEAD = 300  # characters that are kept of a result
+_SHORTEST = 1000  # characters: a result up to this length is unchanged
 _BLOB = re.compile(r"loom://[^\s\"'<>()\[\]]*/blobs/\d+")
 
 
 def clear_old_results(history: Sequence[Message], *, until: int) -> tuple[Message, ...]:
-    """A history whose long results of tools are shortened, up to a place.
+    """Clear the long tool results of a history, up to an index.
 
-    What is left says how much there was, and where the whole is, if it was kept apart. Images are taken out.
-    Everything else is the same message as before.
+    A note says how much was removed, and the address of the whole result, if it was stored. Images are
+    removed. All other messages are unchanged.
 
     Args:
         history: the conversation, oldest first.
-        until: the first place that stays as it is.
+        until: index of the first unchanged message.
     """
     return tuple(
         _clear_result(message) if place < until and isinstance(message, ToolMessage) else message
@@ -37,7 +37,7 @@ def clear_old_results(history: Sequence[Message], *, until: int) -> tuple[Messag
 
 
 def blob_address(text: str) -> str:
-    """The address of the whole of a result that is shown in part (`loom://runs/…/blobs/1`), or empty."""
+    """Return the address of the whole result in a truncated one (`loom://runs/…/blobs/1`), or empty."""
     found = _BLOB.findall(text)
     return found[-1] if found else ""
 

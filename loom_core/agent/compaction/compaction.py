@@ -1,4 +1,4 @@
-"""Making room in a history that is about to be too long for its model."""
+"""Compaction: shorten a history that is about to exceed the context window of its model."""
 
 from __future__ import annotations
 
@@ -46,28 +46,28 @@ __all__ = [
 ]
 
 DEFAULT_RESERVE = 4096
-"""Tokens of a window that are left for an answer of which nobody says how long it may be."""
+"""Tokens of a context window reserved for an answer, if no limit is configured."""
 
 _log = logging.getLogger(__name__)
 
-_LEAST_GAIN = 0.9  # of what was there before is what may be left at most
-_MOST_RESERVED = 4  # the answer is left a quarter of the window at most
-_SUMMARY_SHARE = 8  # a summary has an eighth of the room at most
+_LEAST_GAIN = 0.9  # maximum ratio of tokens after and before
+_MOST_RESERVED = 4  # the answer gets at most a quarter of the window
+_SUMMARY_SHARE = 8  # a summary gets at most an eighth of the room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
-    """A history with room in it.
+    """Result of a compaction.
 
     Attributes:
         history: the conversation, oldest first.
         before: tokens before.
-        after: tokens now, as far as can be estimated.
-        dropped: how many messages are no longer there as they were: summarised, or shortened.
-        kept: how many are there as they were.
-        summary: the sections that stand for what was summarised; empty where it was enough to shorten old
-            results of tools.
-        usage: what the summary took.
+        after: tokens now, estimated.
+        dropped: number of messages that were summarized or shortened.
+        kept: number of unchanged messages.
+        summary: the sections that replace the summarized messages; empty if it was enough to clear old tool
+            results.
+        usage: usage of the summary.
     """
 
     history: tuple[Message, ...]
@@ -80,20 +80,20 @@ class CompactionResult:
 
     @property
     def ratio(self) -> float:
-        """How much is left of what there was."""
+        """Ratio of the tokens after and before."""
         return self.after / self.before if self.before else 1.0
 
 
 class Compactor:
-    """Measures the history of a run, and makes it shorter when it has to be. Each run has one of its own.
+    """Compactor: measures the history of a run, and compacts it when needed. Each run has its own.
 
-    First, long results of tools that are not the latest are shortened to their beginnings, which costs
-    nothing and is often enough. Otherwise what is older is summarised (see `Summariser`), and what is newer
-    stays as it is, to the letter: no call is parted from its result, no reasoning from its answer. The goal
-    and what is pinned are there word for word. If no good summary can be had, nothing changes.
+    First, it clears old long tool results, which costs nothing and is often enough. Otherwise it summarizes
+    the older part (see `Summarizer`) and keeps the newer part verbatim: no call is separated from its result,
+    no reasoning from its answer. The goal and pinned texts stay verbatim. Without a good summary, nothing
+    changes.
 
-    What other frameworks call `should_compress(token_count, max_tokens)` is `due(measure(…))` here, and
-    `compress(messages)` is `compact(history, goal=…)`; events and metrics say `compression`.
+    In other frameworks `due(measure(…))` is `should_compress(token_count, max_tokens)`, and
+    `compact(history, goal=…)` is `compress(messages)`; events and metrics say `compression`.
     """
 
     def __init__(
@@ -111,20 +111,20 @@ class Compactor:
         breaker: CircuitBreaker | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Say who summarises, and when.
+        """Create the compactor of a run.
 
         Args:
-            llm: the model that summarises; a cheap and fast one will do.
-            window: tokens of a conversation and its answer that the model of the run takes; see `window_of`.
-            reserve: tokens of these that are left for the answer, a quarter of the window at most.
-            warn_at: how full the rest is when a warning is due.
-            apply_at: how full it is when the history has to be made shorter.
-            target: how full it is to be then, or how much is to be left of what there was, if that is less.
-            summary_tokens: how long a summary may be; an eighth of the room at most.
-            seconds: how long the model that summarises may take for one answer.
-            llm_window: tokens that the model that summarises takes; by default what `window_of` says.
-            breaker: when to leave summarising alone; by default for a minute after three failures in a row,
-                then for longer.
+            llm: the model that summarizes; a cheap and fast one is enough.
+            window: context window of the run's model, in tokens; see `window_of`.
+            reserve: tokens of it reserved for the answer, at most a quarter of the window.
+            warn_at: usage of the rest that causes a warning.
+            apply_at: usage of the rest that causes a compaction.
+            target: usage after a compaction; or, if that is less, this share of the tokens before.
+            summary_tokens: maximum length of a summary; at most an eighth of the room.
+            seconds: timeout of one answer of the summarizing model.
+            llm_window: context window of the summarizing model; by default the result of `window_of`.
+            breaker: circuit breaker for summaries; by default open for a minute after three consecutive
+                failures, then for longer.
             clock: seconds since 1970.
 
         Raises:
@@ -154,23 +154,23 @@ class Compactor:
     def measure(
         self, history: Sequence[Message], *, reported: Usage | None = None, tools: Sequence[ToolSpec] = ()
     ) -> ContextUsage:
-        """How full the window is with a history.
+        """Measure the context usage of a history.
 
         Args:
-            history: the conversation as it is sent next, oldest first.
-            reported: what the last answer in it took; None where there is none, or where the history has
-                changed since it was given, as after a compaction: then all is estimated.
-            tools: what the model may call.
+            history: the conversation of the next request, oldest first.
+            reported: usage of the last answer in it; None if there is none, or if the history has changed
+                since, as after a compaction: then everything is estimated.
+            tools: the tools for the model.
         """
         sizes = self._sizes.of(history)
         reads = tokens_after(history, sizes, reported) if reported and reported.input_tokens > 0 else None
         if reads is None:
             return ContextUsage(sum(sizes) + sum(map(estimate_tool, tools)), self._room)
-        # A server that leaves out what is too long for it reports only what it has read.
+        # A server that truncates a long history reports only the tokens it has read.
         return ContextUsage(max(reads, sum(sizes) // 2), self._room)
 
     def due(self, fill: ContextUsage) -> Literal["nothing", "warning", "compaction"]:
-        """What has to be done when the window is so full."""
+        """Return the action that a context usage requires."""
         if fill.ratio >= self._apply_at:
             return "compaction"
         return "warning" if fill.ratio >= self._warn_at else "nothing"
@@ -184,26 +184,25 @@ class Compactor:
         fill: ContextUsage | None = None,
         spent: Callable[[Usage], None] | None = None,
     ) -> CompactionResult | None:
-        """Make a history shorter, whether that is due or not.
+        """Compact a history, whether that is due or not.
 
         Args:
-            history: the conversation, oldest first; leading system messages may be there or not.
-            goal: what the user wants from the run that is going on.
-            pinned: what is to be kept word for word besides, wherever it was said.
-            fill: what `measure` said of this history; by default it is estimated.
-            spent: called with what each answer of the model that summarises takes, also where nothing comes
-                of it.
+            history: the conversation, oldest first, with or without leading system messages.
+            goal: the goal of the current run.
+            pinned: other texts to keep verbatim.
+            fill: the result of `measure` for this history; by default it is estimated.
+            spent: called with the usage of each answer of the summarizing model, also of unusable ones.
 
         Returns:
-            The shorter history; None where nothing is to be gained, no summary can be had, or after such
-            failures for a while. The reason is logged, and the history is to be used as it is.
+            The compacted history; None if that gains nothing, if no summary is available, or while the
+            circuit breaker is open. The reason is logged, and the caller keeps the history.
         """
         sizes = self._sizes.of(history)
         scale = TokenScale.of(sizes, fill)
         shorter = self._clear_results(history, sizes, scale)
         if shorter is not None and shorter.after <= self._target_tokens(scale):
             return shorter
-        # Where no summary can be had, shortened results are better than nothing, if they make real room.
+        # Without a summary, cleared results are better than nothing, if they make enough room.
         otherwise = shorter if shorter and shorter.after < self._warn_at * self._room else None
         parts = self._split(history, sizes, scale, goal)
         if parts is None or self._breaker.state == "open":
@@ -212,20 +211,20 @@ class Compactor:
             with self._breaker.request(title="the summary of conversations"):
                 return await self._summarize(parts, goal, pinned, scale, spent)
         except LLMError as error:
-            _log.warning("a conversation is not summarised: %s", error)
+            _log.warning("a conversation is not summarized: %s", error)
             return otherwise
 
     def _target_tokens(self, scale: TokenScale) -> float:
         return self._target * min(self._room, scale.before)
 
     def _limit_tokens(self, scale: TokenScale) -> float:
-        """Tokens that may be left at most: less than would bring the next compaction at once."""
+        """Return the maximum tokens after a compaction: fewer than would cause the next one at once."""
         return min(self._apply_at * self._room, _LEAST_GAIN * scale.before)
 
     def _clear_results(
         self, history: Sequence[Message], sizes: Sequence[int], scale: TokenScale
     ) -> CompactionResult | None:
-        """The history with old results shortened, or None where that makes no difference."""
+        """Clear old tool results; None if that gains too little."""
         newest = newest_start(history, sizes, room=scale.estimate(self._target_tokens(scale)) / 2)
         shorter = clear_old_results(history, until=newest)
         changed = sum(new is not old for new, old in zip(shorter, history, strict=True))
@@ -239,7 +238,7 @@ class Compactor:
     def _split(
         self, history: Sequence[Message], sizes: Sequence[int], scale: TokenScale, goal: str
     ) -> HistorySplit | None:
-        """The parts of a history, or None where a summary could not make enough room."""
+        """Split a history for a summary; None if that could not make enough room."""
         systems = sum(
             size for message, size in zip(history, sizes, strict=True) if isinstance(message, SystemMessage)
         )
@@ -249,7 +248,7 @@ class Compactor:
             return None
         stays = sum(map(estimate_message, (*parts.lead, *parts.kept)))
         if scale.tokens(stays) >= self._limit_tokens(scale):
-            _log.warning("a conversation cannot be made shorter: what has to stay is too long by itself")
+            _log.warning("a conversation cannot be compacted: the part to keep is too long by itself")
             return None
         return parts
 
@@ -272,7 +271,7 @@ class Compactor:
         try:
             summary = await self._summariser.summarize(parts.dropped, goal=goal, chinese=chinese, spent=take)
         except LLMError as error:
-            raise error.retold(error.message, failure="unreadable") from error  # any failure counts
+            raise error.reword(error.message, failure="unreadable") from error  # any failure counts
         except LoomError as error:
             raise LLMError(error.message, advice=error.advice, failure="unreadable") from error
         stays = sum(map(estimate_message, (*parts.lead, *parts.kept)))
@@ -291,7 +290,7 @@ class Compactor:
         after = scale.tokens(stays + estimate_message(message(scale.before)))
         if after >= self._limit_tokens(scale):
             raise LLMError(
-                f"With a summary, {after:,} tokens of {scale.before:,} would be left, too many for "
+                f"With a summary, {after:,} tokens of {scale.before:,} would remain, too many for "
                 f"{self._room:,}.",
                 failure="unreadable",
             )
@@ -307,27 +306,27 @@ class Compactor:
 
 
 def _in_chinese(goal: str, parts: HistorySplit) -> bool:
-    """Whether the conversation is in Chinese, by what the user says."""
+    """Whether the conversation is in Chinese, by the messages of the user."""
     said = [message.text for message in (*parts.lead, *parts.dropped) if isinstance(message, UserMessage)]
     return is_chinese(goal if goal.strip() else "\n".join(said[-3:]))
 
 
 def _is_present(wish: str, parts: HistorySplit) -> bool:
-    """Whether a message of the user that stays says the goal, or something else that they wish."""
+    """Whether a kept message of the user contains the goal, or a pinned text."""
     return not wish.strip() or any(has_goal(message, wish) for message in (*parts.lead, *parts.kept))
 
 
-_LONG_GOAL = 40  # characters: a goal as long as this stands in no other message by chance
+_LONG_GOAL = 40  # characters: a goal of this length is in no other message by chance
 
 
 @dataclass(frozen=True, slots=True)
 class HistorySplit:
-    """A history in three parts. Each message is in one of them, as it was.
+    """History split into three parts, with unchanged messages.
 
     Attributes:
-        lead: what stays in front: system messages, and the message with the goal if that lies before the cut.
-        dropped: what is summarised.
-        kept: what stays behind the summary.
+        lead: messages kept in front: system messages, and the message with the goal if before the split.
+        dropped: messages to summarize.
+        kept: messages kept after the summary.
     """
 
     lead: tuple[Message, ...]
@@ -338,24 +337,24 @@ class HistorySplit:
 def split_history(
     history: Sequence[Message], sizes: Sequence[int], *, goal: str, room: float
 ) -> HistorySplit | None:
-    """Cut a history so that as much as possible is kept, but no more than there is room for.
+    """Split a history so that as much as possible is kept, within the room.
 
-    The cut lies before a message of the user, and not behind the goal: what belongs to the goal stays whole.
-    Only where that is too much by itself, the cut lies within it, before an answer of the model. So no result
-    is parted from its call, and at least the newest answer is kept with all that followed it.
+    The split is before a message of the user, and not after the goal: the current turn stays whole. Only if
+    the turn is too long by itself, the split is inside it, before an answer of the model. So no result is
+    separated from its call, and at least the newest answer is kept, with everything after it.
 
     Args:
         history: the conversation, oldest first.
         sizes: tokens of each message.
-        goal: what the user wants.
-        room: tokens that the kept part may have.
+        goal: the goal of the current run.
+        room: maximum tokens of the kept part.
 
     Returns:
-        The parts, or None where there is nothing to cut off.
+        The parts, or None if there is nothing to summarize.
     """
     behind = _suffix_sums(sizes)
     begins = next((place for place, each in enumerate(history) if not isinstance(each, SystemMessage)), 0)
-    # An earlier summary is always in the part that is summarised.
+    # An earlier summary is always in the part to summarize.
     begins = max([begins, *(place for place, each in enumerate(history) if is_summary(each))])
     turn = _turn_start(history, goal)
     places = [place for place in _split_points(history) if place > begins]
@@ -379,7 +378,7 @@ def split_history(
 
 
 def newest_start(history: Sequence[Message], sizes: Sequence[int], *, room: float) -> int:
-    """Where the newest part begins that there is room for: at an answer, the last one at the latest."""
+    """Return the start of the newest part that fits the room: at an answer, at the latest the last one."""
     behind = _suffix_sums(sizes)
     answers = [place for place, each in enumerate(history) if isinstance(each, AssistantMessage)]
     last = answers[-1] if answers else len(history)
@@ -387,12 +386,12 @@ def newest_start(history: Sequence[Message], sizes: Sequence[int], *, room: floa
 
 
 def _suffix_sums(sizes: Sequence[int]) -> list[int]:
-    """Tokens from each place to the end."""
+    """Return the tokens from each index to the end."""
     return [*accumulate(reversed(sizes))][::-1]
 
 
 def _split_points(history: Sequence[Message]) -> list[int]:
-    """Where a cut parts no result from its call: before answers, and before users whom no result follows."""
+    """Return the indexes where a split separates no result from its call."""
     places: list[int] = []
     results_follow = False
     for place in range(len(history) - 1, -1, -1):
@@ -410,7 +409,7 @@ def _split_points(history: Sequence[Message]) -> list[int]:
 
 
 def _turn_start(history: Sequence[Message], goal: str) -> int:
-    """Where the current turn begins: at the message with the goal, else at the last one of the user."""
+    """Return the start of the current turn: the message with the goal, else the last one of the user."""
     users = [
         place
         for place in range(len(history) - 1, -1, -1)
@@ -420,7 +419,7 @@ def _turn_start(history: Sequence[Message], goal: str) -> int:
 
 
 def has_goal(message: Message, goal: str) -> bool:
-    """Whether a message is the one in which the user says what is wanted."""
+    """Whether a message of the user contains the goal."""
     if not isinstance(message, UserMessage) or is_summary(message) or not goal.strip():
         return False
     texts = [message.text, *(part.text for part in message.parts if isinstance(part, TextPart))]
@@ -432,11 +431,11 @@ def has_goal(message: Message, goal: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ContextUsage:
-    """How full a model's window is.
+    """Context usage: how full a model's context window is.
 
     Attributes:
         used: tokens of the conversation, with system messages and tools.
-        window: tokens that there is room for: the model's window without what is reserved for the answer.
+        window: tokens of the context window, without the reserve for the answer.
     """
 
     used: int
@@ -444,18 +443,18 @@ class ContextUsage:
 
     @property
     def ratio(self) -> float:
-        """The part that is used; above 1 where it is too much."""
+        """The share in use; above 1 if the window is exceeded."""
         return self.used / self.window
 
 
 @dataclass(frozen=True, slots=True)
 class TokenScale:
-    """How estimates of a history's messages become tokens of the conversation.
+    """Calibration of token estimates: from the sizes of messages to tokens of the conversation.
 
     Attributes:
-        before: tokens of the conversation as it is.
-        factor: tokens for an estimated one, where the estimate is too high.
-        beside: tokens that are not in the messages, or not in their estimates: tools, for one.
+        before: tokens of the current conversation.
+        factor: tokens per estimated token, if the estimate is too high.
+        beside: tokens that are not in the messages or their estimates, such as those of tools.
     """
 
     before: int
@@ -464,7 +463,7 @@ class TokenScale:
 
     @classmethod
     def of(cls, sizes: Sequence[int], fill: ContextUsage | None) -> TokenScale:
-        """The scale of a history, by the sizes of its messages and what was measured, if it was."""
+        """Calibrate the scale of a history, from the sizes of its messages and the measured usage, if any."""
         estimated = sum(sizes)
         if fill is None or not estimated:
             return cls(estimated, 1.0, 0.0)
@@ -472,22 +471,22 @@ class TokenScale:
         return cls(fill.used, factor, fill.used - factor * estimated)
 
     def tokens(self, estimated: float) -> int:
-        """Tokens of a conversation whose messages are estimated at so many."""
+        """Convert the estimate of the messages to tokens of the conversation."""
         return round(self.overhead + self.factor * estimated)
 
     def estimate(self, tokens: float) -> float:
-        """What messages may be estimated at, so that the conversation has so many tokens."""
+        """Convert tokens of the conversation to an estimate of its messages."""
         return max(0.0, tokens - self.overhead) / self.factor if self.factor else 0.0
 
 
 class TokenCounts:
-    """Tokens of the messages of a history that grows: each is estimated once."""
+    """Token counts of the messages of a growing history: each message is estimated once."""
 
     def __init__(self) -> None:
         self._known: list[tuple[Message, int]] = []
 
     def of(self, history: Sequence[Message]) -> list[int]:
-        """Those of each message."""
+        """Return the tokens of each message."""
         same = 0
         for (message, _), other in zip(self._known, history, strict=False):
             if message is not other:
@@ -499,9 +498,9 @@ class TokenCounts:
 
 
 def tokens_after(history: Sequence[Message], sizes: Sequence[int], reported: Usage) -> int | None:
-    """Tokens of a history by what the vendor reported of the last answer in it; None where there is none.
+    """Return the tokens of a history, from the reported usage of its last answer; None without an answer.
 
-    What came before the answer is what was read for it; what came since is estimated.
+    The messages before the answer are the reported input; the messages after it are estimated.
     """
     places = range(len(history) - 1, -1, -1)
     for place in places:
@@ -511,6 +510,6 @@ def tokens_after(history: Sequence[Message], sizes: Sequence[int], reported: Usa
 
 
 def _replayed_tokens(answer: AssistantMessage, reported: Usage) -> int:
-    """Tokens of an answer that are in the next request: reasoning that the vendor keeps to itself is not."""
+    """Return the tokens of an answer in the next request: without reasoning that the vendor does not show."""
     shown = any(isinstance(part, ReasoningPart) for part in answer.parts)
     return max(0, reported.output_tokens - (0 if shown else reported.reasoning_tokens))

@@ -1,4 +1,4 @@
-"""The summarizer: the transcript of a conversation's older part, and the model that is asked to sum it up."""
+"""Summarizer: has a model summarize the transcript of a conversation's older part."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Summarizer", "transcript", "truncate_middle"]
 
-_LONGER = 1.25  # a summary may be so much longer than it was asked to be: estimates differ
-_THOUGHT = 4096  # tokens besides, for models that cannot leave their thinking
-_SAFE = 0.8  # of the window is used: the transcript is measured by an estimate
+_LONGER = 1.25  # tolerance for the length of a summary, as estimates differ
+_THOUGHT = 4096  # extra tokens for models that cannot turn off reasoning
+_SAFE = 0.8  # share of the window to use, as the transcript is measured by an estimate
 _LEAST_PART = 1000
 _LONGEST_GOAL = 4000  # characters
 _WORDS_A_TOKEN = 0.6  # somewhat fewer than there are, so that the limit is kept
@@ -74,21 +74,21 @@ _WRITE, _WRITE_ZH = "Write the eight sections now.", "现在请写出这八个�
 
 
 class Summarizer:
-    """Writes summaries of eight sections (see `summary.SECTIONS`) by a model.
+    """Summarizer: a model writes summaries of eight sections (see `summary.SECTIONS`).
 
-    The model is given no tools and asked not to think. A conversation that it cannot read at once is given to
-    it in parts, each with the summary of those before. An earlier summary is merged in the same way, so that
-    there is never a summary inside a summary.
+    The model gets no tools and no reasoning effort. A conversation that exceeds its context window is
+    summarized in parts, each with the summary of the parts before. An earlier summary is merged in the same
+    way, so that summaries are never nested.
     """
 
     def __init__(self, llm: LLMProvider, *, tokens: int, seconds: float, window: int | None = None) -> None:
-        """Say who writes.
+        """Create the summarizer.
 
         Args:
             llm: the model.
-            tokens: how long a summary may be.
-            seconds: how long the model may take for one answer.
-            window: tokens that the model reads at once; by default what `window_of` says.
+            tokens: maximum length of a summary.
+            seconds: timeout of one answer of the model.
+            window: context window of the model; by default the result of `window_of`.
         """
         self._llm = llm
         self._tokens = tokens
@@ -103,19 +103,19 @@ class Summarizer:
         chinese: bool,
         spent: Callable[[Usage], None],
     ) -> str:
-        """Summarise a conversation.
+        """Summarize a conversation.
 
         Args:
-            messages: the conversation, oldest first, with earlier summaries where they stand.
-            goal: what the user wants now.
+            messages: the conversation, oldest first, including earlier summaries.
+            goal: the current goal of the user.
             chinese: whether to write Chinese; else English.
-            spent: called with what each answer took, also of one that is not taken.
+            spent: called with the usage of each answer, also of a rejected one.
 
         Returns:
             The sections under their headings.
 
         Raises:
-            LLMError: the model fails, or what it writes is no summary: cut off, empty, refused, too long, or
+            LLMError: the model fails, or its answer is not a summary: cut off, empty, refused, too long, or
                 without one of the sections.
         """
         if self._window is None:
@@ -133,7 +133,7 @@ class Summarizer:
     async def _request_summary(
         self, conversation: Sequence[Message], *, chinese: bool, spent: Callable[[Usage], None]
     ) -> str:
-        """One answer of the model, if it is a summary."""
+        """Request one summary from the model, and validate it."""
         most = int(self._tokens * _LONGER)
         try:
             with anyio.fail_after(self._seconds):
@@ -152,25 +152,23 @@ class Summarizer:
             raise self._summary_error(f"left out sections of the summary ({', '.join(missing)})")
         summary = format_sections(sections, chinese=chinese)
         if not summary:
-            raise self._summary_error("wrote a summary that says nothing")
+            raise self._summary_error("wrote an empty summary")
         if (size := estimate_tokens(summary)) > most:
-            raise self._summary_error(
-                f"wrote a summary of {size:,} tokens, where {self._tokens:,} were asked for"
-            )
+            raise self._summary_error(f"wrote a summary of {size:,} tokens; the limit is {self._tokens:,}")
         return summary
 
     def _summary_error(self, what: str, *, failure: ModelFailure = "unreadable") -> LLMError:
         who = self._llm.model or self._llm.name
         return LLMError(
             f"The model {who} {what}.",
-            advice="Let another model write summaries.",
+            advice="Use another model for summaries.",
             failure=failure,
             provider=self._llm.name,
         )
 
 
 def _instructions(tokens: int, *, chinese: bool) -> str:
-    """What the model is told to do."""
+    """Return the system prompt of the summarizing model."""
     if chinese:
         listed = "\n".join(f"## {section.title_zh}\n（{section.asks_zh}）" for section in SECTIONS)
         return _ASKS_ZH.format(words=int(tokens * _CHARACTERS_A_TOKEN), sections=listed)
@@ -187,7 +185,7 @@ def _request(part: str, *, goal: str, earlier: str, chinese: bool) -> str:
 
 
 def _incomplete_reason(response: LLMResponse) -> str:
-    """Why an answer is not whole, or empty."""
+    """Return why an answer is incomplete; empty if it is complete."""
     match response.finish:
         case "length":
             return f"did not end its summary within {response.usage.output_tokens:,} tokens"
@@ -196,31 +194,31 @@ def _incomplete_reason(response: LLMResponse) -> str:
         case "refused":
             return "refuses to summarise the conversation"
         case "tool_calls" if not response.content.strip():
-            return "called a tool, where it was to write a summary"
+            return "called a tool instead of writing a summary"
         case _:
             return ""
 
 
-_LONGEST_SAID = 6000  # characters that are shown of what the user or the model says
+_LONGEST_SAID = 6000  # characters of a message in the transcript
 _LONGEST_RESULT = 2000
 _LONGEST_ARGUMENTS = 1000
 
 
 def transcript(messages: Sequence[Message], *, most_tokens: int) -> list[str]:
-    """A conversation as texts of at most so many tokens each; earlier summaries and reasoning are left out.
+    """Render a conversation as texts of limited size, without earlier summaries and reasoning.
 
-    Very long messages are shown by their beginning and their end.
+    Very long messages are reduced to their beginning and their end.
 
     Args:
         messages: the conversation, oldest first.
-        most_tokens: of one text, by `estimate_tokens`; an entry that is longer by itself is cut.
+        most_tokens: maximum size of one text, by `estimate_tokens`; a longer entry is truncated.
     """
     parts: list[list[str]] = [[]]
     room = most_tokens
     for entry in _entries(messages):
         size = estimate_tokens(entry) + 2
         if size > most_tokens:
-            entry = truncate_middle(entry, most_tokens // 2)  # a character is a token at most
+            entry = truncate_middle(entry, most_tokens // 2)  # a character is at most one token
             size = estimate_tokens(entry) + 2
         if size > room and parts[-1]:
             parts.append([])
@@ -264,7 +262,7 @@ def _call(call: ToolCallPart) -> str:
 
 
 def truncate_middle(text: str, longest: int) -> str:
-    """A text without its middle, where it is too long."""
+    """Truncate the middle of a text that is too long."""
     text = text.strip()
     if len(text) <= longest:
         return text

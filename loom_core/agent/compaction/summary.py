@@ -1,4 +1,4 @@
-"""The summary of a conversation: eight sections, and the message that stands for what was summarised."""
+"""Format of a conversation summary: eight sections, and the message that replaces the summarized part."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a summary.
+    """Section of a summary.
 
     Attributes:
         title: its heading in English.
         title_zh: its heading in Chinese.
-        asks: what belongs in it, for who writes it.
+        asks: instruction for the model, in English.
         asks_zh: the same in Chinese.
     """
 
@@ -83,7 +83,7 @@ SECTIONS = (
         "接下来要做的事，按顺序列出，从最后正在进行的工作开始。",
     ),
 )
-"""In the order in which they stand."""
+"""The sections, in order."""
 
 _TITLES = {
     title.casefold(): number
@@ -123,19 +123,19 @@ def summary_message(
     at: float,
     chinese: bool,
 ) -> UserMessage:
-    """The message that stands for what was summarised.
+    """Build the message that replaces the summarized part.
 
-    It is one of the user: system messages are moved to the front by most vendors' rules, which makes all that
-    they had cached worthless, and what tools returned would speak there with the program's authority.
+    It is a user message: most vendors move system messages to the front, which invalidates the prompt cache,
+    and there the output of tools would have the authority of the program.
 
     Args:
-        sections: as `written_sections` gives them.
-        goal: what the user wants, where no message that stays says it; else empty.
-        pinned: what is to be kept word for word.
-        before: tokens of the conversation.
-        after: tokens of what takes its place.
-        at: when it was summarised, in seconds since 1970.
-        chinese: whether it is written in Chinese.
+        sections: the result of `format_sections`.
+        goal: the goal, if no kept message contains it; else empty.
+        pinned: texts to keep verbatim.
+        before: tokens of the conversation before.
+        after: tokens of the conversation after.
+        at: time of the summary, in seconds since 1970.
+        chinese: whether it is in Chinese.
     """
     written = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     head = (_HEAD_ZH if chinese else _HEAD).format(
@@ -151,14 +151,14 @@ def summary_message(
 
 
 def is_summary(message: Message) -> bool:
-    """Whether a message is one of `summary_message`."""
+    """Whether a message was built by `summary_message`."""
     return isinstance(message, UserMessage) and message.text.startswith(f"<{_TAG}>\n")
 
 
 def parse_sections(answer: str) -> Mapping[int, str]:
-    """The sections of a summary that a model wrote, by their place in `SECTIONS`; those that are there.
+    """Parse the sections of a summary that a model wrote, by index in `SECTIONS`; missing ones are left out.
 
-    Headings may be in either language. What stands before the first one is left out; what comes twice is
+    Headings may be in either language. Text before the first heading is dropped; repeated sections are
     joined.
     """
     text = without_thinking(answer)
@@ -173,7 +173,7 @@ def parse_sections(answer: str) -> Mapping[int, str]:
 
 
 def format_sections(sections: Mapping[int, str], *, chinese: bool) -> str:
-    """Sections under their headings, in order; empty where none of them says anything."""
+    """Format sections under their headings, in order; empty if all sections are empty."""
     if all(body.strip(" .。-*").casefold() in _NOTHING for body in sections.values()):
         return ""
     return "\n\n".join(
@@ -183,6 +183,6 @@ def format_sections(sections: Mapping[int, str], *, chinese: bool) -> str:
 
 
 def _is_heading(match: re.Match[str], text: str) -> bool:
-    """Whether a line with a title is marked as a heading, or stands apart from what is before it."""
+    """Whether a line with a title is marked as a heading, or separated from the text before it."""
     before = text[: match.start()]
     return bool(match["mark"] or match["tail"].strip()) or not before.strip() or before.endswith("\n\n")

@@ -1,4 +1,4 @@
-"""How much a model reads at once."""
+"""Context window of a model."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 __all__ = ["USUAL_WINDOW", "window_of"]
 
 USUAL_WINDOW = 128_000
-"""Tokens that are taken for granted of a model of which nothing is known: nearly all that can call tools
-read so much. One that reads less is told of in the configuration (`spec.window`)."""
+"""Default context window of an unknown model, in tokens: nearly all models with tool calls have at least this
+much. Configure a smaller one by `spec.window`."""
 
 
 def window_of(provider: LLMProvider, *, override: int | None = None) -> int:
-    """How many tokens a conversation and its answer may have together.
+    """Return the context window of a model: the maximum tokens of a conversation and its answer together.
 
     It may load lists of models, which takes most of a second the first time: call it in a thread.
 
     Args:
-        provider: the model; of several that stand in for each other, the smallest window counts.
-        override: what a configuration says; it counts before what is known.
+        provider: the model; for a fallback chain, the smallest window counts.
+        override: the configured value, which takes precedence.
 
     Raises:
         ConfigError: the override is not above 0.

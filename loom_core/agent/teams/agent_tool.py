@@ -1,4 +1,4 @@
-"""`AgentTool`: an agent as a tool of another one."""
+"""`AgentTool`: an agent as a tool of another agent, with a child run for each call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import anyio
 
 from loom_core.agent.calling_run import USAGE_KEY, calling_run
 from loom_core.agent.result import RunResult
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrapped
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrap_group
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Resume, check_response
 from loom_core.runs.human_broker import HumanInputPolicy, deny_by_timeout
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
@@ -49,30 +49,30 @@ _ARGUMENTS: Mapping[str, Any] = {
 
 
 class AgentTool(Tool):
-    """An agent as a tool: a call is a run of it, and what it answers is the result.
+    """Agent as a tool: each call is a child run of the agent, and its answer is the result.
 
         researcher = Agent("deepseek", tools=[search], name="researcher")
         boss = Agent("deepseek", tools=[AgentTool(researcher, description="Finds facts, with sources.")])
 
-    The run is in the journal of the run that calls, which names it (`metadata` has `parent_run` and
-    `parent_call`), and belongs to the call: when the call is made again after a crash, the run that there is
-    is gone on with. What it spends counts for the run that calls, and it may not take more of tokens, money,
-    calls and time than that has left; calls that run side by side may each take what was left when they
-    began. When the run that calls is aborted or fails, so is this one.
+    The child run is in the journal of the calling run (`metadata` has `parent_run` and `parent_call`), and it
+    belongs to the call: if the call is repeated after a crash, the existing child run is resumed. Its usage
+    counts for the calling run, and it is limited to the remaining tokens, cost, calls and time of that run;
+    concurrent calls may each use what remained when they started. If the calling run is aborted or fails, the
+    child run is aborted.
 
-    What its agent's permissions allow needs no further word, so that the call as such need not be approved.
-    What they want people asked about, the run that calls asks them about, under the name of the agent and the
-    tool (`researcher/write_file`); unless the agent has somebody of its own to ask.
+    The agent's own permissions apply inside, so the call itself needs no approval. Their approval requests go
+    through the calling run, under the names of agent and tool (`researcher/write_file`), unless the agent has
+    its own `approve`.
 
     Args:
         agent: the agent.
-        name: what the tool is called, in any script; the agent's name if empty.
-        description: when to call it, and what it gives; the agent's description if empty.
+        name: name of the tool, in any script; by default the agent's name.
+        description: when to call it, and what it returns; by default the agent's description.
         output_schema: a Pydantic model, or a JSON Schema of objects, for its answers; None for text.
-        budget: what one run may take at the most; None for the agent's own.
+        budget: budget of one run; None for the agent's own.
 
     Raises:
-        ConfigError: there is no description, or what is given is no agent.
+        ConfigError: there is no description, or `agent` is not an agent.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class AgentTool(Tool):
         budget: Budget | None = None,
     ) -> None:
         if not hasattr(agent, "parts"):
-            raise ConfigError(f"{agent!r} is no agent.", advice="Make an `Agent` of it.")
+            raise ConfigError(f"{agent!r} is not an agent.", advice="Give an `Agent`.")
         self.agent = agent
         self._name = name or agent.name
         self._description = description or agent.description
         if not self._description:
             raise ConfigError(
                 f"The agent {self._name!r} has no description, so no model knows when to call it.",
-                advice="Give it one.",
+                advice="Give it a description.",
             )
         self._output_schema = output_schema
         self._budget = budget or agent.budget
@@ -102,41 +102,41 @@ class AgentTool(Tool):
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The name for people."""
         return self._name
 
     @property
     def wire_name(self) -> str:
-        """What models call it; see `names.own_wire_name`."""
+        """The name for models; see `names.own_wire_name`."""
         return own_wire_name(self._name)
 
     @property
     def description(self) -> str:
-        """When to call it, and what it gives."""
+        """When to call it, and what it returns."""
         return self._description
 
     @property
     def args_schema(self) -> Mapping[str, Any]:
-        """A goal, in words."""
+        """The schema of the arguments: a goal, as text."""
         return _ARGUMENTS
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """Harmless: to run the agent changes nothing, and what it calls is decided there."""
+        """Harmless: running the agent changes nothing, and its own permissions decide about its calls."""
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 
     @property
     def is_concurrency_safe(self) -> bool:
-        """Whether all that the agent may call is."""
+        """Whether all tools of the agent are concurrency-safe."""
         return all(tool.is_concurrency_safe for tool in self.agent.parts.toolbox.tools())
 
     @property
     def needs_seconds(self) -> float:
-        """No limit but that of its budget."""
+        """Infinite: only its budget limits it."""
         return math.inf
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
-        """Run the agent to its end; a run of this call that there is already is gone on with."""
+        """Run the agent to its end; resume the child run of this call if it exists."""
         child = ChildRun(self.agent, self._name, context or CallContext(), budget=self._budget)
         try:
             result = await child.result(str(arguments["goal"]), output_schema=self._output_schema)
@@ -145,7 +145,7 @@ class AgentTool(Tool):
         return _output(result, self._name)
 
     async def abandon(self, *, context: CallContext) -> None:
-        """Abort the run of a call, if there is one that goes on; see `Tool.abandoned`."""
+        """Abort the child run of a call, if it is active; see `Tool.abandon`."""
         await ChildRun(self.agent, self._name, context, budget=self._budget).abort()
 
 
@@ -155,7 +155,7 @@ def _output(result: RunResult[dict[str, Any]], name: str) -> ToolOutput:
         return ToolOutput(result.output, result.structured, metadata=metadata)
     text = f"The agent `{name}` did not reach the goal: {result.problem}"
     if result.output:
-        text += f"\nThis is as far as it came:\n{result.output}"
+        text += f"\nIts output so far:\n{result.output}"
     return ToolOutput(text, is_error=True, metadata=metadata)
 
 
@@ -163,22 +163,22 @@ _N = TypeVar("_N", int, float)
 
 
 class ChildRun:
-    """A run for a call, which is its idempotency key: the same call has the same run, also after a crash.
+    """Child run for a call. The call is its idempotency key: a repeated call has the same run.
 
-    What it asks people, the call asks; when the run that calls pauses, it does, and goes on with it.
+    Its requests to people go through the call; it is paused and resumed together with the calling run.
 
     Args:
-        agent: whose run it is.
-        name: what the agent is called there.
-        context: of the call.
-        budget: what it may take, besides what is left of the budget of the run that calls.
+        agent: the agent of the child run.
+        name: name of the agent as a tool.
+        context: context of the call.
+        budget: its budget, further limited by the remaining budget of the calling run.
     """
 
     def __init__(self, agent: Agent, name: str, context: CallContext, *, budget: Budget) -> None:
         self._calling = calling_run() if context.call_id else None
         asking = agent.parts.asking
         calls, can_ask = self._calling, context.ask is not None
-        # The agent's own people are asked if it has some; who is asked here has a deadline of their own.
+        # Prefer the agent's own `approve`; requests through the call have the deadline of the calling run.
         self._passes_on = asking.approve is None and can_ask and (calls is None or calls.can_ask)
         asked = HumanInputPolicy(accepts_commands=True, seconds=None) if calls is None else calls.child_policy
         self._agent = agent.extend(
@@ -194,10 +194,10 @@ class ChildRun:
     async def result(
         self, goal: str, *, output_schema: type[BaseModel] | Mapping[str, Any] | None
     ) -> RunResult[dict[str, Any]]:
-        """Run it to its end, or what there is of it.
+        """Run it to its end; resume it if it exists.
 
         Args:
-            goal: what is wanted.
+            goal: the task.
             output_schema: see `Agent.run`.
 
         Raises:
@@ -206,7 +206,7 @@ class ChildRun:
         known = await self._find_existing()
         if known is not None and known.status == "paused":
             await self._send_command(known.id, Resume())
-        if known is not None:  # what was left for it when it began: it is the same run again
+        if known is not None:  # it keeps the budget that it started with
             self._budget = known.request.budget
         run_id = ""
         try:
@@ -222,17 +222,17 @@ class ChildRun:
                         await self._report_progress(event)
                 group.cancel_scope.cancel()
         except ExceptionGroup as error:
-            raise unwrapped(error) from None
+            raise unwrap_group(error) from None
         return RunResult[dict[str, Any]].of(await self._agent.journal.get(run_id))
 
     async def abort(self) -> None:
-        """End it, if there is one and it goes on."""
+        """Abort the run, if it exists and has not ended."""
         run = await self._find_existing()
         if run is not None and run.status not in FINAL_STATUSES:
             reason = "The run that wanted this has ended."
             await self._send_command(run.id, Abort(reason=reason, by=self._context.run_id))
             log = await self._agent.journal.claim(run.id)
-            if log is not None:  # else who drives it obeys
+            if log is not None:  # else the process that executes it applies the command
                 async with log:
                     await self._agent.execute(log)
 
@@ -252,11 +252,11 @@ class ChildRun:
         return await self._agent.journal.find_by_key(self._key, caller=self._calling.run.request.caller)
 
     async def _report_progress(self, event: StreamEvent) -> None:
-        """Tell how far it is."""
+        """Report its progress to the calling run."""
         match event.type:
             case "approval_decided":
                 if (scope := self._questions.pop(event.payload["call_id"], None)) is not None:
-                    scope.cancel()  # somebody has said it to the run itself
+                    scope.cancel()  # it was decided by a command to the child run itself
                 return
             case "tool_start":
                 text = f"{self._name}/{event.payload['tool']}"
@@ -268,7 +268,7 @@ class ChildRun:
             await self._context.progress(float(event.seq), None, text)
 
     async def _ask(self, run_id: str, asked: Pending) -> None:
-        """Ask people what an event says that is asked, and tell it what they said."""
+        """Forward a request to people, and their response to the child run."""
         run = await self._agent.journal.get(run_id)
         pending = next((each for each in run.pending if replace(each, arguments_schema={}) == asked), None)
         if pending is None or self._context.ask is None:
@@ -293,7 +293,7 @@ class ChildRun:
             await self._send_command(run_id, _validate_response(pending, said))
 
     async def _mirror_pauses(self, run_id: str) -> None:
-        """Pause when the run that calls does, and go on with it."""
+        """Pause and resume together with the calling run."""
         if self._calling is None:
             return
         calling = self._calling.run
@@ -308,12 +308,12 @@ class ChildRun:
     async def _send_command(self, run_id: str, order: Command) -> None:
         try:
             await self._agent.send_command(run_id, order)
-        except InvalidInputError:  # it stands otherwise meanwhile: it has ended, or somebody was quicker
+        except InvalidInputError:  # the state has changed: it has ended, or another response was faster
             return
 
 
 def _limit_budget(budget: Budget, left: Budget) -> Budget:
-    """A budget that takes no more than what is left of another; turns are each run's own."""
+    """Limit a budget to the remaining one of another run, except turns, which each run counts for itself."""
     return replace(
         budget,
         tokens=_minimum(budget.tokens, left.tokens),
@@ -330,7 +330,7 @@ def _minimum(one: _N | None, other: _N | None) -> _N | None:
 def _validate_response(
     pending: Pending, said: ApprovalDecision | InputResponse
 ) -> ApprovalDecision | InputResponse:
-    """What was said, where it is an answer: of a program's function that is not checked before."""
+    """Validate a response from a program's function; replace an invalid one by a denial."""
     try:
         check_response(pending, said)
     except InvalidInputError as error:
@@ -341,7 +341,7 @@ def _validate_response(
 
 
 def _decision(pending: Pending, answer: QuestionAnswer) -> ApprovalDecision:
-    """What was said of a call that it wants to make."""
+    """Convert the answer about a call inside the child run to a decision."""
     if answer.action == "cancel":
         return deny_by_timeout(pending.id)
     if answer.action == "decline":

@@ -1,4 +1,4 @@
-"""`Chain`: steps one after another, each given what the one before it gave."""
+"""`Chain`: sequential steps, each with the output of the previous one as its input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import cast
 
 from loom_core.agent.agent import Agent
-from loom_core.agent.teams.composition import Composition, Runnable, StepRunner, check_step
+from loom_core.agent.teams.composition import Composition, CompositionContext, Runnable, check_step
 from loom_core.agent.teams.step import CompositionResult, StepResult
 from loom_core.errors import ConfigError
 from loom_core.tools.interface import Tool
@@ -15,21 +15,21 @@ __all__ = ["Chain"]
 
 
 class Chain(Composition):
-    """Steps one after another.
+    """Sequential steps.
 
         chain = Chain([search, writer, Chain([critic, writer])])
         print(await chain.run("What changed in the tax law?"))
 
-    The first step is given what the chain is, each other one what the one before it gave, and the last one's
-    value is the chain's. An agent is given it as text (JSON, if it is no text), and gives its final answer.
+    The first step gets the input of the chain, each other step the output of the previous one; the last
+    output is the chain's. An agent gets its input as text (or JSON), and returns its final answer.
 
     Args:
-        steps: agents, functions, compositions; or pairs of a name and one of these. One without a name is
-            called what it is called itself.
-        name: what the chain is called where it is a step itself.
+        steps: agents, functions, compositions; or pairs of a name and one of these. A step without a name
+            uses the name of its runnable.
+        name: name of the chain if it is a step itself.
 
     Raises:
-        ConfigError: there is no step, two have been given the same name, or one cannot be run.
+        ConfigError: there is no step, two have the same name, or one is not runnable.
     """
 
     def __init__(self, steps: Sequence[Runnable | tuple[str, Runnable]], *, name: str = "chain") -> None:
@@ -40,9 +40,7 @@ class Chain(Composition):
             )
         given = [cast("str", each[0]) for each in steps if isinstance(each, tuple)]
         if twice := [name for name in given if given.count(name) > 1]:
-            raise ConfigError(
-                f"Two steps of the chain are called {twice[0]!r}.", advice="Rename one of them."
-            )
+            raise ConfigError(f"Two steps of the chain are named {twice[0]!r}.", advice="Rename one of them.")
         self._steps: dict[str, Runnable] = {}
         for each in steps:
             if isinstance(each, tuple):
@@ -53,8 +51,8 @@ class Chain(Composition):
         for called, runnable in self._steps.items():
             check_step(called, runnable, of=f"the chain {name!r}")
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
-        """See `Composition.within`."""
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
+        """See `Composition.run_steps`."""
         results: list[StepResult] = []
         for name, runnable in self._steps.items():
             results.append(await stage.run_step(name, runnable, given))
@@ -63,7 +61,7 @@ class Chain(Composition):
 
 
 def _free_name(runnable: Runnable, taken: Collection[str]) -> str:
-    """What a step is called itself, and a number where others are called so, too."""
+    """Return the name of a runnable, with a number if the name is taken."""
     own = _name_of(runnable)
     number, name = 1, own
     while name in taken:

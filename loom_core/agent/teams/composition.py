@@ -1,4 +1,4 @@
-"""What chains, routers, workflows and teams have in common: steps, run, told about, and named in errors."""
+"""Composition: the base of chains, routers, workflows and teams; it runs steps and streams their events."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from anyio import to_thread
 from loom_core.agent.agent import Agent
 from loom_core.agent.result import RunResult
 from loom_core.agent.teams.step import CompositionResult, StepError, StepEvent, StepResult
-from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrapped
+from loom_core.errors import ConfigError, InvalidInputError, LoomError, unwrap_group
 from loom_core.tools.function_tool import output_of, tool_threads
 
 if TYPE_CHECKING:
     from loom_core.agent.request import RunOptions
 
-__all__ = ["Composition", "Runnable", "StepRunner", "check_predicate", "check_step", "text_of"]
+__all__ = ["Composition", "CompositionContext", "Runnable", "check_predicate", "check_step", "text_of"]
 
 Runnable: TypeAlias = "Agent | Composition | Callable[[Any], object]"
-"""What can be a step: an agent, which is given text as its goal; another composition; or a function of what
-is given, `async` or not. One that is not `async` runs in a thread."""
+"""A runnable for a step: an agent, which gets the input as its goal; another composition; or a function of
+the input, `async` or not. A function that is not `async` runs in a thread."""
 
-_BUFFERED = 256  # events of a stream that nobody has read yet
+_BUFFERED = 256  # events of a stream that the consumer has not read yet
 
 
 @dataclass(frozen=True, slots=True)
-class StepRunner:
-    """Where the steps of a composition run.
+class CompositionContext:
+    """Context of a running composition: runs its steps, and emits their events.
 
     Attributes:
-        path: of the composition, in those that it is a step of.
-        key: the key of the whole; see `Composition.run`.
-        teller: is told what happens; None where nobody wants to know.
+        path: path of the composition in the outer compositions.
+        key: idempotency key of the whole; see `Composition.run`.
+        teller: callback for step events; None for no events.
     """
 
     path: tuple[str, ...] = ()
@@ -48,12 +48,12 @@ class StepRunner:
     on_event: Callable[[StepEvent], Awaitable[None]] | None = None
 
     async def emit(self, event: StepEvent) -> None:
-        """Something has happened."""
+        """Emit an event."""
         if self.on_event is not None:
             await self.on_event(event)
 
     def path_of(self, name: str) -> str:
-        """The path of a step here."""
+        """Return the path of a step."""
         return "/".join((*self.path, name))
 
     async def run_step(
@@ -68,14 +68,14 @@ class StepRunner:
         """Run a step.
 
         Args:
-            name: what it is called here.
-            runnable: what is to be run.
-            given: what it is given.
-            seconds: so long may it take; None for its own limits.
-            session_id: of an agent's run; empty for a new one.
+            name: name of the step.
+            runnable: the runnable.
+            given: its input.
+            seconds: timeout; None for its own limits.
+            session_id: session of an agent's run; empty for a new one.
 
         Raises:
-            StepError: it failed, or took too long; of a step of a step, that one is named.
+            StepError: it failed, or timed out; for nested steps, the innermost one is named.
         """
         step, begun = self.path_of(name), monotonic()
         await self.emit(StepEvent(type="step_start", step=step, given=given))
@@ -85,12 +85,12 @@ class StepRunner:
                 result = await self._outcome(name, runnable, given, session_id)
             if result is None:
                 raise StepError(
-                    f"The step {step!r} has taken longer than {seconds:g} s.",
+                    f"The step {step!r} timed out after {seconds:g} s.",
                     step=step,
-                    advice="Allow more with `seconds`, or let it do less.",
+                    advice="Allow more time with `seconds`, or let it do less.",
                 )
-        except Exception as raised:  # noqa: BLE001 - whatever it raises is told with its name
-            error = _to_step_error(unwrapped(raised), step)
+        except Exception as raised:  # noqa: BLE001 - every error is reported with the step's name
+            error = _to_step_error(unwrap_group(raised), step)
             await self.emit(StepEvent(type="step_failed", step=step, problem=str(error)))
             raise error from error.__cause__
         await self.emit(StepEvent(type="step_end", step=step, value=result.value))
@@ -103,7 +103,7 @@ class StepRunner:
         )
 
     async def skip_step(self, name: str, problem: str) -> StepResult:
-        """Leave a step out, and say why."""
+        """Skip a step, and emit the reason."""
         step = self.path_of(name)
         await self.emit(StepEvent(type="step_skipped", step=step, problem=problem))
         return StepResult(step=step, status="skipped", problem=problem)
@@ -111,7 +111,7 @@ class StepRunner:
     async def _agent_run(
         self, name: str, agent: Agent, goal: str, session_id: str
     ) -> RunResult[dict[str, Any]]:
-        """The run of an agent for a step, at its end: the one that there is already, where there is a key."""
+        """Run the agent of a step to its end; with a key, use or resume the existing run."""
         step, run_id = self.path_of(name), ""
         key = f"{self.key}/{step}" if self.key else ""
         found = await agent.journal.find_by_key(key) if key else None
@@ -122,7 +122,7 @@ class StepRunner:
             "idempotency_key": key,
             "metadata": {"step": step},
         }
-        if found is not None:  # what it was begun with holds, whatever the agent has by now
+        if found is not None:  # it keeps the budget that it started with
             options["budget"] = found.request.budget
         if self.on_event is None:
             return await agent.run(goal, **options)
@@ -137,42 +137,44 @@ class StepRunner:
             run = await self._agent_run(name, runnable, _goal(given), session_id)
             return StepResult(step=name, value=run.or_raise().output, run=run)
         if isinstance(runnable, Composition):
-            result = await runnable.run_steps(StepRunner((*self.path, name), self.key, self.on_event), given)
+            result = await runnable.run_steps(
+                CompositionContext((*self.path, name), self.key, self.on_event), given
+            )
             return StepResult(step=name, value=result.value, steps=result.steps)
         return StepResult(step=name, value=await _call(runnable, given))
 
 
 class Composition(ABC):
-    """Steps that are run together. It keeps nothing between runs: any number may go on at the same time.
+    """Composition of steps. It is stateless: any number of runs may be concurrent.
 
     Args:
-        name: what it is called where it is a step itself.
+        name: its name if it is a step itself.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     async def run(self, given: object, *, key: str = "") -> CompositionResult:
-        """Run it to its end.
+        """Run the composition to its end.
 
         Args:
-            given: what it begins with; a text for agents.
-            key: the same for each attempt to do the same: the runs of agents that there are for it in their
-                journals are taken as they are where they are completed, and gone on with where they are not.
-                Functions are called again. Empty for a run of its own.
+            given: the input; a text for agents.
+            key: idempotency key, the same for each attempt at the same work: completed agent runs of the key
+                in their journals are reused, others are resumed. Functions are called again. Empty for a new
+                run.
 
         Raises:
             StepError: a step failed.
         """
-        return await self.run_steps(StepRunner(key=key), given)
+        return await self.run_steps(CompositionContext(key=key), given)
 
     async def stream(self, given: object, *, key: str = "") -> AsyncGenerator[StepEvent]:
-        """Run it, and tell everything that happens. The last event is `finished`.
+        """Run the composition, and stream all events. The last event is `finished`.
 
-        Close the iterator (`contextlib.aclosing`) where it is left before its end: what runs is cancelled.
+        Close the iterator (`contextlib.aclosing`) to leave it early: running steps are cancelled.
 
         Args:
-            given: as for `run`, as all others.
+            given: as for `run`, like all others.
             key: see there.
 
         Raises:
@@ -182,10 +184,10 @@ class Composition(ABC):
 
         async def work() -> None:
             with sending:
-                result = await self.run_steps(StepRunner(key=key, on_event=sending.send), given)
+                result = await self.run_steps(CompositionContext(key=key, on_event=sending.send), given)
                 await sending.send(StepEvent(type="finished", value=result.value, result=result))
 
-        # A task and no task group: what a generator holds must not be open while it hands something on.
+        # A task, not a task group: a generator must not yield inside an open task group.
         working = asyncio.ensure_future(work())
         try:
             async for event in receiving:
@@ -198,12 +200,12 @@ class Composition(ABC):
             receiving.close()
 
     @abstractmethod
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
-        """Run the steps, in a place where they are told about.
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
+        """Run the steps in a context.
 
         Args:
-            stage: runs them.
-            given: what it begins with.
+            stage: the context, which runs them.
+            given: the input.
 
         Raises:
             StepError: one failed.
@@ -214,18 +216,18 @@ class Composition(ABC):
 
 
 def check_step(name: object, runnable: object, *, of: str) -> None:
-    """Look whether something can be a step.
+    """Check the name and the runnable of a step.
 
     Args:
-        name: what it is to be called.
-        runnable: what is to be run.
-        of: what it is a step of, for people.
+        name: name of the step.
+        runnable: its runnable.
+        of: the composition, for the error message.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: one is invalid.
     """
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"A step of {of} cannot be called {name!r}.", advice="Give it a name, as a text.")
+        raise ConfigError(f"A step of {of} cannot be named {name!r}.", advice="Give it a string as name.")
     function = inspect.unwrap(runnable) if callable(runnable) else None
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(
@@ -241,15 +243,15 @@ def check_step(name: object, runnable: object, *, of: str) -> None:
 
 
 def check_predicate(name: str, decides: object, *, step: str) -> None:
-    """Look whether something can decide about a step.
+    """Check a predicate or another synchronous function of a step.
 
     Args:
-        name: what it is called there, such as `when`.
+        name: name of the argument, such as `when`.
         decides: the function.
-        step: which step, for people.
+        step: the step, for the error message.
 
     Raises:
-        ConfigError: it is no function, or one that has to be waited for: what it returns would count as true.
+        ConfigError: it is not a function, or it is `async`: a coroutine would count as true.
     """
     if not callable(decides) or inspect.iscoroutinefunction(decides):
         raise ConfigError(
@@ -258,24 +260,24 @@ def check_predicate(name: str, decides: object, *, step: str) -> None:
 
 
 def text_of(given: object) -> str:
-    """What an agent, or a rule, reads of what is given: JSON where it is no text.
+    """Convert an input to text for an agent or a rule: JSON if it is not a string.
 
     Raises:
-        InvalidInputError: it is neither.
+        InvalidInputError: it is neither a string nor JSON.
     """
     try:
         return output_of(given).text
     except TypeError as error:
         raise InvalidInputError(
-            f"What is given is neither text nor JSON: {given!r}.",
-            advice="Give a text, or what JSON can say.",
+            f"The input is neither text nor JSON: {given!r}.",
+            advice="Give a string, or JSON values.",
         ) from error
 
 
 def _goal(given: object) -> str:
     goal = text_of(given)
     if not goal.strip():
-        raise InvalidInputError("The agent was given nothing to work on.", advice="Give it a text.")
+        raise InvalidInputError("The input of the agent is empty.", advice="Give it a text.")
     return goal
 
 
@@ -289,7 +291,7 @@ async def _call(function: Callable[[Any], object], given: object) -> object:
 
 
 def _to_step_error(error: Exception, step: str) -> StepError:
-    """The error of a step, with its name; the step of a step has named itself."""
+    """Convert an exception to a `StepError` with the step's name; keep the error of a nested step."""
     if isinstance(error, StepError):
         return error
     if isinstance(error, LoomError):

@@ -1,4 +1,4 @@
-"""`MultiAgentSystem`: agents that hand a conversation over to each other, or one that calls the others."""
+"""`MultiAgentSystem`: agents with handoffs, or a supervisor that calls the others as tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 
 from loom_core.agent.agent import Agent
 from loom_core.agent.teams.agent_tool import AgentTool
-from loom_core.agent.teams.composition import Composition, StepRunner, text_of
+from loom_core.agent.teams.composition import Composition, CompositionContext, text_of
 from loom_core.agent.teams.step import CompositionResult, StepResult
 from loom_core.cjk import is_chinese
 from loom_core.errors import ConfigError
@@ -37,41 +37,41 @@ _HANDOFF_NOTE_ZH = "（{before} 已将对话转交给你，请接着处理。{no
 
 
 class MultiAgentSystem(Composition):
-    """Several agents that work on the same thing, in one of two ways.
+    """Multi-agent system, with a supervisor or with handoffs.
 
-    With a `supervisor`, that one works on the goal, and calls the others as tools (see `AgentTool`):
+    With a `supervisor`, this agent works on the goal, and calls the others as tools (see `AgentTool`):
 
         team = MultiAgentSystem([researcher, writer], supervisor=editor)
 
-    Without one, the first agent begins, and each may hand the conversation over to another by a tool
-    (`handoff_to_billing`), which ends its own run; the other sees all that was said, and goes on. The one
-    that hands it over to nobody answers the user:
+    Without one, the first agent starts, and each may hand the conversation over to another by a tool
+    (`handoff_to_billing`), which ends its own run; the other agent sees the conversation, and continues. The
+    agent that makes no handoff answers the user:
 
         desk = MultiAgentSystem([reception, billing, support])
         answer = await desk.run("我要退款")
         answer = await desk.in_session(answer.session_id).run("多久能到账？")
 
-    A later message of the same session goes to the agent that answered the one before.
+    A later message of the same session goes to the agent that answered the previous one.
 
-    All runs are in one journal. With a key (see `Composition.run`), what was broken off is gone on with; that
-    needs a memory in a file, too, if the program has ended meanwhile.
+    All runs are in one journal. With a key (see `Composition.run`), interrupted work is resumed; after the
+    process has ended, this also needs a memory in a file.
 
     Args:
-        agents: the agents, each with a name of its own and a description.
+        agents: the agents, each with a unique name and a description.
         supervisor: see above.
-        handoffs: to which agents each may hand over, by names; one that is not there may to none. None allows
-            all. Means nothing with a supervisor.
-        max_handoffs: how often, for one message; the agent that has it then has to answer.
-        journal: keeps all runs; by default that of the supervisor, or of the first agent.
-        memory: keeps the conversations that are handed over; by default as long as the program runs.
-        name: what the system is called where it is a step itself.
+        handoffs: the agents that each agent may hand over to, by name; a missing agent may hand over to none.
+            None allows all. Ignored with a supervisor.
+        max_handoffs: maximum number of handoffs for one message; the last agent has to answer.
+        journal: stores all runs; by default the journal of the supervisor, or of the first agent.
+        memory: stores the conversations that are handed over; by default as long as the process.
+        name: name of the system if it is a step itself.
 
     Attributes:
         journal: see above.
 
     Raises:
-        ConfigError: there is no agent, something else is among them, two have the same name, one has no
-            description, or `handoffs` names one that there is not; or `max_handoffs` is below 0.
+        ConfigError: there is no agent, an item is not an agent, two have the same name, one has no
+            description, `handoffs` names an unknown agent, or `max_handoffs` is below 0.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MultiAgentSystem(Composition):
             helpers = [AgentTool(agent) for agent in agents]
             self._supervisor = supervisor.extend(tools=helpers, journal=self.journal, memory=memory)
         memory = memory or InMemoryMemory()
-        # Whoever a conversation comes to last has nobody to hand it over to.
+        # The last agent of a conversation has no handoff tools.
         self._last = {agent.name: agent.extend(journal=self.journal, memory=memory) for agent in agents}
         self._agents = {
             name: _with_handoffs(
@@ -107,13 +107,13 @@ class MultiAgentSystem(Composition):
         }
 
     def in_session(self, session_id: str) -> MultiAgentSystem:
-        """The same system, for the next message of a session (`CompositionResult.session_id`)."""
+        """Return a copy of the system for the next message of a session (`CompositionResult.session_id`)."""
         other = copy.copy(self)
         other._session_id = session_id
         return other
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
-        """See `Composition.within`; the steps are the runs of the agents that had the conversation."""
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
+        """See `Composition.run_steps`; the steps are the runs of the agents that had the conversation."""
         if self._supervisor is not None:
             step = await stage.run_step(
                 self._supervisor.name, self._supervisor, given, session_id=self._session_id
@@ -134,8 +134,8 @@ class MultiAgentSystem(Composition):
             name, session_id = handed[0], "" if step.run is None else step.run.session_id
         return CompositionResult(steps[-1].value, tuple(steps))
 
-    async def _first(self, stage: StepRunner) -> str:
-        """Who answers a message: who answered the one before it."""
+    async def _first(self, stage: CompositionContext) -> str:
+        """Return the first agent for a message: the agent that answered the previous one."""
         if self._session_id:
             for run in await self.journal.runs(session_id=self._session_id):
                 mine = stage.key and run.request.idempotency_key.startswith(f"{stage.key}/")
@@ -145,13 +145,13 @@ class MultiAgentSystem(Composition):
 
 
 def _handoff_target(step: StepResult) -> tuple[str, str] | None:
-    """To whom a run has handed over, and what it has said about that."""
+    """Return the target and the note of a run's handoff; None without a handoff."""
     said = None if step.run is None else cast("Mapping[str, Any] | None", step.run.structured)
     return None if said is None or _TO not in said else (str(said[_TO]), str(said[_NOTE]))
 
 
 def _with_handoffs(agent: Agent, others: Sequence[Agent]) -> Agent:
-    """An agent that may hand over to others."""
+    """Return the agent with handoff tools for the others."""
     if not others:
         return agent
     return agent.extend(tools=[_handoff(other) for other in others], system_prompt=_PROMPT)
@@ -179,7 +179,7 @@ def _handoff(agent: Agent) -> Tool:
 def _handoff_names(
     name: str, names: Iterable[str], handoffs: Mapping[str, Sequence[str]] | None
 ) -> list[str]:
-    """To whom an agent may hand over."""
+    """Return the names of the agents that an agent may hand over to."""
     return [each for each in (names if handoffs is None else handoffs.get(name, ())) if each != name]
 
 
@@ -188,22 +188,22 @@ def _check(
 ) -> None:
     if not agents:
         raise ConfigError("A system needs at least one agent.", advice="Give it several.")
-    everybody = [*agents, *([supervisor] if supervisor else [])]
-    for agent in everybody:
+    everyone = [*agents, *([supervisor] if supervisor else [])]
+    for agent in everyone:
         if not isinstance(cast("object", agent), Agent):
-            raise ConfigError(f"{agent!r} is no agent.", advice="Make an `Agent` of it.")
-    names = [agent.name for agent in everybody]
+            raise ConfigError(f"{agent!r} is not an agent.", advice="Give an `Agent`.")
+    names = [agent.name for agent in everyone]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"Two agents are called {twice[0]!r}.", advice="Give each a name of its own.")
+        raise ConfigError(f"Two agents are named {twice[0]!r}.", advice="Give each a unique name.")
     for agent in agents:
         if not agent.description:
             raise ConfigError(
-                f"The agent {agent.name!r} has no description, so no other knows what it is for.",
-                advice="Give it one.",
+                f"The agent {agent.name!r} has no description, so other agents do not know its purpose.",
+                advice="Give it a description.",
             )
     named = {*(handoffs or {}), *(name for others in (handoffs or {}).values() for name in others)}
     if unknown := sorted(named - set(names)):
         raise ConfigError(
-            f"Conversations are to be handed over by or to {unknown[0]!r}, which there is not.",
+            f"`handoffs` names the agent {unknown[0]!r}, which does not exist.",
             advice=f"There are: {', '.join(names)}.",
         )

@@ -1,4 +1,4 @@
-"""`Router`: one of several ways, chosen by a rule or by a model."""
+"""`Router`: runs one of several routes, chosen by a rule or by an LLM."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import anyio
 from loom_core.agent.argument_validation import resolve_model
 from loom_core.agent.teams.composition import (
     Composition,
+    CompositionContext,
     Runnable,
-    StepRunner,
     check_predicate,
     check_step,
     text_of,
@@ -41,14 +41,14 @@ _PROMPT = (
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way that something may take.
+    """Route of a router.
 
     Attributes:
-        name: what it is called, in any script.
-        run: what is run with what the router is given.
-        description: what it is for: a model chooses by it.
-        when: takes it, whatever a model would say: a regular expression (RE2's language) that is found in the
-            text, or a function of the text that must not wait. None for never.
+        name: its name, in any script.
+        run: the runnable, which gets the input of the router.
+        description: its purpose: the model chooses by it.
+        when: rule that takes the route without asking the model: a regular expression (RE2 syntax) to find in
+            the text, or a function of the text that is not `async`. None for no rule.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which route was chosen.
+    """Choice of a route.
 
     Attributes:
-        route: its name.
-        by: what has chosen it.
+        route: name of the route.
+        by: what chose it.
         reason: why, in a few words.
     """
 
@@ -74,7 +74,7 @@ class Choice:
 
 
 class Router(Composition):
-    """Chooses one of several routes, and runs it.
+    """Router: chooses one of several routes, and runs it.
 
         router = Router(
             [
@@ -86,20 +86,20 @@ class Router(Composition):
             default="其他",
         )
 
-    The first route whose rule fits is taken. Else the model is asked, once more if what it says is no route.
-    Where there is no model, or it fails, the default is taken.
+    It takes the first route whose rule matches. Otherwise it asks the model, and once more if the answer is
+    not a route. Without a model, or if it fails, it takes the default.
 
     Args:
-        routes: the ways.
-        llm: decides where no rule does: a provider, or a configuration for `create_provider`; None for
-            nobody.
-        default: name of the route that is taken where nothing else decides; empty for none.
-        seconds: so long may the model take.
-        name: what the router is called where it is a step itself.
+        routes: the routes.
+        llm: decides if no rule matches: a provider, or a configuration for `create_provider`; None for no
+            model.
+        default: name of the fallback route; empty for none.
+        seconds: timeout of the model.
+        name: name of the router if it is a step itself.
 
     Raises:
-        ConfigError: there is no route, two have the same name, one cannot be run, there is no default of that
-            name, a rule cannot be used, or a model could never choose a route, which has no description.
+        ConfigError: there is no route, two have the same name, one is not runnable, the default does not
+            exist, a rule is invalid, or nothing can choose a route, as it has no rule and no description.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Router(Composition):
         super().__init__(name)
         for route in routes:
             if not isinstance(cast("object", route), Route):
-                raise ConfigError(f"{route!r} is no route.", advice="Give `Route(name, run, …)`.")
+                raise ConfigError(f"{route!r} is not a route.", advice="Give `Route(name, run, …)`.")
         self._routes = {route.name: route for route in routes}
         if not routes or len(self._routes) < len(routes):
             problem = "Two routes have the same name." if routes else "A router needs at least one route."
-            raise ConfigError(problem, advice="Give it routes, each with a name of its own.")
+            raise ConfigError(problem, advice="Give it routes with unique names.")
         if default and default not in self._routes:
             raise ConfigError(
-                f"There is no route {default!r}, which is to be the default.",
+                f"The default route {default!r} does not exist.",
                 advice=f"There are: {', '.join(self._routes)}.",
             )
         for route in routes:
@@ -132,20 +132,20 @@ class Router(Composition):
             if route.when is None and not by_model and route.name != default:
                 raise ConfigError(
                     f"Nothing can choose the route {route.name!r}.",
-                    advice="Give it a rule, or a description and the router a model.",
+                    advice="Give it a rule; or give it a description, and the router a model.",
                 )
         self._llm = None if llm is None else resolve_model(llm)
         self._default = default
         self._seconds = seconds
 
     async def choose(self, given: object) -> Choice:
-        """Which route something takes; nothing is run.
+        """Choose the route for an input, without running it.
 
         Raises:
-            StepError: a rule raised something.
-            InvalidInputError: it is neither text nor JSON; or no rule fits, and there is no model and no
-                default.
-            LLMError: the model fails, and there is no default.
+            StepError: a rule raised an exception.
+            InvalidInputError: the input is neither text nor JSON; or no rule matches, and there is no model
+                and no default.
+            LLMError: the model failed, and there is no default.
         """
         text = text_of(given)
         for name, fits in self._rules:
@@ -170,8 +170,8 @@ class Router(Composition):
             _log.warning("%s takes its default: %s", self.name, error)
             return Choice(self._default, "default", str(error))
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
-        """See `Composition.within`; the one step is the route."""
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
+        """See `Composition.run_steps`; the one step is the route."""
         choice = await self.choose(given)
         step = await stage.run_step(choice.route, self._routes[choice.route].run, given)
         return CompositionResult(step.value, (step,))
@@ -199,8 +199,8 @@ class Router(Composition):
                 )
         except TimeoutError:
             raise LLMError(
-                f"The model {llm.model} has not chosen a route within {self._seconds:g} s.",
-                advice="Allow more with `seconds`, or use a quicker model.",
+                f"The model {llm.model} did not choose a route within {self._seconds:g} s.",
+                advice="Allow more time with `seconds`, or use a faster model.",
                 failure="timeout",
                 provider=llm.name,
             ) from None
@@ -215,8 +215,7 @@ def _rule(route: Route) -> Matcher:
     search = linear_search(route.when)
     if search is None:
         raise ConfigError(
-            f"{route.when!r}, when the route {route.name!r} is taken, is no regular expression that can be "
-            "used.",
-            advice="Look-around and back references are not known; see the syntax of RE2.",
+            f"The rule {route.when!r} of the route {route.name!r} is not a valid regular expression.",
+            advice="Look-around and back references are not supported; see the syntax of RE2.",
         )
     return search

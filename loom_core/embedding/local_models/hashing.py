@@ -1,4 +1,4 @@
-"""`hashing`: words and letter groups hashed into a vector; needs no model, and knows no meaning."""
+"""`hashing`: feature hashing of words and letter groups; needs no model, not semantic."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _UNSPACED = re.compile(
 class HashingEmbedder(LocalEmbedder):
     """Signed feature hashing of words, letter groups and, in Chinese, characters and their pairs.
 
-    It finds other spellings and forms of the same words and nothing beyond: the last resort where no
-    model is installed. The same on every machine and in every process.
+    It finds only other spellings and forms of the same words: the last resort if no model is installed. The
+    vectors are the same on every machine and in every process.
 
     Source: Weinberger et al., "Feature Hashing for Large Scale Multitask Learning", ICML 2009.
     """
@@ -51,15 +51,15 @@ class HashingEmbedder(LocalEmbedder):
 
     @property
     def semantic(self) -> bool:
-        """Its vectors know spellings, not meanings."""
+        """False: its vectors compare spellings, not meanings."""
         return False
 
 
 class _HashingModel:
-    """Has nothing to load."""
+    """The model; it has nothing to load."""
 
     def encode(self, texts: Sequence[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        """Unit vectors, or zeros for a text without words; `kind` makes no difference."""
+        """Return unit vectors, or zeros for a text without words; `kind` is ignored."""
         import numpy as np
 
         vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)
@@ -80,7 +80,7 @@ class _HashingModel:
 
 
 def _features(text: str) -> Iterator[str]:
-    """Features of a text, each as often as it occurs."""
+    """Iterate over the features of a text, with repetitions."""
     for word in _WORDS.findall(unicodedata.normalize("NFKC", text).casefold()):
         position = 0
         for run in _UNSPACED.finditer(word):
@@ -93,7 +93,7 @@ def _features(text: str) -> Iterator[str]:
 
 
 def _word_features(word: str) -> Iterator[str]:
-    """The word itself and its groups of four letters, with marks at both ends."""
+    """Iterate over a word and its 4-grams, with marks at both ends."""
     if word:
         marked = f"<{word}>"
         yield marked

@@ -1,4 +1,4 @@
-"""`minilm`: all-MiniLM-L6-v2 in 8 bits, for English only; small, and good at it."""
+"""`minilm`: all-MiniLM-L6-v2 in 8 bits; small, for English only."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MiniLmEmbedder(LocalEmbedder):
     """all-MiniLM-L6-v2: English, 384 dimensions, questions and passages alike.
 
     A text of more than 254 tokens is cut into windows, and its vector is the mean of theirs, weighted by
-    length. (The original cuts the text off.)
+    length. (The original truncates the text.)
 
     Source: Reimers and Gurevych, "Sentence-BERT", arXiv:1908.10084; the model card of all-MiniLM-L6-v2.
     """
@@ -66,7 +66,7 @@ class _MiniLmModel:
         self._end = tokenizer.token_to_id("[SEP]")
 
     def encode(self, texts: Sequence[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        """Unit vectors, one text after the other; `kind` makes no difference."""
+        """Return unit vectors, one text after the other; `kind` is ignored."""
         import numpy as np
 
         vectors = np.empty((len(texts), _DIMENSION), dtype=np.float32)
@@ -78,7 +78,7 @@ class _MiniLmModel:
         return vectors
 
     def _pool(self, tokens: Sequence[int]) -> NDArray[np.float32]:
-        """Mean of the last layer over one window and its two marks."""
+        """Return the mean of the last layer over one window and its two marks."""
         import numpy as np
 
         ids = np.array([[self._begin, *tokens, self._end]], dtype=np.int64)

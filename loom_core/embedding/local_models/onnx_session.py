@@ -1,4 +1,4 @@
-"""onnxruntime as the models here use it: one thread a run, many runs at once, errors of our own.
+"""onnxruntime sessions: one thread per run, concurrent runs, Loom's errors.
 
 The only module that imports onnxruntime (ruff's TID251 refuses others), so that its telemetry is off wherever
 Loom uses it: importing `loom_core` sets its switch first, and `disable_telemetry_events` is for the event
@@ -28,13 +28,12 @@ __all__ = ["open_session", "run_session"]
 def open_session(
     graph: bytes | Path, *, model: str, weights: Iterable[tuple[str, Weight]] = (), optimise: bool = True
 ) -> InferenceSession:
-    """A session on the processor that runs on the calling thread alone and may be called from many.
+    """Open a CPU session that runs on the calling thread; several threads may call it.
 
     Args:
-        graph: the ONNX file, or where it is; one that keeps weights in a file next to it is opened by its
-            place.
+        graph: the ONNX file, or its path; a graph with weights in a separate file needs its path.
         model: name of the model, for errors.
-        weights: what the graph refers to by name and does not hold.
+        weights: external weights that the graph refers to by name.
         optimise: let onnxruntime rewrite the graph; false for one made of its kernels already.
 
     Raises:
@@ -52,7 +51,7 @@ def open_session(
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors only; they are raised besides
+    options.log_severity_level = 3  # errors only; they are also raised
     levels = ort.GraphOptimizationLevel
     options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimise else levels.ORT_DISABLE_ALL
     # On x86 without VNNI, have the optimiser turn signed weights into unsigned ones: their products with
@@ -82,7 +81,7 @@ def run_session(
     *,
     model: str,
 ) -> NDArray[np.float32]:
-    """One output of one run.
+    """Run the session, and return one output.
 
     Raises:
         EmbeddingError: the run failed.

@@ -1,4 +1,4 @@
-"""`static`: a vector for every token, and their mean for a text; far faster than a transformer."""
+"""`static`: static token vectors with mean pooling; far faster than a transformer."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class StaticEmbedder(LocalEmbedder):
     never imported.
 
     Licence: the wheel is under the MIT licence, but its vectors were trained from the token embeddings of
-    Llama 2, whose own licence may therefore apply. That is why it is never a dependency: to install it is
-    the user's decision.
+    Llama 2, whose own licence may therefore apply. That is why it is never a dependency: the user decides
+    to install it.
 
     Source: Miller, "WordLlama: Recycled Token Embeddings from Large Language Models", 2024.
     """
@@ -72,7 +72,7 @@ class _StaticModel:
         self._table = table
 
     def encode(self, texts: Sequence[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        """Unit vectors, or zeros for a text without tokens; `kind` makes no difference."""
+        """Return unit vectors, or zeros for a text without tokens; `kind` is ignored."""
         import numpy as np
 
         vectors = np.zeros((len(texts), _DIMENSION), dtype=np.float32)

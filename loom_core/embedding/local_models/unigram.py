@@ -1,4 +1,4 @@
-"""Unigram tokenizer: cuts a text into the pieces of a vocabulary with the greatest total score."""
+"""Unigram tokenizer: segments a text into vocabulary pieces with the highest total score."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _WORDS = re.compile(f"{_SPACE}[^{_SPACE}]*")
 class UnigramTokenizer:
     """SentencePiece's unigram model with its normalisation, for one vocabulary.
 
-    The best cut is found by dynamic programming (Viterbi) word by word: no piece crosses a space, so the
-    best cut of a text is the best cuts of its words, and those of common words are remembered.
+    The best segmentation is found by dynamic programming (Viterbi) word by word: no piece crosses a space, so
+    the words of a text are independent; segmentations of common words are cached.
     Threads may share an instance.
 
     Source: Kudo, "Subword Regularization", ACL 2018, section 3.2.
@@ -52,7 +52,7 @@ class UnigramTokenizer:
             scores: the logarithm of each piece's probability.
             unknown: id of a character that no piece covers.
             control: ids that no text yields, such as the marks of beginning and end.
-            normalisation: code point to what takes its place, applied once; about NFKC.
+            normalisation: replacement of each code point, applied once; about NFKC.
         """
         self._ids = {piece: id_ for id_, piece in enumerate(pieces) if id_ not in control}
         self._scores = scores
@@ -65,10 +65,10 @@ class UnigramTokenizer:
         self._cached_cut = lru_cache(maxsize=_CACHED_WORDS)(self._segment)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text's pieces, without marks of beginning and end.
+        """Return the ids of a text's pieces, without marks of beginning and end.
 
-        Any string is allowed; what no piece covers, a lone surrogate too, is the unknown id, one for each
-        character. A space is put before the text where there is none.
+        Any string is allowed; a character that no piece covers, also a lone surrogate, becomes the unknown
+        id. A space is prepended if there is none.
         """
         text = _SPACES.sub(" ", text.translate(self._normalisation)).replace(" ", _SPACE)
         if not text.startswith(_SPACE):
@@ -79,7 +79,7 @@ class UnigramTokenizer:
         return ids
 
     def _segment(self, word: str) -> tuple[int, ...]:
-        """The best cut of one word, by the best way to reach each of its positions."""
+        """Segment one word, by the best path to each of its positions."""
         size = len(word)
         ids, scores, reach = self._ids, self._scores, self._reach
         best = [float("-inf")] * (size + 1)

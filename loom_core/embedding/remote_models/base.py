@@ -1,4 +1,4 @@
-"""The base of embedding models behind a network: batches, retries, a circuit breaker, checks, one space."""
+"""Base of remote embedding models: batching, windows, retries, circuit breaker, validation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anyio.lowlevel import RunVar
 from loom_core.embedding.interface import EmbeddingKind, EmbeddingProvider
 from loom_core.embedding.numpy_import import import_numpy
 from loom_core.embedding.remote_models.settings import RemoteSettings
-from loom_core.errors import ConfigError, EmbeddingError, capitalised, unwrapped
+from loom_core.errors import ConfigError, EmbeddingError, capitalise, unwrap_group
 from loom_core.keys import find_key
 from loom_core.retry import RetryPolicy
 from loom_core.sdk_errors import model_error
@@ -42,22 +42,22 @@ _log = logging.getLogger(__name__)
 _C = TypeVar("_C")
 
 _LEAST_TOKENS = 32
-"""Room for text that is left in a request next to a prefix; a server that takes less is none for passages."""
+"""Minimum tokens of text next to a prefix; a server with a smaller limit is unsuitable for passages."""
 
 
 class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
-    """An embedding model that another process runs, asked over HTTP.
+    """Embedding model of another process, over HTTP.
 
-    Every row is brought to length 1 here, whatever the server sends. An empty text is a row of zeros, and is
-    never sent. A text that is too long, by estimate or because the server says so, goes in windows, and its
-    vector is the mean of theirs, weighted by length. Rows come in the order of the texts.
+    Every row is normalised to length 1, whatever the server sends. An empty text is a row of zeros, and is
+    never sent. A text that is too long, by estimate or by the server's error, is split into windows, and its
+    vector is the mean of theirs, weighted by length. Rows are in the order of the texts.
 
-    Requests that fail in a way that passes are made again, those of questions only once. When the server
-    cannot be reached, or does not answer in time, it is left alone for a while, and who asks is told so at
-    once: questions are answered by words and graph meanwhile.
+    Transient failures are retried, for queries only once. If the server is unreachable, or times out, the
+    circuit breaker opens for a while, and requests fail at once: retrieval then answers queries by the
+    lexical and the graph channel.
 
-    One instance serves any number of event loops, with connections of its own in each; `aclose` closes those
-    of the running one.
+    One instance serves any number of event loops, with separate connections in each; `aclose` closes those of
+    the running one.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     @property
     def id(self) -> str:
-        """Host, model and dimension; and what stands for prefixes and the like, where there are some.
+        """Host, model and dimension; and a hash of prefixes and the like, if there are any.
 
         Raises:
             ConfigError: the dimension is not known yet, see `prepare`.
@@ -84,7 +84,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     @property
     def config(self) -> dict[str, str]:
-        """Configuration that recreates this embedder, with all that is known today written out; never a key.
+        """Configuration that recreates this embedder, with all known settings; without a key.
 
         Raises:
             ConfigError: the dimension is not known yet, see `prepare`.
@@ -128,9 +128,9 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         return self._settings.known.cross_lingual
 
     async def prepare(self) -> None:
-        """See `EmbeddingProvider.prepare`: asks the server how long its vectors are, unless that is known.
+        """See `EmbeddingProvider.prepare`: request the vector dimension from the server, unless it is known.
 
-        It is asked as long as it may take to load the model, `timeout`, and not only as long as a question.
+        The timeout allows for loading the model (`timeout`), and is longer than that of a query.
         """
         if self._dimension is not None:
             return
@@ -152,7 +152,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             if piece.text.strip()
         ]
         answers = await self._answers(pieces, kind)
-        await self.prepare()  # where all texts are empty
+        await self.prepare()  # if all texts are empty
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for answered, rows in answers:
             for piece, row in zip(answered, rows, strict=True):
@@ -170,10 +170,10 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     async def _request(
         self, client: _C, texts: list[str], kind: EmbeddingKind
     ) -> Sequence[Sequence[float] | NDArray[np.float32]]:
-        """Ask once: a vector for each text, in order, as they come.
+        """Send one request, and return a raw vector for each text, in order.
 
         Raises:
-            EmbeddingError: there is no answer that can be read.
+            EmbeddingError: there is no readable response.
         """
 
     @abstractmethod
@@ -186,10 +186,10 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     @abstractmethod
     async def _close_client(self, client: _C) -> None:
-        """Close what `_make_client` made."""
+        """Close a client of `_make_client`."""
 
     def _request_config(self) -> dict[str, str]:
-        """Further settings of this kind of server that change the vectors."""
+        """Return further settings of this kind of server that change the vectors."""
         return {}
 
     def _dimension_to_request(self) -> int | None:
@@ -198,15 +198,15 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         return wanted if known.shortens and wanted != known.dimension else None
 
     def _key(self) -> SecretStr | None:
-        """The key, or None where none is needed. Blocks where a keyring is asked.
+        """Return the key, or None if none is needed. Blocks if it reads a keyring.
 
         Raises:
-            EmbeddingError: there is none and one is needed, or it cannot be one.
+            EmbeddingError: a required key is missing, or it is invalid.
         """
         variable, key = self._settings.api_key_env, self._settings.api_key
         try:
             if key is None and variable:
-                # A key that need not be is looked for in the keyring only where the user names it.
+                # An optional key is looked up in the keyring only if the user names it.
                 named = variable != self._vendor.key_variable
                 key = find_key(variable, keyring=self._vendor.needs_key or named)
         except ConfigError as error:
@@ -224,13 +224,13 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     def _unreadable(self, why: str) -> EmbeddingError:
         return self._error(
-            f"{capitalised(self._vendor.title)} gave an answer of {self._model} that cannot be read: {why}.",
+            f"{capitalise(self._vendor.title)} sent an unreadable response of {self._model}: {why}.",
             advice="Check that base_url is that of an embedding interface, and what the server says.",
             failure="unreadable",
         )
 
     def _invalid(self, error: ValidationError) -> EmbeddingError:
-        """An answer that has not the form it should have; nothing of it is quoted."""
+        """Return the error of an invalid response, without quoting it."""
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "the whole"
         return self._unreadable(f"{where}: {first['msg']}")
@@ -249,7 +249,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     async def _answers(
         self, pieces: Sequence[Piece], kind: EmbeddingKind
     ) -> list[tuple[Sequence[Piece], NDArray[np.float32]]]:
-        """Unit vectors of all pieces, in any order."""
+        """Return unit vectors of all pieces, in any order."""
         todo = batches(
             pieces, max_texts=self._settings.max_texts, max_tokens=self._settings.max_request_tokens
         )
@@ -277,7 +277,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         kind: EmbeddingKind,
         answers: list[tuple[Sequence[Piece], NDArray[np.float32]]],
     ) -> None:
-        """Unit vectors of one batch; in smaller ones where the server says that it is too long."""
+        """Embed one batch; split it if the server says that it is too long."""
         try:
             texts = [piece.text for piece in batch]
             answers.append(
@@ -298,13 +298,13 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     ) -> NDArray[np.float32]:
         self._patience.check()
         prefix = self._settings.prefixes[kind]
-        client = await self._client()  # imports and asks a keyring, for which no server is to blame
+        client = await self._client()  # imports and reads a keyring: no failure of the server
         return await self._patience.run(
             partial(self._once, client, [prefix + text for text in texts], kind), policy=policy
         )
 
     async def _once(self, client: _C, texts: list[str], kind: EmbeddingKind) -> NDArray[np.float32]:
-        """Unit vectors from one request, after a look whether they can be what they should be."""
+        """Return unit vectors from one request, after validation."""
         rows = await self._request(client, texts, kind)
         try:
             vectors = unit_rows(rows, count=len(texts))
@@ -319,14 +319,14 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
             self._dimension = found
         if found != self._dimension:
             raise self._error(
-                f"{capitalised(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
+                f"{capitalise(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
                 f" not of {self._dimension:,}.",
                 advice="Bring back the earlier model of this name, or rebuild all vectors.",
                 failure="invalid_request",
             )
 
     async def _client(self) -> _C:
-        """The client of the running event loop: connections cannot be shared between loops."""
+        """Return the client of the running event loop: loops cannot share connections."""
         client = self._clients.get()
         if client is not None:
             return client
@@ -344,28 +344,28 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
 
 def _without_surrogates(text: str) -> str:
-    """A lone surrogate is no character, and would stop the whole request."""
+    """Replace lone surrogates, as they would fail the whole request."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def unit_rows(
     rows: Sequence[Sequence[float] | NDArray[np.float32]] | NDArray[np.float32], *, count: int
 ) -> NDArray[np.float32]:
-    """Rows of length 1, all of one dimension; those of zeros stay as they are.
+    """Validate vectors, and normalise them to length 1; zero vectors stay.
 
     Args:
         rows: vectors.
-        count: how many there have to be.
+        count: their expected number.
 
     Raises:
-        ValueError: they cannot be what they should be; the message says why, as part of a sentence.
+        ValueError: they are invalid; the message says why, as part of a sentence.
     """
     import numpy as np
 
     if len(rows) != count:
         raise ValueError(f"{len(rows):,} vectors for {count:,} texts")
     try:
-        with np.errstate(over="ignore"):  # what is too great becomes infinity, which is looked for
+        with np.errstate(over="ignore"):  # an overflow becomes infinity, which is checked
             vectors = np.array(rows, dtype=np.float32)
     except (ValueError, OverflowError):
         raise ValueError("vectors of different lengths") from None
@@ -373,13 +373,13 @@ def unit_rows(
         raise ValueError("vectors without numbers")
     if not np.isfinite(vectors).all():
         raise ValueError("a vector holds NaN or infinity")
-    # In double precision, which the squares of great numbers fit into.
+    # In double precision, so that squares of large numbers do not overflow.
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 _SEARCHED = 10
-"""The last tenth of a window is looked through for a place between words."""
+"""The last tenth of a window is searched for a word boundary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,9 +387,9 @@ class Piece:
     """A text or a part of one.
 
     Attributes:
-        row: which text it is of.
-        text: what it says.
-        tokens: about how long it is.
+        row: index of its text.
+        text: its text.
+        tokens: estimated tokens.
     """
 
     row: int
@@ -398,12 +398,12 @@ class Piece:
 
 
 def windows(row: int, text: str, *, max_tokens: int) -> list[Piece]:
-    """A text in pieces of at most `max_tokens` by estimate, which together are the text.
+    """Split a text into windows of at most `max_tokens` by estimate, without overlap.
 
-    A window ends behind white space if there is some in its last tenth.
+    A window ends after white space if there is some in its last tenth.
 
     Args:
-        row: which text it is.
+        row: index of the text.
         text: the text.
         max_tokens: at least 1.
     """
@@ -418,7 +418,7 @@ def windows(row: int, text: str, *, max_tokens: int) -> list[Piece]:
 
 
 def halves(piece: Piece) -> list[Piece]:
-    """A piece in two, by characters.
+    """Split a piece in two, by characters.
 
     Args:
         piece: of two characters or more.
@@ -429,12 +429,12 @@ def halves(piece: Piece) -> list[Piece]:
 
 
 def batches(pieces: Sequence[Piece], *, max_texts: int, max_tokens: int) -> Iterator[Sequence[Piece]]:
-    """Neighbouring pieces that fit into one request, all of them, in order.
+    """Group pieces into batches for requests, in order.
 
     Args:
-        pieces: what is to be sent. A piece that is too long by itself is a request of its own.
-        max_texts: how many pieces a request may hold.
-        max_tokens: how many tokens they may have together, by estimate.
+        pieces: the pieces. A piece that is too long by itself is a separate batch.
+        max_texts: maximum number of pieces in a request.
+        max_tokens: maximum number of their tokens together, by estimate.
     """
     start = tokens = 0
     for end, piece in enumerate(pieces):
@@ -447,7 +447,7 @@ def batches(pieces: Sequence[Piece], *, max_texts: int, max_tokens: int) -> Iter
 
 
 def _end_of_window(text: str, start: int, max_tokens: int) -> int:
-    """Where the window from `start` ends: found by halving, as a longer text never has fewer tokens."""
+    """Find the end of the window from `start` by binary search: a longer text never has fewer tokens."""
     shortest, longest = start + 1, min(len(text), start + 4 * max_tokens)  # no character is under 1/4 token
     if estimate_tokens(text[start:longest]) <= max_tokens:
         shortest = longest
@@ -469,27 +469,27 @@ _POLICIES: Mapping[EmbeddingKind, RetryPolicy] = {
     "query": RetryPolicy(attempts=2, base=0.2, longest_wait=2.0, deadline=10.0),
     "passage": RetryPolicy(attempts=4, base=0.5, longest_wait=60.0, deadline=60.0),
 }
-"""A user waits for a question, and words and graph can answer it; passages are tried again later."""
+"""Retry policies: a user waits for a query, and other channels can answer it; passages can wait."""
 
 _SLOW_ADVICE = (
     "The server may still be loading the model: try again in a moment, or allow it more time (timeout)."
 )
 _WAITING_SECONDS = 3.0
-"""After which it is told that the first answer is waited for."""
+"""Seconds after which waiting for the first response is logged."""
 
 
 class RequestRetrier:
-    """Tries requests again, and leaves the server alone for a while when it cannot be reached."""
+    """Retries requests, with a circuit breaker for an unreachable server."""
 
     def __init__(self, settings: RemoteSettings) -> None:
-        """Begin with a server that is asked."""
+        """Start with a closed circuit."""
         self._settings = settings
-        self._title = capitalised(settings.vendor.title)
+        self._title = capitalise(settings.vendor.title)
         self._rests_until = 0.0
         self._last_failure = ""
 
     def policy(self, kind: EmbeddingKind) -> RetryPolicy:
-        """How often and for how long a request is tried."""
+        """Return the retry policy of a request."""
         if self._settings.retry is not None:
             return self._settings.retry
         policy = _POLICIES[kind]
@@ -498,19 +498,19 @@ class RequestRetrier:
         return replace(policy, deadline=max(policy.deadline, 2 * self._settings.timeout))
 
     def first(self) -> RetryPolicy:
-        """The same for the first request, for which the server may have to load the model."""
+        """Return the retry policy of the first request, for which the server may have to load the model."""
         return self._settings.retry or replace(_POLICIES["query"], deadline=2 * self._settings.timeout)
 
     def check(self) -> None:
-        """See whether the server is to be asked now.
+        """Check the circuit breaker.
 
         Raises:
-            EmbeddingError: of failure `unavailable`: it is not.
+            EmbeddingError: with failure `unavailable`: the circuit is open.
         """
         left = self._rests_until - time.monotonic()
         if left > 0:
             raise EmbeddingError(
-                f"{self._title} is left alone for {left:.0f} s: {self._last_failure}",
+                f"Circuit open for {self._title}; retrying in {left:.0f} s: {self._last_failure}",
                 advice="Check that the server runs, and the network.",
                 failure="unavailable",
                 provider=self._settings.vendor.name,
@@ -520,7 +520,7 @@ class RequestRetrier:
         """Return the result of a request, with retries; see `RetryPolicy.run`.
 
         Raises:
-            EmbeddingError: the last attempt failed, or the time is over.
+            EmbeddingError: the last attempt failed, or the deadline has passed.
         """
         vendor = self._settings.vendor
         try:
@@ -530,18 +530,18 @@ class RequestRetrier:
                 self._rests_until = time.monotonic() + self._settings.rest
                 self._last_failure = error.message
             if error.failure == "timeout":
-                raise error.retold(error.message, advice=_SLOW_ADVICE) from None
+                raise error.reword(error.message, advice=_SLOW_ADVICE) from None
             raise
 
     async def log_while_waiting(self, doing: Awaitable[object]) -> None:
-        """Wait for the first answer, and tell what is waited for, if it takes long."""
+        """Await the first response, and log the wait if it takes long."""
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._log_waiting)
                 await doing
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise unwrapped(group) from None
+            raise unwrap_group(group) from None
 
     async def _log_waiting(self) -> None:
         await anyio.sleep(_WAITING_SECONDS)

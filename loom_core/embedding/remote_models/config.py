@@ -1,4 +1,4 @@
-"""Remote embedders as configurations name them."""
+"""Configuration of remote embedders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loom_core.embedding.remote_models.ollama import OllamaEmbedder
 from loom_core.embedding.remote_models.openai_compatible import OpenAICompatibleEmbedder
 from loom_core.embedding.remote_models.settings import DEFAULT_CONCURRENCY
 from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
-from loom_core.errors import ConfigError, capitalised
+from loom_core.errors import ConfigError, capitalise
 from loom_core.installation import how_to_install
 from loom_core.keys import find_key
 
@@ -25,7 +25,7 @@ __all__ = ["config_of_text", "remote_embedder", "remote_problem"]
 
 
 class _RemoteConfig(BaseModel):
-    """A configuration; numbers may stand in quotation marks, as `EmbeddingProvider.config` has them."""
+    """A configuration; numbers may be strings, as in `EmbeddingProvider.config`."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
@@ -46,13 +46,13 @@ class _RemoteConfig(BaseModel):
 
 
 def remote_embedder(config: Mapping[str, object]) -> OllamaEmbedder | OpenAICompatibleEmbedder:
-    """The embedder that a configuration describes; nothing is sent yet.
+    """Create the embedder of a configuration; nothing is sent yet.
 
     Args:
-        config: `provider`, a name of `EMBEDDING_VENDORS`, and what else it takes.
+        config: `provider`, a name of `EMBEDDING_VENDORS`, and its options.
 
     Raises:
-        ConfigError: it does not fit.
+        ConfigError: it is invalid.
     """
     try:
         wanted = _RemoteConfig.model_validate(dict(config))
@@ -90,7 +90,7 @@ def config_of_text(text: str) -> dict[str, object] | None:
     """Parse a text on a command line: `openai`, `ollama:bge-m3`, or JSON; None for no remote model.
 
     Raises:
-        ConfigError: it begins as JSON does and is none, or no object.
+        ConfigError: it looks like JSON and is invalid, or no object.
     """
     if text.lstrip().startswith("{"):
         try:
@@ -106,16 +106,16 @@ def config_of_text(text: str) -> dict[str, object] | None:
 
 
 def remote_problem(config: Mapping[str, object]) -> str:
-    """Why an embedder cannot be asked, as far as can be seen without asking; empty if it can.
+    """Return why an embedder is unusable, as far as known without a request; empty if it is usable.
 
-    May block for seconds where the keyring is asked.
+    May block for seconds if it reads the keyring.
     """
     try:
         remote_embedder(config)
         vendor = EMBEDDING_VENDORS[str(config["provider"])]
         variable = str(config.get("api_key_env") or vendor.key_variable)
         if vendor.needs_key and find_key(variable) is None:
-            return f"{capitalised(vendor.title)} wants a key: put it into the environment variable {variable}"
+            return f"{capitalise(vendor.title)} wants a key: put it into the environment variable {variable}"
     except ConfigError as error:
         return str(error)
     if vendor.name != "ollama" and importlib.util.find_spec("openai") is None:

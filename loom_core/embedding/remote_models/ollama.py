@@ -28,7 +28,7 @@ _OLLAMA = EMBEDDING_VENDORS["ollama"]
 
 
 class _Answer(BaseModel):
-    """An answer, as far as it is read."""
+    """The parsed part of a response."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -36,7 +36,7 @@ class _Answer(BaseModel):
 
 
 class _RefusedError(Exception):
-    """An answer that is a refusal, in the form that `model_error` reads."""
+    """An error response, in the form for `model_error`."""
 
     def __init__(self, response: httpx2.Response) -> None:
         super().__init__(response.reason_phrase)
@@ -48,14 +48,14 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """How Ollama is asked; the headers may hold a key."""
+    """HTTP client and headers for Ollama; the headers may have a key."""
 
     http: httpx2.AsyncClient
     headers: dict[str, str] = field(repr=False)
 
 
 class OllamaEmbedder(RemoteEmbedder["_Server"]):
-    """A model that Ollama runs, by its own interface: OpenAI's would cut off long texts without a word.
+    """Embedding model of Ollama, by its native API: the OpenAI-compatible one silently truncates long texts.
 
     Source: https://docs.ollama.com/api/embed
     """
@@ -89,7 +89,7 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
     async def _request(
         self, client: _Server, texts: list[str], kind: EmbeddingKind
     ) -> Sequence[Sequence[float] | NDArray[np.float32]]:
-        # Refused rather than cut off: what is too long goes in windows.
+        # Refuse instead of truncating: texts that are too long go in windows.
         body: dict[str, object] = {"model": self._model, "input": texts, "truncate": False}
         if (wanted := self._dimension_to_request()) is not None:
             body["dimensions"] = wanted
@@ -115,6 +115,6 @@ class OllamaEmbedder(RemoteEmbedder["_Server"]):
             failure = self._convert_error(error)
             if failure.failure == "not_found":
                 advice = f"Run: ollama pull {self._model}; or check the model's name and base_url."
-                failure = failure.retold(failure.message, advice=advice)
+                failure = failure.reword(failure.message, advice=advice)
             raise failure from None
         return response.content

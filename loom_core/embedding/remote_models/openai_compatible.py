@@ -1,4 +1,4 @@
-"""Embedding models behind OpenAI's interface (`POST /embeddings`): OpenAI's own, and those of most others."""
+"""Embedding models with OpenAI's API (`POST /embeddings`): OpenAI's own, and those of most vendors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["OpenAICompatibleEmbedder", "OpenAIEmbeddingProvider"]
 
 _NO_KEY = "none"
-"""Stands where the SDK wants a key; it is never sent."""
+"""Placeholder for the key that the SDK requires; it is never sent."""
 
 
 class _Row(BaseModel):
-    """One vector of an answer."""
+    """One vector of a response."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -42,7 +42,7 @@ class _Row(BaseModel):
 
 
 class _Answer(BaseModel):
-    """An answer, as far as it is read."""
+    """The parsed part of a response."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -50,10 +50,10 @@ class _Answer(BaseModel):
 
 
 class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
-    """A model behind OpenAI's interface, asked with OpenAI's SDK.
+    """Embedding model with OpenAI's API, by OpenAI's SDK.
 
-    Numbers come as base64 or as text, whatever the server likes. A server that tells questions from passages
-    by the field `input_type` is told by `query_input_type` and `passage_input_type`.
+    Vectors come as base64 or as numbers, as the server supports it. For a server that distinguishes queries
+    and passages by the field `input_type`, set `query_input_type` and `passage_input_type`.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
         Args:
             provider: name of a row of `EMBEDDING_VENDORS`; it says where, and within which limits.
             model: the model's name there; by default the vendor's usual one.
-            base_url: where the interface is, up to and with `/v1`.
-            query_input_type: what `input_type` is for a question; empty to leave the field out.
+            base_url: address of the API, including `/v1`.
+            query_input_type: value of `input_type` for a query; empty to leave the field out.
             passage_input_type: the same for a passage.
             options: see `RemoteOptions`.
 
@@ -109,12 +109,12 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
 
         key = self._key()
         client = AsyncOpenAI(
-            # Without any, the SDK takes that of OpenAI from the environment, whatever the server.
+            # Without a key, the SDK would take OpenAI's from the environment, whatever the server.
             api_key=key.get_secret_value() if key is not None else _NO_KEY,
             base_url=self._settings.base_url,
             timeout=httpx2.Timeout(self._settings.timeout, connect=min(5.0, self._settings.timeout)),
             max_retries=0,
-            # Said here, too, as the environment may have another one for OpenAI.
+            # Set here, too, as the environment may have another one for OpenAI.
             default_headers=None if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"},
             http_client=self._settings.http_client,
         )
@@ -135,7 +135,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
             refused = error.failure == "invalid_request" and "encoding" in error.message
             if asked == "float" or not refused:
                 raise
-            self._encoding = "float"  # for good: this server knows nothing else
+            self._encoding = "float"  # permanently: this server supports nothing else
             content = await self._post(client, texts, kind)
         try:
             rows = _Answer.model_validate_json(content).data
@@ -147,7 +147,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
             raise self._unreadable("a vector is neither numbers nor base64 of numbers") from None
 
     async def _post(self, client: AsyncOpenAI, texts: list[str], kind: EmbeddingKind) -> bytes:
-        """Return the unparsed body of a reply: the SDK checks nothing, and trusts the order."""
+        """Return the unparsed body of a response: the SDK validates nothing, and trusts the order."""
         import httpx2
         from openai import OpenAIError, omit
 
@@ -167,14 +167,14 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
         return answer.content
 
     def _headers_to_drop(self, client: AsyncOpenAI) -> list[str]:
-        """Headers that the SDK would send by itself, and that are not for this server."""
+        """Return headers that the SDK would add, and that this server must not get."""
         foreign = custom_headers("openai") if self._vendor.name != "openai" else []
         if client.api_key == _NO_KEY:
             return ["Authorization", *foreign]
         return [name for name in foreign if name.casefold() != "authorization"]
 
     def _in_order(self, rows: list[_Row]) -> list[_Row]:
-        """Vectors in the order of the texts: by `index`, or as they came if none has one."""
+        """Sort vectors in the order of the texts: by `index`, or as received if none has one."""
         indexes = [row.index for row in rows if row.index is not None]
         if not indexes:
             return rows
@@ -192,7 +192,7 @@ class OpenAIEmbeddingProvider(OpenAICompatibleEmbedder):
 
 
 def _numbers(embedding: str | list[float]) -> list[float] | NDArray[np.float32]:
-    """A vector as it came: numbers, or base64 of 32-bit numbers, little end first."""
+    """Decode a vector: numbers, or base64 of little-endian 32-bit floats."""
     if not isinstance(embedding, str):
         return embedding
     import numpy as np

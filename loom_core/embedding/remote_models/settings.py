@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypedDict, overload
 from urllib.parse import urlsplit
 
 from loom_core.errors import ConfigError
-from loom_core.keys import checked_key, checked_variable
+from loom_core.keys import check_key, check_variable
 from loom_core.net.url import is_base_url
 
 if TYPE_CHECKING:
@@ -31,22 +31,22 @@ class RemoteOptions(TypedDict, total=False):
     """Options of every remote embedder.
 
     Attributes:
-        api_key: the key, where it does not come from the environment or the keyring.
+        api_key: the key, if it does not come from the environment or the keyring.
         api_key_env: name of the environment variable that holds it.
-        dimension: length of the vectors. A model that can make shorter ones is asked for them; any other
-            is held to it. By default what is known of the model, or else what its first answer has.
-        query_prefix: what is put before a question; by default what is known of the model.
-        passage_prefix: the same for a passage.
-        max_tokens: how long a text may be, by estimate; what is longer goes in windows.
-        max_texts: how many texts a request may hold.
-        max_request_tokens: how many tokens they may have together, by estimate.
-        concurrency: how many requests of one call are under way at once; 4 by default.
-        timeout: seconds without a sign of life, after which a request has failed; by default 30, and 300 for
-            Ollama, which is silent while it loads a model.
-        retry: how often and for how long requests are tried; by default briefly for questions and longer for
-            passages: a minute, or twice `timeout`.
-        rest: seconds for which a server is left alone that cannot be reached; 15 by default.
-        http_client: makes the requests, and stays the caller's to close.
+        dimension: length of the vectors. It is requested from a model that supports shorter vectors; for any
+            other it is only checked. By default that of the known model, else that of the first response.
+        query_prefix: prefix of queries; by default that of the known model.
+        passage_prefix: prefix of passages; by default that of the known model.
+        max_tokens: maximum tokens of a text, by estimate; longer texts go in windows.
+        max_texts: maximum texts of a request.
+        max_request_tokens: maximum tokens of a request, by estimate.
+        concurrency: concurrent requests of one call; 4 by default.
+        timeout: seconds without data, after which a request has failed; by default 30, and 300 for Ollama,
+            which is silent while it loads a model.
+        retry: the retry policy; by default short for queries and longer for passages: a minute, or twice
+            `timeout`.
+        rest: seconds for which the circuit stays open if a server is unreachable; 15 by default.
+        http_client: the HTTP client; the caller closes it.
     """
 
     api_key: str | SecretStr | None
@@ -66,14 +66,14 @@ class RemoteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """The same, with nothing left open but the dimension of an unknown model.
+    """Resolved settings; only the dimension of an unknown model may be missing.
 
     Attributes:
-        vendor: where the model is.
-        model: its name there.
-        base_url: where the interface is, without a slash at the end.
-        known: what is known of the model.
-        prefixes: what is put before texts.
+        vendor: the vendor.
+        model: the model's name there.
+        base_url: address of the API, without a trailing slash.
+        known: known facts of the model.
+        prefixes: prefixes of texts.
     """
 
     vendor: EmbeddingVendor
@@ -97,17 +97,17 @@ class RemoteSettings:
     def of(
         cls, vendor: EmbeddingVendor, *, model: str, base_url: str, **options: Unpack[RemoteOptions]
     ) -> RemoteSettings:
-        """Settings from what the user says.
+        """Resolve the user's options with the defaults of model and vendor.
 
         Args:
-            vendor: where, unless it is said here, and within which limits.
+            vendor: the vendor, with its address and limits.
             model: the model's name there; empty for the vendor's usual one.
-            base_url: where the interface is; empty for the vendor's.
+            base_url: address of the API; empty for the vendor's.
             options: see `RemoteOptions`.
 
         Raises:
-            ConfigError: no model or no address is known, the address is none, a number is not above 0, the
-                key cannot be one, or stands where the name of its variable should.
+            ConfigError: no model or no address is known, the address is invalid, a number is not above 0, the
+                key is invalid, or given instead of the name of its variable.
         """
         model = model or vendor.model
         if not model:
@@ -124,7 +124,7 @@ class RemoteSettings:
             model=model,
             base_url=_check_url(base_url or vendor.base_url, vendor),
             known=known,
-            api_key=None if key is None else checked_key(key, source="api_key"),
+            api_key=None if key is None else check_key(key, source="api_key"),
             api_key_env=_check_variable(options.get("api_key_env") or vendor.key_variable, vendor),
             dimension=dimension or known.dimension or None,
             prefixes={
@@ -152,7 +152,7 @@ class RemoteSettings:
 
     @property
     def limits(self) -> dict[str, int | float]:
-        """How the server is asked otherwise than usual: no vector depends on it, but perhaps every answer."""
+        """Non-default limits of requests: they change no vector, but may be needed for any response."""
         vendor = self.vendor
         asked: dict[str, tuple[int | float, int | float]] = {
             "max_texts": (self.max_texts, vendor.max_texts),
@@ -179,7 +179,7 @@ def _require_positive(name: str, number: float | None, vendor: EmbeddingVendor) 
 def _check_variable(name: str, vendor: EmbeddingVendor) -> str:
     if not name:
         return ""
-    return checked_variable(
+    return check_variable(
         name,
         setting=f"api_key_env of the embedding provider {vendor.name!r}",
         advice=f"Put the key into one and name it, such as {vendor.key_variable or 'EMBEDDING_API_KEY'}.",
@@ -207,12 +207,12 @@ class KnownModel:
     """A model, or a family of models.
 
     Attributes:
-        pattern: their names, as in file names: `*bge-m3*`. Letter case does not count.
-        dimension: length of a vector; 0 where that is not known.
-        shortens: whether it makes shorter vectors when asked by the field `dimensions`.
-        max_tokens: how long a text may be.
-        query_prefix: what it wants to see before a question.
-        passage_prefix: what it wants to see before a passage.
+        pattern: glob pattern of their names: `*bge-m3*`; case-insensitive.
+        dimension: length of a vector; 0 if unknown.
+        shortens: whether it supports shorter vectors by the field `dimensions`.
+        max_tokens: maximum tokens of a text.
+        query_prefix: required prefix of queries.
+        passage_prefix: required prefix of passages.
         languages: see `EmbeddingProvider.languages`.
         cross_lingual: see `EmbeddingProvider.cross_lingual`.
     """
@@ -228,7 +228,7 @@ class KnownModel:
 
 
 def _e5(pattern: str, dimension: int, languages: frozenset[str] | None = None) -> KnownModel:
-    """A model of the E5 family (arXiv:2402.05672, arXiv:2212.03533)."""
+    """Return a model of the E5 family (arXiv:2402.05672, arXiv:2212.03533)."""
     return KnownModel(
         pattern=pattern,
         dimension=dimension,
@@ -241,7 +241,7 @@ def _e5(pattern: str, dimension: int, languages: frozenset[str] | None = None) -
 
 
 def _bge(pattern: str, dimension: int, languages: frozenset[str], query_prefix: str = _SEARCH) -> KnownModel:
-    """A model of one language that wants an instruction before questions, as BGE 1.5 (arXiv:2309.07597)."""
+    """Return a monolingual model with an instruction before queries, as BGE 1.5 (arXiv:2309.07597)."""
     return KnownModel(
         pattern=pattern,
         dimension=dimension,
@@ -253,7 +253,7 @@ def _bge(pattern: str, dimension: int, languages: frozenset[str], query_prefix: 
 
 
 def _qwen3(size: str, dimension: int) -> KnownModel:
-    """A model of the Qwen3-Embedding family (arXiv:2506.05176)."""
+    """Return a model of the Qwen3-Embedding family (arXiv:2506.05176)."""
     return KnownModel(
         pattern=f"*qwen3-embedding{size}*",
         dimension=dimension,

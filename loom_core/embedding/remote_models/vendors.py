@@ -1,4 +1,4 @@
-"""Where embedding models are asked over the network, as data: vendors and servers, as of November 2026."""
+"""Specs of embedding vendors and servers, as data, as of November 2026."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 __all__ = ["EMBEDDING_VENDORS", "EmbeddingVendor", "Encoding"]
 
 Encoding = Literal["base64", "float"]
-"""How numbers are asked for. base64 is a quarter of the bytes; some vendors know only `float`."""
+"""Requested encoding of vectors. base64 has a quarter of the bytes; some vendors support only `float`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,17 +20,17 @@ class EmbeddingVendor:
     """A vendor, or a kind of server.
 
     Attributes:
-        name: what it is called in a configuration.
-        title: what people call it.
-        base_url: where its interface is; empty where the user has to say.
-        model: the default model; empty where the user has to say.
-        key_variable: the environment variable that holds the key; empty where the user has to say.
+        name: its name in configurations.
+        title: its display name.
+        base_url: address of its API; empty if the user has to give it.
+        model: the default model; empty if the user has to choose.
+        key_variable: the environment variable that holds the key; empty if the user has to name it.
         needs_key: whether it requires one.
-        docs: the vendor's page that says all this.
+        docs: the vendor's documentation page.
         encoding: see `Encoding`.
-        max_texts: how many texts a request may hold.
-        max_request_tokens: how many tokens they may have together.
-        timeout: seconds without a sign of life, after which a request has failed, unless the user says.
+        max_texts: maximum texts of a request.
+        max_request_tokens: maximum tokens of a request.
+        timeout: default seconds without data, after which a request has failed.
     """
 
     name: str
@@ -106,8 +106,8 @@ _ROWS = (
         key_variable="OLLAMA_API_KEY",
         needs_key=False,
         docs="https://docs.ollama.com/api/embed",
-        # It loads a model at the first request, says nothing meanwhile, and gives up when that is given up.
-        # Five minutes are what it gives itself: OLLAMA_LOAD_TIMEOUT.
+        # It loads a model at the first request, without sending data, and stops if the request is cancelled.
+        # Its own timeout is five minutes: OLLAMA_LOAD_TIMEOUT.
         timeout=300.0,
     ),
     EmbeddingVendor(
@@ -126,7 +126,7 @@ _ROWS = (
         docs="https://docs.gpustack.ai/latest/user-guide/openai-compatible-apis/",
         max_texts=128,
     ),
-    # 32 texts are what text-embeddings-inference takes unless it is told otherwise.
+    # 32 texts are the default limit of text-embeddings-inference.
     EmbeddingVendor(name="openai_compatible", title="your server with OpenAI's interface", needs_key=False),
 )
 

@@ -32,8 +32,8 @@ from loom_core.config_file import (
     ConfigText,
     PlacedProblem,
     UnreadableConfigError,
+    existing_path,
     read_config_file,
-    standing_path,
 )
 from loom_core.errors import ConfigError, NetError
 from loom_core.flow.config.flow_validation import file_problems
@@ -136,7 +136,7 @@ def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[Place
         return [error.problem]
     if written is None:
         return [_empty_file_error(path).problem]
-    found = [written.placed(each) for each in _problems(written, tools)[1]]
+    found = [written.locate(each) for each in _problems(written, tools)[1]]
     return sorted(dict.fromkeys(found), key=lambda each: (each.line, each.column))
 
 
@@ -150,7 +150,7 @@ def flow_file_warnings(path: Path) -> list[PlacedProblem]:
         ConfigError: as for `read_flow_file`.
     """
     written = _read(path)
-    return [] if written is None else [written.placed(each) for each in environment_problems(written.value)]
+    return [] if written is None else [written.locate(each) for each in environment_problems(written.value)]
 
 
 def _read(path: Path) -> ConfigText | None:
@@ -226,10 +226,10 @@ def environment_problems(
 
 def _blocked_address_problems(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
     """Whole addresses of hosts that are known by their names alone not to be asked."""
-    from loom_core.net import HttpClient, NetPolicy
+    from loom_core.net import GuardedClient, NetPolicy
 
     net = cast("Mapping[str, list[str]]", written.get("net") or {})
-    client = HttpClient(replace(NetPolicy.allowing(net.get("allow", [])), setting="`net.allow`"))
+    client = GuardedClient(replace(NetPolicy.allowing(net.get("allow", [])), setting="`net.allow`"))
     told = set[str]()
     for text in texts_in(written, ()):
         address = _WHOLE.match(text.text.partition(" ")[2] or text.text)
@@ -279,7 +279,7 @@ class ValidParts:
             try:
                 self.file = FlowFile.model_validate(self._value)
             except ValidationError as error:
-                wrong = {standing_path(self._value, each["loc"]) for each in error.errors(include_url=False)}
+                wrong = {existing_path(self._value, each["loc"]) for each in error.errors(include_url=False)}
                 if not all(map(self._is_left_out, sorted(wrong, key=len, reverse=True))):
                     return
             else:

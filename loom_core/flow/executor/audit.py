@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.errors import LoomError, RecordError
+from loom_core.errors import LoomError, StoreError
 from loom_core.runs.run import caller_name
 from loom_core.tools.auditing.audit import AuditEntry
 
@@ -125,7 +125,7 @@ class FlowAudit:
         if kind == "start":
             try:
                 await self._audit.write(entry)
-            except RecordError as error:
+            except StoreError as error:
                 raise LoomError(
                     f"{what} was not sent, as it could not be put on the audit: {error}"
                 ) from error

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from loom_core.tools.execution.pipeline import ToolPipeline
     from loom_core.tools.toolbox import Toolbox
 
-__all__ = ["Caller", "FlowDependencies", "FlowLimits"]
+__all__ = ["FlowDependencies", "FlowLimits", "RequestSender"]
 
 
-class Caller(Protocol):
+class RequestSender(Protocol):
     """Sends requests; see `EndpointCaller`."""
 
     async def call(
@@ -71,7 +71,7 @@ class FlowDependencies:
     file: FlowFile
     localized: Mapping[Language, FlowFile]
     version: str
-    caller: Caller
+    caller: RequestSender
     toolbox: Toolbox
     pipeline: Callable[[Run], ToolPipeline]
     asking: HumanInputPolicy

@@ -12,7 +12,7 @@ from loom_core.flow.config.flow_file import parse_flow_file
 from loom_core.flow.config.localization import localize
 from loom_core.flow.config.models import FlowConfig, FlowFile
 from loom_core.flow.executor.audit import FlowAudit
-from loom_core.flow.executor.dependencies import Caller, FlowDependencies, FlowLimits
+from loom_core.flow.executor.dependencies import FlowDependencies, FlowLimits, RequestSender
 from loom_core.flow.executor.inputs import check_known, validate_inputs
 from loom_core.flow.executor.loop import FlowLoop
 from loom_core.flow.understanding.language import Language
@@ -83,7 +83,7 @@ class FlowExecutor:
     def __init__(
         self,
         flows: LoadedFlows | str,
-        caller: Caller,
+        caller: RequestSender,
         context: Mapping[str, Any] | None = None,
         *,
         journal: Journal | None = None,
@@ -118,7 +118,7 @@ class FlowExecutor:
         self,
         loaded: LoadedFlows,
         *,
-        caller: Caller,
+        caller: RequestSender,
         tools: Iterable[Tool] = (),
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
     ) -> None:
@@ -317,7 +317,7 @@ class FlowExecutor:
     def _build_dependencies(
         self,
         loaded: LoadedFlows,
-        caller: Caller,
+        caller: RequestSender,
         tools: Iterable[Tool],
         live: Sequence[Callable[[], tuple[Tool, ...]]],
     ) -> FlowDependencies:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from loom_core.flow.http.caller import EndpointCaller, Secrets
     from loom_core.flow.http.request import FilledRequest
     from loom_core.flow.http.response import EndpointResult, InterpretedResponse, interpret_response
-    from loom_core.flow.http.tool import ConfigToolLoader, HttpTool, SystemToolExecutor, Variables
+    from loom_core.flow.http.tool import ConfigToolLoader, HttpTool, SystemExecutor, Variables
 
 __all__ = [
     "ConfigToolLoader",
@@ -20,7 +20,7 @@ __all__ = [
     "HttpTool",
     "InterpretedResponse",
     "Secrets",
-    "SystemToolExecutor",
+    "SystemExecutor",
     "Variables",
     "interpret_response",
 ]

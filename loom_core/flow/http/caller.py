@@ -31,7 +31,7 @@ from loom_core.flow.http.request import (
 )
 from loom_core.flow.http.response import EndpointResult, parse_body
 from loom_core.llm.hosted.limits import RateLimits
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.net import GuardedClient, NetPolicy
 from loom_core.net.address import address_of
 from loom_core.net.policy import matches_any_host
 from loom_core.net.ssrf_guard import resolve
@@ -107,7 +107,7 @@ class EndpointCaller:
         self._base = file.flow_url
         self._policy = _policy(file.net)
         self._told_trace = _hosts(file.net.trace)
-        self._client = HttpClient(self._policy, resolve=resolve, tls=tls, keep_seconds=_KEEP_SECONDS)
+        self._client = GuardedClient(self._policy, resolve=resolve, tls=tls, keep_seconds=_KEEP_SECONDS)
         self._hosts = HostLimits(concurrency=file.net.concurrency, per_minute=file.net.per_minute, now=now)
         self._retry = retry
         self.secrets = secrets or Secrets()
@@ -332,7 +332,7 @@ class HostBreaker(Breaker):
     Any other status is an answer: a 500 is often one request's own, and must not keep others from the host.
     """
 
-    def passes(self, error: LoomError) -> bool | None:
+    def is_transient(self, error: LoomError) -> bool | None:
         """Whether an error of a request speaks against its host."""
         if not isinstance(error, NetError) or error.failure == "refused":
             return None
@@ -398,7 +398,7 @@ class HostLimits:
         # The host's own limit first: who waits for it keeps nobody from other hosts.
         async with host.limits.acquire(), self._slots:
             try:
-                with host.breaker.around(place, refuse=_rejection):
+                with host.breaker.guard(place, refuse=_rejection):
                     yield note
                     if status in _GATEWAY_FAILURES:
                         raise HostFailureError(f"{place} answered with status {status}.")
@@ -519,7 +519,7 @@ class Secrets:
 
     def redact(self, text: str) -> str:
         """A text without any secret that has been looked up."""
-        return keys.redacted(text, self._known.values()) if self._known else text
+        return keys.redact(text, self._known.values()) if self._known else text
 
     def redact_json(self, value: JsonValue) -> JsonValue:
         """JSON without them, in keys and values."""

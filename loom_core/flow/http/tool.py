@@ -29,7 +29,7 @@ __all__ = [
     "TOLD",
     "ConfigToolLoader",
     "HttpTool",
-    "SystemToolExecutor",
+    "SystemExecutor",
     "Variables",
 ]
 
@@ -200,7 +200,7 @@ def _schema(written: Mapping[str, Any]) -> dict[str, Any]:
     return schema
 
 
-class SystemToolExecutor:
+class SystemExecutor:
     """Makes the requests of system tools.
 
     Args:
@@ -260,7 +260,7 @@ class ConfigToolLoader:
     ) -> None:
         self._file = file
         self._own_variables = variables
-        self._executor = SystemToolExecutor(caller or EndpointCaller(file), self._variables)
+        self._executor = SystemExecutor(caller or EndpointCaller(file), self._variables)
 
     def load(self) -> list[Tool]:
         """The tools that are enabled, in the file's order.

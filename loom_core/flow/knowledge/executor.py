@@ -200,7 +200,7 @@ class KnowledgeExecutor:
             tasks.cancel_scope.cancel()
             await tasks.__aexit__(kind, error, trace)
 
-    def prefetch(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgePrefetch:
+    def pre_query(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgePrefetch:
         """Begin to ask what is known about a message. Waits for nothing.
 
         Args:

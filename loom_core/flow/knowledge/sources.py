@@ -243,7 +243,7 @@ class KnowledgeBaseExecutor:
         """What is known about a message; a failure is in the answer, and is never raised."""
         asking = KnowledgeExecutor(self._source, seconds=self._seconds, cache=self._cache)
         async with asking:
-            with asking.prefetch(message, self._context) as found:
+            with asking.pre_query(message, self._context) as found:
                 return await found.answer()
 
 

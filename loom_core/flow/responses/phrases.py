@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from loom_core.cjk import holds_cjk, is_chinese
+from loom_core.cjk import has_cjk, is_chinese
 from loom_core.flow.understanding.choices import choices_of, with_titles
 from loom_core.flow.understanding.language import Language, in_language
 
@@ -327,7 +327,7 @@ def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", 
         return setting
     said = _NUMBERED.sub(" ", message)
     words = sum(any(map(str.isalpha, word)) for word in said.split())
-    if before == "zh" and (holds_cjk(said) or words < _CLEAR):
+    if before == "zh" and (has_cjk(said) or words < _CLEAR):
         return "zh"
     return "zh" if is_chinese(said) else "en"
 

@@ -56,7 +56,7 @@ Verdict: TypeAlias = Literal["begin", "offer", "work", "respond", "clarify"]
 
 async def route_with_llm(turn: TurnContext) -> TurnOutcome:
     """Do what is to be done with a message that no pattern has settled."""
-    with turn.runtime.knowledge.prefetch(turn.message, turn.context) as found:
+    with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
         decision, problem = await decide(turn, build_action_space(turn))
         if decision is not None:
             return await apply_decision(turn, decision, found)

@@ -64,7 +64,7 @@ def repeat_question(turn: TurnContext, run: Run) -> TurnOutcome:
 
 async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome:
     """Have the model say what a message says to a run; without one, take it as it is, or ask again."""
-    with turn.runtime.knowledge.prefetch(turn.message, turn.context) as found:
+    with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
         menu = build_action_space(turn, pending=run.pending[0], asking=plan.asking)
         decision, problem = await decide(turn, menu)
         if decision is not None:

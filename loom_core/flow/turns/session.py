@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import anyio
 
-from loom_core.errors import InvalidInputError, LoomError, NotFoundError, RecordError
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError, StoreError
 from loom_core.flow.knowledge.interface import TENANCY
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.responses.reply import Citation, FlowReply, Route, TurnOutcome
@@ -368,7 +368,7 @@ class ConversationStore:
             others = [each for each in latest.answered if each.key not in known]
             conversation.answered = [*others, *conversation.answered][-_MAX_KEYS:]
             conversation.version = latest.version
-        raise RecordError(
+        raise StoreError(
             f"The session {conversation.session_id} cannot be written: others write it again and again.",
             advice="Send one message of it at a time.",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 
 __all__ = ["Language", "in_language"]
 
@@ -19,6 +19,6 @@ def in_language(text: str, language: Language) -> str:
     Only a text with one such stroke counts, with Chinese on one side of it alone.
     """
     first, between, second = text.partition(_BETWEEN)
-    if not between or _BETWEEN in second or holds_cjk(first) == holds_cjk(second):
+    if not between or _BETWEEN in second or has_cjk(first) == has_cjk(second):
         return text
-    return (first if holds_cjk(first) == (language == "zh") else second).strip()
+    return (first if has_cjk(first) == (language == "zh") else second).strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from loom_core.cjk import HAN, holds_cjk
+from loom_core.cjk import HAN, has_cjk
 from loom_core.knowledge.text.scripts import to_simplified
 
 __all__ = ["is_for_person", "may_be_person", "person_in"]
@@ -66,7 +66,7 @@ def may_be_person(text: str) -> bool:
     plain = text.strip()
     if not plain or len(plain) > _MAX_LENGTH or _DIGIT.search(plain) or _NO_NAME.search(to_simplified(plain)):
         return False
-    return any(map(str.isalpha, plain)) and (not holds_cjk(plain) or len(plain) <= 12)
+    return any(map(str.isalpha, plain)) and (not has_cjk(plain) or len(plain) <= 12)
 
 
 def person_in(text: str) -> tuple[int, int] | None:

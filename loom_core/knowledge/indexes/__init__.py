@@ -1,4 +1,4 @@
-"""Keeping the derived indexes in step with the record."""
+"""Derived indexes, kept in sync with the store."""
 
 from __future__ import annotations
 

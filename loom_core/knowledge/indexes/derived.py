@@ -1,4 +1,4 @@
-"""Common part of the derived indexes: follow the record, and rebuild on damage."""
+"""Base class of the derived indexes: follow the store's changes, and rebuild on damage."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _Index = TypeVar("_Index")
 
 
 class DerivedIndex(ABC):
-    """An index that can be rebuilt from the record at any time.
+    """An index that can be rebuilt from the store at any time.
 
-    It lives in `<name>-<generation>` next to the record, or in memory. A rebuild makes the directory of
-    the next generation, and the record names the one that counts: a rebuild cut short leaves the old
-    one in force, and what it left behind is removed later. Only the process that holds the knowledge
+    It lives in `<name>-<generation>` next to the store, or in memory. A rebuild creates the directory of the
+    next generation, and the store names the current one: an interrupted rebuild leaves the old generation
+    current, and its remains are removed later. Only the process that holds the knowledge
     base's lock calls `sync`.
 
     Args:
-        record: what it is derived from.
+        record: the store that it is derived from.
         folder: where its directories are; None keeps it in memory.
     """
 
@@ -45,15 +45,15 @@ class DerivedIndex(ABC):
         self._folder = folder
         self._lock = threading.RLock()
         self._probed = 0  # the generation that is known to open
-        self._compared = 0  # the generation that was compared with the record
+        self._compared = 0  # the generation that was compared with the store
         self._swept = False  # whether only the generation that counts is there
         self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
-        """Take over up to `limit` changes of the record.
+        """Apply up to `limit` changes of the store.
 
         Returns:
-            Whether there may be more to take over.
+            Whether there may be more to apply.
         """
         with self._lock:
             if not self._swept:
@@ -65,16 +65,16 @@ class DerivedIndex(ABC):
                 return True
 
     def sync_all(self) -> None:
-        """Take over everything."""
+        """Apply everything."""
         while self.sync() or self.wait():
             pass
 
     def wait(self) -> bool:
-        """Wait a moment for an index that is being built elsewhere; False if none is."""
+        """Wait a moment for an index that is being built elsewhere; return False if none is."""
         return False
 
     def lag(self) -> int:
-        """How many changes are still to be taken over."""
+        """Return how many changes are still to be applied."""
         changes = self._record.changes
         return changes.head() - max(0, changes.state(self.name).watermark)
 
@@ -86,17 +86,17 @@ class DerivedIndex(ABC):
 
     @abstractmethod
     def _build(self, generation: int) -> None:
-        """Make a new, empty index and fill it with all that is in the record."""
+        """Create a new index and fill it from the store."""
 
     @abstractmethod
     def _apply(self, pending: PendingChanges, generation: int) -> None:
-        """Take over changes; doing it twice is the same as once."""
+        """Apply changes; idempotent."""
 
     @abstractmethod
     def _close(self) -> None: ...
 
     def _probe(self, path: Path) -> str | None:
-        """Why the index at a path cannot be opened, found out without opening it here; None if it can."""
+        """Return why the index at a path cannot be opened, or None; it is not opened in this process."""
         return None
 
     def _is_large(self, pending: PendingChanges) -> bool:
@@ -127,7 +127,7 @@ class DerivedIndex(ABC):
         return True
 
     def _current(self, open_: Callable[[int], _Index]) -> _Index | None:
-        """The index if it is open and up to date; else None, and the next `sync` opens it.
+        """Return the index if it is open and up to date, else None; the next `sync` opens it.
 
         A question neither waits for an index that is behind nor for one that has to be opened, which may
         find damage. For the holder of the lock.
@@ -136,7 +136,7 @@ class DerivedIndex(ABC):
             open_: gives the index of a generation, which it opens where it is not.
         """
         if not self._lock.acquire(blocking=False):
-            return None  # changes are just being taken over
+            return None  # changes are being applied
         try:
             if not self._is_open() or self.lag() > 0:
                 self._wanted = open_
@@ -151,7 +151,7 @@ class DerivedIndex(ABC):
             open_(generation)
 
     def _verify_existing(self, generation: int) -> None:
-        """Compare an index that was found and not built here with the record: it may be another's.
+        """Verify an index found on disk against the store: it may belong to another one.
 
         Raises:
             IndexDamagedError: it holds something else.
@@ -166,7 +166,7 @@ class DerivedIndex(ABC):
         self._compared = generation
 
     def _is_consistent(self) -> bool:
-        """Whether some of what the record holds is in the index, which is open and up to date."""
+        """Whether some of what the store holds is in the index, which is open and up to date."""
         return True
 
     def report_damage(self, error: IndexDamagedError) -> None:
@@ -214,12 +214,12 @@ class DerivedIndex(ABC):
         self._adopt(generation, watermark)
 
     def _adopt(self, generation: int, watermark: int) -> None:
-        """Let a new generation, which holds the changes up to a watermark, take the place of the old one."""
+        """Replace the current generation with a new one that holds the changes up to a watermark."""
         self._record.changes.restart(self.name, generation=generation, watermark=watermark)
         self._remove_stale_generations()
 
     def _remove_stale_generations(self) -> None:
-        """Remove all generations but the one that counts: a kill may have left any."""
+        """Remove all generations but the current one: a kill may have left some."""
         if self._folder is not None:
             current = self._record.changes.state(self.name).generation
             for path in self._folder.glob(f"{self.name}-*"):

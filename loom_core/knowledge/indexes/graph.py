@@ -1,4 +1,4 @@
-"""The graph index: Kùzu on disk, Loom's own in memory; or a neighbourhood read from the record."""
+"""The graph index: Kùzu on disk, a store in memory, or a neighbourhood read from the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 from loom_core.knowledge.indexes.derived import DerivedIndex
 from loom_core.knowledge.indexes.engines.child_call import ChildError
 from loom_core.knowledge.indexes.graph_build import GraphBuild
@@ -25,10 +25,10 @@ __all__ = ["GraphIndex", "neighbourhood"]
 
 _log = logging.getLogger(__name__)
 
-_CHANGES = 100  # taken over at a time: with the entities of new passages, at most one or two seconds' work
+_CHANGES = 100  # applied at a time: with the entities of new passages, at most one or two seconds' work
 _AHEAD = 5000  # changes that are looked at for whether there are many
 _LARGE = 500  # changed entities; above, copying a whole new graph into Kùzu is faster
-_COMPARED = 8  # entities that are compared with the record when a graph is opened
+_COMPARED = 8  # entities that are compared with the store when a graph is opened
 _ATTEMPTS = 3
 _WAIT_SECONDS = 0.2
 
@@ -37,13 +37,13 @@ class GraphIndex(DerivedIndex):
     """Entities and relations; on disk only for the holder of the lock, see `DerivedIndex`.
 
     A large graph is built by a child process, see `GraphBuild`. Meanwhile there is none, or the one before
-    stays in force, and the record can be asked instead; `sync` takes over what the child has made. A child
-    that is killed, crashes or is overdue costs a new attempt, the third in a row an error.
+    stays in use, and the store can be queried instead; `sync` adopts the graph that the child built. A child
+    that is killed, crashes or exceeds the deadline is retried; the third failure in a row is an error.
 
     Args:
-        record: what it is derived from.
-        folder: where the record is, and its directories; None keeps it in memory.
-        small: a graph of up to so many entities is built by this process: it takes half a second, and a
+        record: the store that it is derived from.
+        folder: where the store is, and its directories; None keeps it in memory.
+        small: a graph of up to this many entities is built in this process: it takes half a second, and a
             child as long to start.
         deadline: seconds that a child may take.
     """
@@ -66,11 +66,11 @@ class GraphIndex(DerivedIndex):
         return self._building
 
     def store(self) -> GraphStore | None:
-        """The graph for a question; None where it is not built, open and up to date, which `sync` sees to."""
+        """Return the graph for a question; None if it is not open and up to date (`sync` sees to that)."""
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
-        """Take over up to `limit` changes of the record, or a graph that was built; see `DerivedIndex.sync`.
+        """Apply up to `limit` changes of the store, or a graph that was built; see `DerivedIndex.sync`.
 
         Raises:
             RecordError: the graph could not be built, three times in a row; the next call tries again.
@@ -133,7 +133,7 @@ class GraphIndex(DerivedIndex):
         self._adopt(generation, watermark)
 
     def _handle_failure(self, error: Exception) -> None:
-        """Leave it to the next `sync` to try again, unless that was in vain before.
+        """Leave a retry to the next `sync`, unless it failed before.
 
         Raises:
             RecordError: it was.
@@ -143,7 +143,7 @@ class GraphIndex(DerivedIndex):
             _log.warning("The graph could not be built, and is tried again: %s", error)
             return
         self._failures = 0
-        raise RecordError(
+        raise StoreError(
             f"The graph could not be built: {error}.",
             advice="See that there is room on the disk and memory; until then questions read the record.",
         ) from error
@@ -195,7 +195,7 @@ class GraphIndex(DerivedIndex):
         return len(self._find_changed(ahead)) > _LARGE
 
     def _find_changed(self, pending: PendingChanges) -> set[int]:
-        """The entities that changed, those of the chunks that came included."""
+        """Return the entities that changed, including those of new chunks."""
         return self._record.graph.entities_in(pending.keys["chunk+"]).union(pending.keys["entity"])
 
     def _is_consistent(self) -> bool:
@@ -234,7 +234,7 @@ def neighbourhood(graph: GraphTable, keys: Sequence[int], *, hops: int) -> Graph
     """Return the neighbourhood of entities within some hops, as a graph in memory.
 
     Args:
-        graph: the record's graph.
+        graph: the store's graph.
         keys: where to begin.
         hops: how far to go; of a hop's entities only the best supported are followed further.
     """

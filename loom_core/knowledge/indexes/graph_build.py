@@ -1,4 +1,4 @@
-"""Building a graph store in a child process, which gives way to everything else on the machine."""
+"""Build of a graph store in a low-priority child process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _GRAPH = "graph"
 
 
 class GraphBuild:
-    """A child process that copies the graph of a record into a new Kùzu database.
+    """A child process that copies the graph of a store into a new Kùzu database.
 
-    It works in a folder of its own, so that what a child leaves that is killed, or outlives this process by
+    It works in a separate folder, so that what a child leaves that is killed, or outlives this process by
     a moment, is in no other process's way.
 
     Args:
-        record: the file of the record.
+        record: the file of the store.
         path: where the database is to be in the end.
         deadline: seconds until the child is killed.
 
@@ -54,10 +54,10 @@ class GraphBuild:
         return self._call.has_ended(wait=wait)
 
     def take(self) -> int:
-        """Move the database that was built to its path; waits for it.
+        """Move the built database to its path; waits for it.
 
         Returns:
-            Up to which change of the record it holds everything.
+            Up to which change of the store it holds everything.
 
         Raises:
             ChildError: the child failed, and nothing is left of its work.
@@ -80,14 +80,14 @@ class GraphBuild:
 
 
 def build_graph(*, record: str, path: str) -> int:
-    """In the child: build the database; returns up to which change of the record it holds everything."""
+    """In the child: build the database; return the number of the last change it holds."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
     from loom_core.knowledge.store import KnowledgeStore
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:
         source = KnowledgeStore(Path(record), read_only=True)
-        # No longer than reading takes: the record's log cannot be shortened meanwhile.
+        # No longer than reading takes: the store's log cannot be shortened meanwhile.
         with source.database.snapshot():
             watermark = source.changes.head()
             write_tables(Path(tables), source.graph.all_nodes(), source.graph.all_edges())

@@ -1,4 +1,4 @@
-"""The vectors of a knowledge base, those of each language on their own."""
+"""Vectors of a knowledge base, partitioned by language."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import defaultdict
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypedDict, cast
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
 
 if TYPE_CHECKING:
@@ -48,29 +48,29 @@ class DenseSearch(Protocol):
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The chunks most similar to a vector, with cosine, best first."""
+        """Return the chunks most similar to a vector, with cosine, best first."""
         ...
 
     def by_language(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[Neighbours]:
-        """The chunks most similar to a vector in each language."""
+        """Return the chunks most similar to a vector in each language."""
         ...
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector may be left out."""
+        """Return the language group of chunks; those without a vector may be left out."""
         ...
 
     def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of; very rare ones may be left out."""
+        """Return the languages that there are vectors of; very rare ones may be left out."""
         ...
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks; those without a vector are left out."""
+        """Return the cosine of given chunks; those without a vector are left out."""
         ...
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
+        """Return vectors of given chunks, a row each; zeros where there is none."""
         ...
 
 
@@ -90,8 +90,8 @@ class _State(TypedDict):
 class LanguageVectors:
     """Exact search by language, in memory or in files that any process may read.
 
-    A multilingual model puts passages of one language near each other whatever they say, so that a
-    question in Chinese is nearer to every Chinese passage than to the English one that answers it. What
+    A multilingual model places passages of one language near each other whatever their meaning, so that a
+    question in Chinese is nearer to every Chinese passage than to the English one that answers it. How much
     a passage is nearer than the average of its own language is comparable between languages. (Centring each
     language: Libovický et al., "On the Language Neutrality of Pre-trained Multilingual Representations",
     Findings of EMNLP 2020.)
@@ -103,10 +103,10 @@ class LanguageVectors:
     Args:
         dimension: length of the vectors.
         folder: where the files are; None keeps all in memory.
-        writable: whether vectors are stored here; else it only searches what another one stores.
+        writable: whether vectors are stored here; else it only reads those of another writer.
 
     Raises:
-        IndexDamagedError: files are missing, cut off, or of another dimension.
+        IndexDamagedError: files are missing, truncated, or of another dimension.
     """
 
     def __init__(self, dimension: int, folder: Path | None = None, *, writable: bool = True) -> None:
@@ -139,7 +139,7 @@ class LanguageVectors:
                 self._take(self._folder, language, state)
 
     def check(self) -> None:
-        """Refuse files that have been cut off while they are in use: reading there would end the process.
+        """Raise if the files were truncated while in use: reading there would crash the process.
 
         Raises:
             IndexDamagedError: they have been.
@@ -151,7 +151,7 @@ class LanguageVectors:
         """Store unit vectors, one row a key; an existing key is overwritten.
 
         Args:
-            keys: whose they are; of a repeated one the last row stays.
+            keys: of the chunks; of a repeated one the last row stays.
             vectors: a row for each.
             languages: language group by key; keys that are not in it are left out.
         """
@@ -196,7 +196,7 @@ class LanguageVectors:
                 fresh.write_text(json.dumps(state), encoding="ascii")
                 fresh.replace(path)
             except OSError as error:
-                raise RecordError(
+                raise StoreError(
                     f"{path}: {error.strerror}.", advice="Check that the disk has room and may be written to."
                 ) from error
 
@@ -212,7 +212,7 @@ class LanguageVectors:
     def by_language(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[Neighbours]:
-        """The most similar chunks of each language, at most `limit` of each."""
+        """Return the most similar chunks of each language, at most `limit` of each."""
         found: list[Neighbours] = []
         for language, index in self._indexes.items():
             hits = index.search(vector, limit, among=among)
@@ -223,7 +223,7 @@ class LanguageVectors:
     def by_candidates(
         self, vector: NDArray[np.float32], candidates: Mapping[str, Collection[int]]
     ) -> list[Neighbours]:
-        """The chunks of each language that are given, with their cosine, best first; as `by_language`."""
+        """Return given chunks of each language, with their cosine, best first; as `by_language`."""
         found: list[Neighbours] = []
         for language, index in self._indexes.items():
             scores = index.scores(vector, candidates.get(language, ()))
@@ -233,14 +233,14 @@ class LanguageVectors:
         return found
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks with a unit vector; those without a vector are left out."""
+        """Return the cosine of given chunks with a unit vector; those without a vector are left out."""
         found: dict[int, float] = {}
         for index in self._indexes.values():
             found |= index.scores(vector, keys)
         return found
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
+        """Return vectors of given chunks, a row each; zeros where there is none."""
         import numpy as np
 
         found = np.zeros((len(keys), self._dimension), dtype=np.float32)
@@ -249,17 +249,17 @@ class LanguageVectors:
         return found
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector are left out."""
+        """Return the language group of chunks; those without a vector are left out."""
         return {
             key: language for language, index in self._indexes.items() for key in index.existing_keys(keys)
         }
 
     def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of."""
+        """Return the languages that there are vectors of."""
         return frozenset(language for language, index in self._indexes.items() if index.count())
 
     def sample(self, count: int, *, seed: int) -> tuple[list[int], NDArray[np.float32]]:
-        """Some keys of every language and their vectors, at random."""
+        """Return some keys of every language and their vectors, at random."""
         import numpy as np
 
         parts = [index.sample(count, seed=seed) for index in self._indexes.values()]
@@ -268,15 +268,15 @@ class LanguageVectors:
         return keys, np.concatenate([nothing, *(matrix for _, matrix in parts)])
 
     def keys(self) -> set[int]:
-        """Every chunk that there is a vector of."""
+        """Return every chunk that there is a vector of."""
         return {key for index in self._indexes.values() for key in index.keys().tolist()}
 
     def count(self) -> int:
-        """How many vectors there are."""
+        """Return how many vectors there are."""
         return sum(index.count() for index in self._indexes.values())
 
     def dead(self) -> int:
-        """How many rows of the files are taken by vectors that are no more."""
+        """Return how many rows of the files belong to deleted vectors."""
         return sum(index.dead for index in self._indexes.values())
 
     def close(self) -> None:
@@ -289,7 +289,7 @@ class LanguageVectors:
                 self._indexes = {}
 
     def _new(self, language: str) -> ExactVectorIndex:
-        """An index without vectors."""
+        """Return an index without vectors."""
         from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 
         if self._folder is None:

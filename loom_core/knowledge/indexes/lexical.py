@@ -1,4 +1,4 @@
-"""The index of words: tantivy on disk, Loom's own in memory."""
+"""The lexical (full-text) index: tantivy on disk, dictionaries in memory."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BATCH = 2000
 _MAX_PROVIDED = 20_000  # chunks, some 40 MB
 _CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
 
-_COMPARED = 8  # passages whose words are compared with the record when an index is opened
+_COMPARED = 8  # passages whose words are compared with the store when an index is opened
 
 
 class DerivedLexicalIndex(DerivedIndex):
-    """Finds chunks by their words. Any process may search; see `DerivedIndex`."""
+    """Lexical index of the chunks. Any process may search; see `DerivedIndex`."""
 
     name = "words"
 
@@ -39,9 +39,9 @@ class DerivedLexicalIndex(DerivedIndex):
         self._offered: dict[int, str] = {}
 
     def provide_tokens(self, tokens: Mapping[int, str]) -> None:
-        """Give the `index_tokens` of chunks that come with the next changes, joined by spaces.
+        """Provide the `index_tokens` of chunks of the next changes, joined by spaces.
 
-        They need not be read from the record and analysed again then. A hint: what the record says counts.
+        They need not be read from the store and analysed again then. A hint: what the store says counts.
         """
         with self._lock:
             if len(self._offered) > _MAX_PROVIDED:
@@ -49,11 +49,11 @@ class DerivedLexicalIndex(DerivedIndex):
             self._offered |= tokens
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
-        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def searcher(self) -> LexicalIndex | None:
-        """The index as it is now, for searching; None before it is built, and while it is damaged."""
+        """Return the index as it is now, for searching; None before it is built, and while it is damaged."""
         with self._lock:
             state = self._record.changes.state(self.name)
             if not state.built:
@@ -94,7 +94,7 @@ class DerivedLexicalIndex(DerivedIndex):
         index.commit()
 
     def _check(self, generation: int) -> None:
-        # Without this file the engine would begin an empty index; other damage it tells by itself.
+        # Without this file the engine would create an empty index; it reports other damage itself.
         if self._folder is not None and not (self._path(generation) / "meta.json").is_file():
             raise IndexDamagedError(f"There is no index of words at {self._path(generation)}.")
 
@@ -146,7 +146,7 @@ class DerivedLexicalIndex(DerivedIndex):
             self._index.reload()
 
     def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Tokens of those chunks that are there, joined by spaces."""
+        """Yield tokens of those chunks that are there, joined by spaces."""
         there = self._record.documents.existing(keys)
         offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
         yield from offered.items()

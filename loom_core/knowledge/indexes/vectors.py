@@ -1,6 +1,6 @@
-"""Vector indexes of a knowledge base: exact search over flat files, and Chroma where there are very many.
+"""Vector indexes of a knowledge base: exact search over flat files, and Chroma for large ones.
 
-`Vectors` chooses by their number; `FlatVectors` and `ChromaVectors` follow the record's change log.
+`VectorIndexes` chooses by their number; `FlatVectors` and `ChromaVectors` follow the store's change log.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 EXACT_UP_TO = 1_000_000
-"""Up to so many vectors a question is compared with every one of them unless settings say otherwise.
+"""Up to this many vectors a question is compared with every one, unless configured otherwise.
 
 Measured with vectors of length 384 and one processor: 16 ms at 100,000, 170 at 1,000,000, and every neighbour
 is found. Chroma is faster (10 ms at 100,000) but finds 88 of the 100 nearest that the fusion looks at, and
@@ -55,14 +55,14 @@ VectorIndexChoice = Literal["auto", "exact", "chroma"]
 
 
 class VectorIndexes:
-    """The flat index of all vectors, and Chroma's next to it where they are many or it is asked for.
+    """The flat index of all vectors, plus a Chroma index if they are many or it is configured.
 
     Args:
-        record: holds them.
+        record: the store.
         folder: where the indexes go; None keeps them in memory, without Chroma.
         lock: of the knowledge base's folder: only its holder may open Chroma.
-        choice: how they are searched.
-        exact_up_to: up to so many are compared one by one where that goes by their number.
+        choice: the kind of search.
+        exact_up_to: up to this many are compared one by one, if the choice is automatic.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class VectorIndexes:
 
     @property
     def maintained(self) -> list[DerivedIndex]:
-        """The indexes that are kept in step with the record. Blocks."""
+        """The indexes that are kept in sync with the store. Blocks."""
         chroma = self._select_chroma()
         return [self.flat] if chroma is None else [self.flat, chroma]
 
     def current(self) -> DenseSearch | None:
-        """The vectors as they were taken over last; None while they are being indexed. Blocks."""
+        """Return the vectors as of the last sync; None while they are being indexed. Blocks."""
         flat = self.flat.searcher()
         if flat is None or not (self._lock is None or self._lock.held):
             return flat
@@ -97,11 +97,11 @@ class VectorIndexes:
         return flat if chroma is None or indexes is None else ChromaDenseSearch(flat, indexes, chroma)
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have a vector, and how many there are. Blocks."""
+        """Return how many chunks have a vector, and how many there are. Blocks."""
         return self._record.vectors.coverage()
 
     def sync(self) -> bool:
-        """Bring the indexes a step nearer to the record; for the holder of the lock. Blocks.
+        """Bring the indexes a step closer to the store; for the holder of the lock. Blocks.
 
         Returns:
             Whether there may be more to do.
@@ -116,7 +116,7 @@ class VectorIndexes:
         return False
 
     def lag(self) -> int:
-        """How many changes the index that is furthest behind has still to take over. Blocks."""
+        """Return how many changes the index that is furthest behind has still to apply. Blocks."""
         return max(index.lag() for index in self.maintained)
 
     def close(self) -> None:
@@ -139,20 +139,20 @@ class VectorIndexes:
 _log = logging.getLogger(__name__)
 
 _BATCH = 2000
-_SAMPLES = 64  # vectors of each language that are compared with the record when files are opened
+_SAMPLES = 64  # vectors of each language that are compared with the store when files are opened
 
 
 class FlatVectors(DerivedIndex):
-    """Compares with every vector of the record; any process may search. See `DerivedIndex`.
+    """Brute-force search over all vectors of the store; any process may search. See `DerivedIndex`.
 
     On disk it is a directory of files that are mapped into memory (`LanguageVectors`): opening reads
-    nothing but a sample, and all processes share the pages. Files that are missing, cut off, or hold
-    something else than the record are found when they are opened, and rebuilt by the process that works.
+    only a sample, and all processes share the pages. Files that are missing, truncated, or hold
+    other data than the store are detected when opened, and rebuilt by the worker process.
 
     Args:
-        record: what it is derived from.
+        record: the store that it is derived from.
         folder: where its directories are; None keeps it in memory.
-        waste: so many rows of vectors that are gone are not worth a rebuild.
+        waste: up to this many rows of deleted vectors are not worth a rebuild.
     """
 
     name = "vectors"
@@ -167,7 +167,7 @@ class FlatVectors(DerivedIndex):
         self._reading = threading.Lock()  # not `_lock`, which is held while the index is built
 
     def searcher(self) -> LanguageVectors | None:
-        """The vectors as they were taken over last; None before that, and while they are damaged."""
+        """Return the vectors as of the last sync; None before that, and while they are damaged."""
         if self._folder is None:
             return self._written
         with self._reading:
@@ -183,16 +183,16 @@ class FlatVectors(DerivedIndex):
             return None
 
     def languages(self) -> frozenset[str]:
-        """The language groups of what has been taken over; for the process that works."""
+        """Return the language groups of the indexed vectors; for the worker process."""
         with self._lock:
             return frozenset() if self._written is None else self._written.language_groups()
 
     def sync(self, *, limit: int = _BATCH) -> bool:
-        """Take over up to `limit` changes of the record; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store; see `DerivedIndex.sync`."""
         return bool(self._dimension()) and super().sync(limit=limit)
 
     def lag(self) -> int:
-        """How many changes are still to be taken over; none where there never was an embedder."""
+        """Return how many changes are still to be applied; 0 if there never was an embedder."""
         return super().lag() if self._dimension() else 0
 
     def _up_to(self, state: IndexState) -> LanguageVectors:
@@ -209,7 +209,7 @@ class FlatVectors(DerivedIndex):
         return vectors
 
     def _compare(self, vectors: LanguageVectors) -> None:
-        """See whether a sample of the vectors is what the record has: the files may be of another one.
+        """See whether a sample of the vectors is what the store has: the files may be of another one.
 
         Raises:
             IndexDamagedError: it is not.
@@ -219,7 +219,7 @@ class FlatVectors(DerivedIndex):
         keys, matrix = vectors.sample(_SAMPLES, seed=self._record.changes.head())
         found, expected = self._record.vectors.of(keys)
         row = {key: place for place, key in enumerate(keys)}
-        # Chunks may have gone from the record since; those that are there never change their vector.
+        # Chunks may have gone from the store since; those that are there never change their vector.
         if found and not np.array_equal(matrix[[row[key] for key in found]], expected):
             raise IndexDamagedError("The vectors in the files are not those of the record.")
         if not vectors.count() and self._record.vectors.coverage()[0] and not super().lag():
@@ -297,19 +297,19 @@ class FlatVectors(DerivedIndex):
 
 
 def language_groups_by_key(record: KnowledgeStore, keys: Sequence[int]) -> dict[int, str]:
-    """Language group of chunks by key; those that are gone are left out."""
+    """Return the language group of chunks by key; those that are gone are left out."""
     languages = record.documents.languages_of(keys)
     return {key: language_group(language) for key, language in languages.items()}
 
 
 _CHROMA_BATCH = 1000  # about a second's work
-_COMPARED = 64  # vectors that are compared with the record when an index is opened
+_COMPARED = 64  # vectors that are compared with the store when an index is opened
 _SAME = 1e-3  # what Chroma gives back may be rounded
 
 
 @dataclass(slots=True)
 class _PartialBuild:
-    """An index that is being built: its number, what it will hold, and the last chunk it holds by now."""
+    """An index under construction: its number, its target, and the last chunk it holds."""
 
     generation: int
     watermark: int
@@ -317,7 +317,7 @@ class _PartialBuild:
 
 
 class ChromaVectors(DerivedIndex):
-    """Chroma on disk, a collection for each language; for the holder of the lock. See `DerivedIndex`.
+    """Chroma on disk, a collection per language; for the holder of the lock. See `DerivedIndex`.
 
     It is built in pieces, since building it takes about a second for a thousand vectors. A build that ends
     with its process starts over.
@@ -331,15 +331,15 @@ class ChromaVectors(DerivedIndex):
         self._growing: _PartialBuild | None = None
 
     def searcher(self) -> Mapping[str, ChromaVectorIndex] | None:
-        """The index of each language, if it is open and up to date; else None, and `sync` sees to that."""
+        """Return the index of each language if it is open and up to date, else None (`sync` sees to that)."""
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
-        """Take over up to `limit` changes of the record, or build on; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store, or build on; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def discard(self) -> None:
-        """Remove the index, as it is no longer wanted."""
+        """Remove the index, which is no longer configured."""
         with self._lock:
             generation = self._record.changes.state(self.name).generation
             if generation or self._growing is not None:
@@ -369,7 +369,7 @@ class ChromaVectors(DerivedIndex):
         self._remove(old)
 
     def _grow(self, growing: _PartialBuild) -> bool:
-        """Add the next chunks; False once there are no more."""
+        """Add the next chunks; return False once there are no more."""
         keys = self._record.documents.chunk_keys(after=growing.after, limit=_CHROMA_BATCH)
         self._take(keys, growing.generation)
         growing.after = keys[-1] if keys else growing.after
@@ -445,7 +445,7 @@ class ChromaVectors(DerivedIndex):
 def find_differing(
     expected: tuple[Sequence[int], NDArray[np.float32]], indexes: Collection[ChromaVectorIndex]
 ) -> list[int]:
-    """The keys under which indexes hold another vector than they should, or none.
+    """Return the keys under which indexes hold another vector than expected.
 
     Args:
         expected: keys, and a row for each, see `VectorTable.of`.
@@ -464,12 +464,12 @@ def find_differing(
 
 
 class ChromaDenseSearch:
-    """Finds neighbours by Chroma, and compares exactly what it finds, and whatever filters leave.
+    """Finds candidates by Chroma and rescores them exactly, as it does all chunks that filters leave.
 
     Args:
         flat: all vectors.
         indexes: Chroma's index of each language.
-        index: what these belong to, which is told of damage.
+        index: their index, to report damage to.
     """
 
     def __init__(
@@ -489,7 +489,7 @@ class ChromaDenseSearch:
     def by_language(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[Neighbours]:
-        """The most similar chunks of each language, at most `limit` of each."""
+        """Return the most similar chunks of each language, at most `limit` of each."""
         if among is not None or not self._flat.language_groups() <= set(self._indexes):
             return self._flat.by_language(vector, limit, among=among)
         try:
@@ -503,17 +503,17 @@ class ChromaDenseSearch:
         return self._flat.by_candidates(vector, candidates)
 
     def languages(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of chunks; those without a vector are left out."""
+        """Return the language group of chunks; those without a vector are left out."""
         return self._flat.languages(keys)
 
     def language_groups(self) -> frozenset[str]:
-        """The languages that there are vectors of."""
+        """Return the languages that there are vectors of."""
         return self._flat.language_groups()
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """Cosine of given chunks; those without a vector are left out."""
+        """Return the cosine of given chunks; those without a vector are left out."""
         return self._flat.scores(vector, keys)
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """Vectors of given chunks, a row each; zeros where there is none."""
+        """Return vectors of given chunks, a row each; zeros where there is none."""
         return self._flat.vectors(keys)

@@ -1,4 +1,4 @@
-"""Batches: documents of a job written together, from the check of their files to the transaction."""
+"""Batches: documents of a job that are written together, from the file check to the transaction."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["BatchBuilder", "BatchWriter", "FileCheck", "IngestBatch", "ItemAction"]
 
 _IN_RECORD: tuple[ItemState, ...] = ("added", "updated", "moved", "unchanged")
-"""Of a document that is in the record, what its file is like is noted, too."""
+"""Of a document that is in the store, what its file is like is noted, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemAction:
-    """Next step for an item, as far as its file tells.
+    """Next action for an item, by the state of its file.
 
     Attributes:
         kind: `prepare` it; it is `unchanged`, `moved` here from elsewhere, `gone`, or has `failed`.
@@ -84,7 +84,7 @@ class IngestBatch:
         return [result for result in takewhile(lambda result: result is not None, results) if result]
 
     def take_ready(self) -> IngestBatch:
-        """Take out the first items, up to the first that is not prepared, as a batch of their own."""
+        """Split off the first items, up to the first that is not prepared, as a separate batch."""
         made = ready = len(self.ready_results())  # looked at once: more are prepared meanwhile
         count = 0
         for _, fate in self.items:
@@ -100,12 +100,12 @@ class IngestBatch:
         return part
 
     def changing(self) -> set[str]:
-        """URIs of which the record may say something else once this batch is written."""
+        """Return the URIs whose documents this batch may change."""
         return {item.uri for item, fate in self.items if fate.kind != "failed"}
 
 
 class FileCheck:
-    """Looks at the files of jobs before they are loaded.
+    """Compares the files of jobs with the store before they are loaded.
 
     Args:
         record: knows what they were like.
@@ -120,12 +120,12 @@ class FileCheck:
         self._claimed: set[tuple[int, int]] = set()
 
     def settings(self, job: Job) -> bytes:
-        """Digest of all that a document depends on in addition to its file."""
+        """Return a digest of everything a document depends on besides its file."""
         described = json.dumps([self._pipeline, job.request.get("metadata", {})], sort_keys=True)
         return hashlib.sha256(described.encode()).digest()[:16]
 
     def check(self, job: Job, item: JobItem) -> ItemAction:
-        """Tell what has become of the file of an item. Blocks: reads the file, unless it is too large.
+        """Decide what to do with an item by its file. Blocks: reads the file, unless it is too large.
 
         A document is claimed by the first file that it could have moved to; a second copy is loaded.
         """
@@ -153,7 +153,7 @@ class FileCheck:
         return ItemAction("prepare", state)
 
     def is_unchanged(self, item: JobItem, state: FileFingerprint) -> bool:
-        """Whether a file still looks as it did when it was looked at, so that what was loaded was that."""
+        """Whether a file is unchanged since the check, so that the loaded content was the checked one."""
         try:
             now = path_of(item.uri).stat(follow_symlinks=False)
         except (OSError, ValueError):
@@ -166,10 +166,10 @@ class FileCheck:
 
 
 class BatchBuilder:
-    """Looks at a job's items before they are prepared.
+    """Builds batches: checks the files of a job's items, and loads what they need.
 
     Args:
-        record: what is there already.
+        record: the store.
         files: tells what has become of files.
     """
 
@@ -180,12 +180,12 @@ class BatchBuilder:
     def build(
         self, job: Job, items: Sequence[JobItem], *, changing: set[str]
     ) -> tuple[IngestBatch, list[JobItem]]:
-        """Begin a batch. Blocks.
+        """Build a batch. Blocks.
 
         Args:
             job: the job.
             items: its next items.
-            changing: URIs of items that are under way, of which the record says nothing yet.
+            changing: URIs of items in progress, which the store does not show yet.
 
         Returns:
             The batch without its preparation, and those of the items that are to be prepared.
@@ -209,10 +209,10 @@ class BatchBuilder:
         return batch, complete
 
     def _complete(self, job: Job, item: JobItem, known: bytes) -> JobItem:
-        """The item with all that it is prepared from.
+        """Return the item with everything it is prepared from.
 
         Raises:
-            DocumentError: its text in the record has gone.
+            DocumentError: its text in the store has gone.
         """
         if "stored" in job.request:
             return replace(item, payload=self._load_payload(item), known=known)
@@ -226,12 +226,12 @@ class BatchBuilder:
 
 
 class BatchWriter:
-    """Writes batches into the record.
+    """Writes batches into the store.
 
     Args:
         record: where to.
         files: says by what settings files were read.
-        words: is given the tokens of what is written.
+        words: receives the tokens of written chunks.
     """
 
     def __init__(self, record: KnowledgeStore, files: FileCheck, words: DerivedLexicalIndex) -> None:
@@ -270,7 +270,7 @@ class BatchWriter:
                 else:
                     outcome = self._end(job, item, fate) if result is None else result
                     if outcome.by_content and job.kind == "sync" and fate.state is not None:
-                        # A file that could be read and holds no document any more: in step, there is none.
+                        # A readable file that holds no document any more: a sync removes the document.
                         self._remove_at(item.uri)
                 if outcome.state in _IN_RECORD:
                     self._note_file(job, item, fate)
@@ -291,7 +291,7 @@ class BatchWriter:
     def _in_order(
         self, items: Sequence[tuple[JobItem, ItemAction, Prepared | None]]
     ) -> list[tuple[JobItem, ItemAction, Prepared | None]]:
-        """Without what was found unchanged and is not any more, and what follows at its address.
+        """Drop items that were unchanged at the check but are not now, and what follows at their addresses.
 
         The document was written or removed while it was compared. These stay to be done, in their order.
         """
@@ -310,7 +310,7 @@ class BatchWriter:
         return ready
 
     def _end(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
-        """Write what needs no preparing."""
+        """Write an item that needs no preparation."""
         match fate.kind:
             case "failed":
                 return ItemOutcome("failed", fate.reason)
@@ -322,19 +322,19 @@ class BatchWriter:
                 return ItemOutcome("unchanged")
 
     def _note_file(self, job: Job, item: JobItem, fate: ItemAction) -> None:
-        """Note what the file of a document that is in the record is like."""
+        """Store the state of the file of a stored document."""
         if fate.state is not None and self._files.is_unchanged(item, fate.state):
             self._record.files.note(item.uri, fate.state, self._files.settings(job))
 
     def _remove_at(self, uri: str) -> bool:
-        """Remove the document at an address; False if there is none."""
+        """Remove the document at an address; return False if there is none."""
         document = self._record.documents.get(uri)
         if document is not None:
             self._record.documents.remove(document.key)
         return document is not None
 
     def _move(self, job: Job, item: JobItem, fate: ItemAction) -> ItemOutcome:
-        """Give a document the address that its file has now."""
+        """Move a document to the new address of its file."""
         self._remove_at(item.uri)
         if fate.source is not None and self._record.files.move(
             fate.source, item.uri, id_=document_id(item.uri)
@@ -345,7 +345,7 @@ class BatchWriter:
 
 
 def _is_parsed_alike(source: KnownFile, path: Path) -> bool:
-    """Whether a file that had another name gives the same document under a new one."""
+    """Whether a renamed file gives the same document under its new name."""
     before = path_of(source.uri)
     if before.suffix.lower() != path.suffix.lower():
         return False

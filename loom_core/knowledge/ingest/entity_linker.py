@@ -1,4 +1,4 @@
-"""Linking passages to the subjects they name, as documents come."""
+"""Entity linking: find the names of known subjects in passages, as documents come."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 __all__ = ["EntityLinker"]
 
-_CHUNKS_FOR_A_NAME = 2  # to read so many chunks takes as long as to look a name up and read what may hold it
+_CHUNKS_FOR_A_NAME = 2  # reading so many chunks takes as long as looking up a name and reading its candidates
 
 
 @dataclass(slots=True)
 class _Backfill:
-    """Going through all earlier chunks for many new names at once.
+    """A backfill: the search of all earlier chunks for many new names at once.
 
     Attributes:
-        names: what is looked for.
+        names: the names to find.
         entities: theirs.
-        last: the last chunk there was at the beginning.
-        until: the last chunk that may hold one of them unseen.
+        last: the last chunk at the beginning.
+        until: the last chunk to search.
         at: the last chunk that was read.
     """
 
@@ -43,18 +43,18 @@ class _Backfill:
 
 
 class EntityLinker:
-    """Keeps the links of the record complete: every known name in every chunk.
+    """Keeps entity linking complete: every known name in every chunk.
 
-    New chunks are searched for all names, and what they bring of new names is looked for in the chunks
-    that were searched before: few names in those that the index of words finds, many in all of them. The
-    record knows what is still to be done of both, so that it does not matter when it is, or by which process.
-    The more chunks come between two times, the fewer are searched twice, for the names that came after them.
+    New chunks are searched for all names, and their new names are searched for in the chunks
+    that were searched before: few names in those that the lexical index finds, many in all of them. The
+    store keeps the progress of both, so that the work can be done at any time, and by any process.
+    The more chunks come between two steps, the fewer are searched twice.
 
     Args:
-        record: where names, chunks and links are.
+        record: the store of names, chunks and links.
         words: finds the chunks that may hold a name.
-        chunks: how many are searched in a step.
-        names: how many new ones are looked for in earlier chunks in a step.
+        chunks: how many to search in a step.
+        names: how many new names to search for in earlier chunks in a step.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class EntityLinker:
         self._names: NameIndex | None = None
         self._newest = 0  # the chunk that was the last one when the names were read
         self._linked = 0  # the last one that had been searched then
-        self._indexed = 0  # the index of words has the chunks up to this one
+        self._indexed = 0  # the lexical index has the chunks up to this one
         self._reading: _Backfill | None = None
 
     def forget(self) -> None:
@@ -80,7 +80,7 @@ class EntityLinker:
 
         Args:
             spare: how many new chunks, and how many new names, may be left for later. A name that is there
-                when a chunk is searched costs next to nothing; one that comes later is looked for by itself.
+                when a chunk is searched costs next to nothing; a later one needs a separate search.
 
         Returns:
             Whether there was anything to do.
@@ -95,7 +95,7 @@ class EntityLinker:
         return True
 
     def _search_new(self, last: int) -> None:
-        """Search the next chunks that came since the last time, for all names that have come so far."""
+        """Search the next new chunks for all names so far."""
         graph, limit = self._record.graph, self._chunks_at_once
         names = self._build_name_index(last)
         texts = graph.texts_after(graph.link_watermark(), limit=limit)
@@ -107,7 +107,7 @@ class EntityLinker:
                 graph.advance_link_watermark(texts[-1][0] if len(texts) == limit else last)
 
     def _search_earlier(self, last: int) -> None:
-        """Look for some new names in the chunks that were searched before they came."""
+        """Search the earlier chunks for some new names."""
         self._build_name_index(
             last
         )  # before they are forgotten, as the next chunks are searched for them, too
@@ -119,7 +119,7 @@ class EntityLinker:
             self._look_up_some(last)
 
     def _begin_backfill(self, last: int) -> _Backfill | None:
-        """The begin of going through all earlier chunks, or None where to look the names up takes less."""
+        """Begin a backfill; return None if looking the names up is cheaper."""
         graph = self._record.graph
         if _CHUNKS_FOR_A_NAME * graph.new_name_count() <= graph.link_watermark():
             return None
@@ -129,7 +129,7 @@ class EntityLinker:
         return _Backfill(names, [name.entity for name in new], last, until)
 
     def _continue_backfill(self, reading: _Backfill) -> None:
-        """Go on with going through the earlier chunks."""
+        """Continue the backfill."""
         graph, limit = self._record.graph, self._chunks_at_once
         texts = graph.texts_after(reading.at, limit=limit) if reading.at < reading.until else []
         links = list(_links_in(texts, reading.names))
@@ -142,7 +142,7 @@ class EntityLinker:
                 self._reading = None
 
     def _look_up_some(self, last: int) -> None:
-        """Look for some new names in the chunks that may hold them by the index of words."""
+        """Search for some new names in the candidate chunks that the lexical index gives."""
         graph, names = self._record.graph, NameIndex()
         new = graph.new_names(limit=self._names_at_once)
         looked_for = [name for name in new if name.newest and names.add(name.entity, name.id)]
@@ -158,9 +158,9 @@ class EntityLinker:
                 graph.forget_new_names(name.entity for name in new)
 
     def _build_name_index(self, newest: int) -> NameIndex:
-        """All names that came with the chunks up to one.
+        """Return all names that came with the chunks up to one.
 
-        The first time they are read, which takes seconds where there are many.
+        The first call reads them, which takes seconds if there are many.
         """
         if self._names is not None and newest == self._newest:
             return self._names
@@ -177,7 +177,7 @@ class EntityLinker:
         return self._names
 
     def _earlier_links(self, new: Sequence[NewName], names: NameIndex) -> Iterator[MentionLink]:
-        """Links to new names, which are those of an index, from the chunks that may hold them."""
+        """Return links to new names in the chunks that may hold them."""
         if not new:
             return
         if max(name.newest for name in new) > self._indexed:

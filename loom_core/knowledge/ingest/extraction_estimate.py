@@ -1,4 +1,4 @@
-"""Estimate of what extraction by a language model will take, before it begins."""
+"""Estimate of the cost of extraction by a language model, before it begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ConfirmationNeededError", "ExtractionEstimate"]
 
 @dataclass(frozen=True, slots=True)
 class ExtractionEstimate:
-    """About what extraction will take: what is asked is known, how long the answers are is not.
+    """Estimate of an extraction: the requests are known, the length of the answers is not.
 
     Attributes:
         documents: with something new in them.
@@ -43,7 +43,7 @@ class ExtractionEstimate:
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: ExtractionEstimate) -> ExtractionEstimate:
-        """Both together."""
+        """Return the sum of both."""
         return ExtractionEstimate(
             self.documents + other.documents,
             self.passages + other.passages,
@@ -56,7 +56,7 @@ class ExtractionEstimate:
         )
 
     def __str__(self) -> str:
-        """In one line, for people."""
+        """Format it in one line, for people."""
         cost = "at an unknown price" if self.cost is None else f"for about US$ {self.cost:,.2f}"
         how = ", judged by the sizes of files" if self.by_size else ""
         return (
@@ -74,7 +74,7 @@ class ExtractionEstimate:
 
 
 class ConfirmationNeededError(InvalidInputError):
-    """A language model is to read more than is done without a user's agreement; nothing was done.
+    """Extraction by a language model needs a user's confirmation; nothing was done.
 
     Attributes:
         estimate: what it will take.

@@ -1,4 +1,4 @@
-"""Finding what a job is about: files of folders, portion by portion, and documents whose files are gone."""
+"""File listing of a job: files of folders, in portions, and documents whose files are gone."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 __all__ = ["FileListing", "outermost"]
 
 _PORTION = 1000
-_SECONDS = 0.25  # a portion's: then progress is told, and cancellation seen
+_SECONDS = 0.25  # a portion's: then progress is reported, and cancellation seen
 _FEW = 10  # documents that may go with the last file of their folder
 _COUNTED = 10_000
 
 
 class FileListing:
-    """Listing of one job's files. In memory only: after a kill, the next process lists from the start.
+    """Listing of a job's files. In memory only: after a kill, the next process starts over.
 
-    Files that are surely what they were when they were read become no items; they are counted. For a `sync`
+    Files that are surely unchanged become no items; they are only counted. For a `sync`
     the documents below its folders whose files are gone follow at the end, as `leaving`.
 
     Args:
-        record: where the items are written.
+        record: the store, which receives the items.
         job: the job, which has been started.
-        settings: what its files are read by, see `FileTable`.
+        settings: of the loading of its files, see `FileTable`.
     """
 
     def __init__(self, record: KnowledgeStore, job: Job, *, settings: bytes) -> None:
@@ -51,7 +51,7 @@ class FileListing:
         self.job = job
 
     def step(self) -> bool:
-        """Find some more, and write it down. Blocks for a moment.
+        """List some more files, and store them. Blocks for a moment.
 
         Returns:
             Whether there may be more.
@@ -126,7 +126,7 @@ class FileListing:
                 found.append(ListedDocument(uri, entry.size))
         return found, unchanged
 
-    # -- keeping in step ---------------------------------------------------------------------------
+    # -- keeping in sync ---------------------------------------------------------------------------
 
     def _folder(
         self, root: Path, request: dict[str, Any], within: Sequence[Path]
@@ -176,7 +176,7 @@ class FileListing:
 
 
 def outermost(paths: Sequence[Path]) -> list[Path]:
-    """Paths without those that are below another of them, sorted."""
+    """Drop paths that are below another of them; sorted."""
     found: list[Path] = []
     for path in sorted(set(paths), key=lambda path: path.parts):
         if not found or not path.is_relative_to(found[-1]):
@@ -189,7 +189,7 @@ def _scan(path: Path, request: dict[str, Any], within: Sequence[Path] = ()) -> I
 
 
 def _state_of(folder: Path) -> str:
-    """`gone`, `empty`, or nothing if there is something in it or it cannot be read."""
+    """Return `gone` or `empty`, or nothing if a folder has content or cannot be read."""
     try:
         return "" if any(folder.iterdir()) else "empty"
     except (FileNotFoundError, NotADirectoryError):

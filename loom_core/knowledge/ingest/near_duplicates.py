@@ -1,4 +1,4 @@
-"""Finding documents that have the same text as others, or nearly the same."""
+"""Detection of duplicate and near-duplicate documents."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CANDIDATES = 8  # looked at of each text: of a hundred letters made by one temp
 
 @dataclass(frozen=True, slots=True)
 class _Sketch:
-    """A text as it is compared; a text that is in the record already has only its hash."""
+    """A text to compare; of a stored text only the hash is given."""
 
     document: int
     hash: bytes
@@ -40,11 +40,11 @@ class _Sketch:
 
 
 def compare_pending(record: KnowledgeStore, job: Job | None = None) -> bool:
-    """Compare the texts of some documents that are new or have changed with all others. Blocks for moments.
+    """Compare the texts of some new or changed documents with all others. Blocks for moments.
 
     Args:
-        record: where they are, and what is found is written.
-        job: whose notes say what is found of documents that were written since it began.
+        record: the store, which also receives the result.
+        job: its notes receive the findings about documents that were written since it began.
 
     Returns:
         Whether there were any.
@@ -73,7 +73,7 @@ def compare_pending(record: KnowledgeStore, job: Job | None = None) -> bool:
 
 
 def copy_note(uri: str, copies: Sequence[CopyOf]) -> str:
-    """A line that says which documents one is the same as, or nearly."""
+    """Return a note on the duplicates of a document."""
     nearest = copies[0]
     same = "same text as" if nearest.likeness == 1 else f"{percent(nearest.likeness)} the same as"
     more = " (and others)" if len(copies) > 1 else ""
@@ -81,7 +81,7 @@ def copy_note(uri: str, copies: Sequence[CopyOf]) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a person reads it; never 100 % of what is not quite the same."""
+    """Format a share; never as 100 % unless it is exactly that."""
     return f"{min(int(100 * share), 99)} %" if share < 1 else "100 %"
 
 
@@ -109,7 +109,7 @@ def _alike(record: KnowledgeStore, sketch: _Sketch) -> list[SimilarText]:
 
 
 def _text_of(record: KnowledgeStore, text: int) -> str | None:
-    """A text by its key; None if every document that had it has another by now, so that it is to go."""
+    """Return a text by its key; None if no document has it any more."""
     hash_, documents = record.duplicates.documents_with(text)
     texts = map(record.documents.text, documents)
     return next((found for found in texts if text_hash(found) == hash_), None)

@@ -1,4 +1,4 @@
-"""Fetching the pages of a job from the web, in the process that works for the knowledge base."""
+"""Page fetcher: fetch the web pages of a job, in the worker process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from anyio import from_thread
 
 from loom_core.errors import NetError
 from loom_core.knowledge.ingest.workers.preparation import FetchedPage
-from loom_core.net import HttpClient, NetPolicy, redact_url
+from loom_core.net import GuardedClient, NetPolicy, redact_url
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["PageFetcher", "client_for"]
 
-_SECONDS = 1.0  # after which what there is goes on, so that progress is told
+_SECONDS = 1.0  # after which the fetched pages are passed on, so that progress is reported
 _BYTES = 8 << 20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/markdown,text/plain;q=0.9,*/*;q=0.5"
 
 
 class PageFetcher:
-    """Fetches what jobs name by web addresses, one page after the other.
+    """Fetches the web pages of jobs, one after the other.
 
     Args:
         max_bytes: a larger page is refused.
@@ -36,7 +36,7 @@ class PageFetcher:
     def __init__(self, *, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._job = 0
-        self._client: HttpClient | None = None
+        self._client: GuardedClient | None = None
 
     def fill(self, job: Job, items: Sequence[JobItem]) -> list[JobItem]:
         """Fetch the pages of items, for a moment. Blocks; only for threads that `to_thread` began.
@@ -72,8 +72,8 @@ class PageFetcher:
         return FetchedPage(response.body, response.media_type, response.charset)
 
 
-def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpClient:
-    """The client that may also ask what rules allow.
+def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> GuardedClient:
+    """Return a client that may also request what rules allow.
 
     Args:
         rules: hosts and networks, see `NetPolicy.allowing`.
@@ -83,7 +83,7 @@ def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> HttpCli
         ConfigError: a rule is neither.
     """
     policy = NetPolicy.allowing(rules)
-    return HttpClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
+    return GuardedClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))
 
 
 def _file_name(response: HttpResponse) -> str:

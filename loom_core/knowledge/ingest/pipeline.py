@@ -1,4 +1,4 @@
-"""From a loaded document to what is written into the record."""
+"""Ingest pipeline: from a loaded document to the rows for the store."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ _as_sorted_json = json.JSONEncoder(ensure_ascii=False, sort_keys=True, default=s
 
 
 def document_id(uri: str) -> str:
-    """Public id of the document at a URI: the same for ever, and in every knowledge base."""
+    """Return the public id of the document at a URI: stable, and the same in every knowledge base."""
     return "d" + hashlib.sha256(uri.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """Of what a pipeline is made, so that another process can make the same.
+    """Configuration of a pipeline, from which another process can create the same.
 
     Attributes:
         chunker: name of the chunker.
         options: its settings.
-        rules: settings of the rules that find entities, or None where there is nothing to find or where
-            an extractor of the program's own does it.
+        rules: settings of the rules that find entities, or None without extraction or if
+            the program's own extractor does it.
     """
 
     chunker: ChunkerName
@@ -61,15 +61,15 @@ class PipelineSpec:
 
 
 class Pipeline:
-    """Cuts documents into chunks and finds what they hold.
+    """Chunks documents and extracts from their chunks.
 
     Args:
-        chunker: cuts documents.
-        chunker_id: name and settings of the chunker; with the extractor's it tells documents that were
+        chunker: chunks documents.
+        chunker_id: name and settings of the chunker; with the extractor's id it detects documents that were
             prepared in another way.
         extractor: finds entities and relations; None leaves the graph empty.
-        recipe: how another process makes the same; None where it cannot.
-        id_: in another process, the id of the one that it is to be the same as.
+        recipe: configuration to create the same in another process; None if that is impossible.
+        id_: in another process, the id of the original.
     """
 
     def __init__(
@@ -89,11 +89,11 @@ class Pipeline:
 
     @classmethod
     def of(cls, recipe: PipelineSpec, *, extractor: Extractor | None = None, id_: str = "") -> Pipeline:
-        """The pipeline of a recipe.
+        """Create the pipeline of a configuration.
 
         Args:
-            recipe: of what it is made.
-            extractor: one of the program's own, in place of the recipe's rules.
+            recipe: the configuration.
+            extractor: the program's own, in place of the rules.
             id_: see the class.
         """
         rules = RuleExtractor(recipe.rules) if recipe.rules is not None else None
@@ -119,11 +119,11 @@ class Pipeline:
         return await self.extract([document for document in prepared if document is not None])
 
     def prepare_one(self, draft: DocumentDraft, *, hash_: bytes | None = None) -> PreparedDocument | None:
-        """Chunk a document, with all that the rules find in it. Blocks.
+        """Chunk a document, and extract from it by rules. Blocks.
 
         Args:
             draft: the document.
-            hash_: what `hash` gives for it, if that is known.
+            hash_: its `hash`, if known.
 
         Returns:
             The document, or None if there is no text in it.
@@ -151,17 +151,17 @@ class Pipeline:
 
     @property
     def extractor(self) -> Extractor | None:
-        """The extractor of the program's own, or None where there are only rules, or nothing to find."""
+        """The program's own extractor, or None if there are only rules, or no extraction."""
         return self._extractor
 
     async def extract(
         self, documents: Sequence[PreparedDocument], *, known: Collection[str] = ()
     ) -> list[PreparedDocument]:
-        """The documents with what an extractor of the program's own finds in them.
+        """Return the documents with the findings of the program's own extractor.
 
         Args:
             documents: the documents.
-            known: ids of chunks that are in the record and stay as they are: nothing is looked for in them.
+            known: ids of unchanged chunks in the store, which are skipped.
 
         Raises:
             LLMError: see `Extractor.extract`.
@@ -212,7 +212,7 @@ class Pipeline:
 def _with_findings(
     document: PreparedDocument, found: Iterator[Extraction], *, known: Collection[str]
 ) -> PreparedDocument:
-    """A document with what was found in its chunks, and a note on those in which not all was looked for."""
+    """Return a document with the findings in its chunks, and a note on incomplete ones."""
     chunks: list[PreparedChunk] = []
     problems: list[str] = []
     for chunk in document.chunks:

@@ -1,4 +1,4 @@
-"""The ingest runner: carries out jobs by listing, preparing, extracting, writing, indexing and linking."""
+"""Ingest runner: carry out jobs by listing, preparing, extracting, writing, indexing and linking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError, LLMError, unwrapped
+from loom_core.errors import InvalidInputError, LLMError, unwrap_group
 from loom_core.knowledge.ingest.batches import BatchBuilder, BatchWriter, FileCheck
 from loom_core.knowledge.ingest.entity_linker import EntityLinker
 from loom_core.knowledge.ingest.extraction.config import ExtractionConfig
@@ -47,24 +47,24 @@ if TYPE_CHECKING:
 
 __all__ = ["ExtractionStep", "IngestLimits", "IngestRunner"]
 
-_FIRST_BYTES = 96 << 10  # of a batch before it is known how fast this goes, and of any afterwards
+_FIRST_BYTES = 96 << 10  # of the first batch, before the throughput is known
 _REMOVE_SECONDS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
 class IngestLimits:
-    """How much is done at a time.
+    """Limits of the work done at a time.
 
     Attributes:
-        seconds: what writing a batch should take, in which no other process can write: progress is told and a
-            cancellation seen between two.
+        seconds: target time of writing a batch, during which no other process can write; between two batches
+            progress is reported and a cancellation seen.
         items: documents of a batch.
         size: bytes of a batch.
         ahead: batches that are prepared while one is written.
-        words: seconds after which what was written is indexed by words, while a job goes on.
-        unlinked: new chunks, and new names, that are not linked yet while a job goes on: the more, the fewer
-            names come when the chunks that hold them have been searched already.
-        patience: seconds after which what is prepared of a batch is written, though the rest is not.
+        words: seconds after which written chunks are added to the lexical index, while a job runs.
+        unlinked: new chunks, and new names, that may wait for entity linking while a job runs: the more, the
+            fewer names arrive after the chunks that hold them were searched.
+        patience: seconds after which the prepared part of a batch is written without the rest.
     """
 
     seconds: float = 0.3
@@ -79,18 +79,18 @@ class IngestLimits:
 class IngestRunner:
     """Carries out the jobs of a knowledge base, oldest first, a batch of documents at a time.
 
-    Whatever happens between two steps, the next step (of this process or another) goes on where the
-    record says. Only the holder of the knowledge base's lock calls `step`.
+    Whatever happens between two steps, the next step (of this process or another) continues from the state
+    in the store. Only the holder of the knowledge base's lock calls `step`.
 
     Args:
-        record: where jobs are read and documents written.
+        record: the store of jobs and documents.
         pipeline: prepares documents.
-        words: index of words, kept in step.
+        words: lexical index, kept in sync.
         extraction: how much a language model may read without a confirmation.
         files: limits of a file.
-        limits: how much is done at a time.
-        children: how many processes prepare documents in addition to this one, see `Preparer`.
-        child_limits: what they may take.
+        limits: limits of the work done at a time.
+        children: number of child processes that prepare documents, see `Preparer`.
+        child_limits: limits of each.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class IngestRunner:
         self._maker = BatchBuilder(record, self._files)
         self._writer = BatchWriter(record, self._files, words)
         self._under_way: deque[IngestBatch] = deque()
-        self._job = 0  # the one whose batches are under way
-        self._last = -1  # ordinal of the last item that is
+        self._job = 0  # the job of the current batches
+        self._last = -1  # ordinal of the last item in these
         self._bytes = _FIRST_BYTES
         self._written_at = time.monotonic()
         self._index_at = self._written_at + self._limits.words
-        self._spent = 0.0  # seconds of a job's work that are not noted yet
+        self._spent = 0.0  # seconds of a job's work that are not recorded yet
 
     async def step(self) -> bool:
         """Do the next piece of work.
@@ -157,7 +157,7 @@ class IngestRunner:
             self._files.forget()
 
     def forget(self) -> None:
-        """Drop what is held in memory, as another process may write from now on."""
+        """Drop the state held in memory, as another process may write from now on."""
         self._abandon()
         self._trace.interrupt()
         self._preparer.close()
@@ -168,7 +168,7 @@ class IngestRunner:
     # -- a job's documents -------------------------------------------------------------------------
 
     def _list_some(self, job: Job) -> None:
-        """Find some more of what a job is about; from the start, if this process has not begun."""
+        """List some more files of a job; from the start, if this process has not begun."""
         listing = self._listing
         if listing is None or listing.job.key != job.key:
             self._record.jobs.start(job)
@@ -181,7 +181,7 @@ class IngestRunner:
             self._listing = None
 
     def _finish_some(self, job: Job) -> bool:
-        """Do some of what is left when all of a job's documents are in; False if there is nothing."""
+        """Do some of the work left after all of a job's documents are written; return False if none is."""
         if self._linker.link_some():
             return True
         self._words.sync_all()
@@ -265,7 +265,7 @@ class IngestRunner:
             else:
                 await to_thread.run_sync(self._index_some)
         except BaseException:
-            # Whatever is under way is still to be done by what the record says.
+            # Whatever is under way is still to be done by what the store says.
             self._abandon()
             raise
         return True
@@ -292,7 +292,7 @@ class IngestRunner:
         return batch.preparation is None or self._preparer.work(batch.preparation)
 
     def _index_some(self) -> None:
-        """Index what was written by words, if it is time to, and link some of it, for a moment."""
+        """Update the lexical index if that is due, and link some chunks, for a moment."""
         now = time.monotonic()
         if now > self._index_at:
             self._words.sync_all()
@@ -302,7 +302,7 @@ class IngestRunner:
             pass
 
     def _abandon(self) -> None:
-        """Drop what is under way: it begins again from the record's state."""
+        """Drop the work in progress: it restarts from the store's state."""
         if self._under_way:
             self._preparer.close()
         self._under_way.clear()
@@ -314,7 +314,7 @@ TRACE = "trace"
 
 
 class JobTrace:
-    """Keeps the span of the job that is under way.
+    """Keeps the trace span of the current job.
 
     Args:
         record: where jobs are read.
@@ -326,7 +326,7 @@ class JobTrace:
         self._span: Span | None = None
 
     async def follow(self, job: Job | None) -> None:
-        """This job is next: the span of another one ends, and one for it begins."""
+        """Switch to a job: end the span of the previous one, and begin one for it."""
         if self._job is not None and (job is None or job.key != self._job.key):
             await to_thread.run_sync(self._end)
         if job is not None and self._job is None:
@@ -346,7 +346,7 @@ class JobTrace:
             yield
 
     def interrupt(self) -> None:
-        """Another process may go on with it."""
+        """End the span as interrupted: another process may continue the job."""
         self._end(interrupted=True)
 
     def _end(self, *, interrupted: bool = False) -> None:
@@ -374,16 +374,16 @@ _log = logging.getLogger(__name__)
 
 
 class ExtractionStep:
-    """Has a pipeline's own extractor read documents, for as long as their job is wanted.
+    """Runs a pipeline's own extractor on documents, while their job is wanted.
 
     What a language model takes for a job is stored with the job. A job that no user agreed to ends where
     the model would take more than the configuration allows: web pages are not known before they are fetched,
     and who added the documents may have had no model, other than the process that works.
 
     Args:
-        record: what is there already, and needs no reading.
+        record: the store; its chunks need no reading.
         pipeline: whose extractor it is.
-        config: above what a job needs a confirmation.
+        config: limits above which a job needs a confirmation.
         look_seconds: between two looks whether the job was cancelled.
     """
 
@@ -439,7 +439,7 @@ class ExtractionStep:
                 results = await self._extract(made)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise unwrapped(group) from group
+            raise unwrap_group(group) from group
         return results
 
     async def _extract(self, made: Sequence[Prepared]) -> list[Prepared]:
@@ -458,7 +458,7 @@ class ExtractionStep:
         return [next(found) if isinstance(result, PreparedDocument) else result for result in made]
 
     def _find_known_chunks(self, documents: Sequence[PreparedDocument]) -> set[str]:
-        """Ids of chunks that stay as they are, of documents that come once.
+        """Return the ids of chunks that are stored unchanged, of documents that occur once.
 
         Of two versions of one document the first may remove what the second has.
         """
@@ -467,7 +467,7 @@ class ExtractionStep:
         return self._record.documents.same_chunks([chunk for document in once for chunk in document.chunks])
 
     def _reason_to_end(self, job: Job, made: Sequence[Prepared]) -> str:
-        """Why a job must not go on with these documents; or empty."""
+        """Return why a job must not continue with these documents; or empty."""
         model = self._model
         if model is None:
             if not job.request.get("by_model"):

@@ -1,4 +1,4 @@
-"""Documents as the record holds them, to cut and extract from again, or to export."""
+"""Stored documents: restore them as drafts, to chunk and extract from again, or to export."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _PAGE = 500
 
 
 def load_draft(database: Database, uri: str) -> DocumentDraft | None:
-    """The document at a URI as it was loaded, or None if there is none. Blocks.
+    """Return the draft of the document at a URI, or None if there is none. Blocks.
 
     Raises:
-        DocumentError: its text in the record is damaged.
+        DocumentError: its text in the store is damaged.
     """
     row = database.row(f"SELECT {_COLUMNS} FROM documents WHERE uri = ?", (uri,))
     return None if row is None else _draft(database, row)
 
 
 def iterate_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | DocumentError]]:
-    """Every document's URI with the document as it was loaded, or why that cannot be told, oldest first."""
+    """Yield every document's URI with its draft, or with the error that prevents it, oldest first."""
     after = 0
     while rows := database.rows(
         f"SELECT {_COLUMNS} FROM documents WHERE key > ? ORDER BY key LIMIT ?", (after, _PAGE)
@@ -57,7 +57,7 @@ def iterate_drafts(database: Database) -> Iterable[tuple[str, DocumentDraft | Do
 
 
 def iterate_uris(database: Database) -> Iterable[tuple[str, int]]:
-    """Every document's URI and length, oldest first."""
+    """Yield every document's URI and length, oldest first."""
     after = 0
     while rows := database.rows(
         "SELECT key, uri, length FROM documents WHERE key > ? ORDER BY key LIMIT ?", (after, _PAGE)
@@ -67,7 +67,7 @@ def iterate_uris(database: Database) -> Iterable[tuple[str, int]]:
 
 
 def pack_draft(draft: DocumentDraft) -> dict[str, object]:
-    """A document as loaded, as JSON has it: what `unpacked_draft` takes."""
+    """Pack a draft as JSON: what `unpack_draft` takes."""
     return {
         "uri": draft.uri,
         "text": draft.text,
@@ -80,7 +80,7 @@ def pack_draft(draft: DocumentDraft) -> dict[str, object]:
 
 
 def unpack_draft(fields: dict[str, Any]) -> DocumentDraft:
-    """A document from what `packed_draft` gave.
+    """Restore a draft from what `pack_draft` returned.
 
     Raises:
         DocumentError: it is none.
@@ -108,7 +108,7 @@ def unpack_draft(fields: dict[str, Any]) -> DocumentDraft:
 
 
 def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
-    """The document of a row of the table `documents`, of any format; without blocks where none were kept.
+    """Restore the draft of a row of the table `documents`, of any format.
 
     Raises:
         DocumentError: its text is damaged.
@@ -147,7 +147,7 @@ def _damage_error(uri: str, reason: str) -> DocumentError:
 
 
 def _guess_blocks(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:
-    """The structure of a document from before structure was kept.
+    """Reconstruct the structure of a document from before structure was kept.
 
     What its text shows by itself, as Markdown does; else the places of its chunks, so that pages and headings
     stay.

@@ -1,1 +1,1 @@
-"""Looking after a knowledge base: check and repair, rebuild, export and import, another embedder."""
+"""Maintenance of a knowledge base: check, repair, rebuild, export and import."""

@@ -1,11 +1,11 @@
-"""The archive of a knowledge base, its export and import: one file for Loom of this format or a later one.
+"""Archive of a knowledge base: export to one file, and import from it, of this format or an earlier one.
 
 It is a zip of these members:
 
 - `manifest.json`: see `Manifest`;
-- `documents.jsonl`: a document a line, as `packed_draft` gives it, oldest first;
+- `documents.jsonl`: a document a line, as `pack_draft` gives it, oldest first;
 - `vectors.bin`: 16 bytes of hash and the vector in float16, little endian, for every embedded text;
-- a `.jsonl` for each table of what people have decided, a row a line.
+- a `.jsonl` for each table of users' decisions, a row a line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from loom_core.errors import ConfigError, DocumentError, InvalidInputError, RecordError, StoreBusyError
+from loom_core.errors import ConfigError, DocumentError, InvalidInputError, StoreBusyError, StoreError
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.ingest.stored_documents import iterate_drafts, pack_draft, unpack_draft
 from loom_core.knowledge.store.job_upload import JobUpload, discard_unacknowledged
@@ -72,7 +72,7 @@ class Manifest(BaseModel):
         search_hints: of the knowledge base.
         embedder: id of the model that made the vectors, or empty.
         dimension: length of the vectors.
-        embedding_config: what makes that model again.
+        embedding_config: configuration that recreates that model.
         parts: the members.
     """
 
@@ -90,7 +90,7 @@ class Manifest(BaseModel):
 
 
 class PartWriter:
-    """Writes one member, counting and digesting as it goes."""
+    """Writes one member, and computes its size and digest."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -106,12 +106,12 @@ class PartWriter:
         self._rows += 1
 
     def part(self) -> ArchiveMember:
-        """Part that was written."""
+        """Return the manifest entry of the member."""
         return ArchiveMember(bytes=self._bytes, sha256=self._digest.hexdigest(), rows=self._rows)
 
 
 class ArchiveReader:
-    """An archive opened for reading. Nothing of it is trusted: names, sizes and digests are checked.
+    """An archive opened for reading. It is untrusted: names, sizes and digests are checked.
 
     Args:
         path: the archive.
@@ -148,11 +148,11 @@ class ArchiveReader:
                 raise self._rejection(f"is damaged: {name} is not what was written")
 
     def lines(self, name: str, *, most: int) -> Iterator[bytes]:
-        """The lines of a member; none if it is not there.
+        """Yield the lines of a member; none if it does not exist.
 
         Args:
             name: the member.
-            most: bytes of the longest line that is taken.
+            most: maximum length of a line in bytes.
 
         Raises:
             InvalidInputError: a line is longer, or the member cannot be read.
@@ -166,7 +166,7 @@ class ArchiveReader:
                 yield line
 
     def records(self, name: str, *, size: int) -> Iterator[bytes]:
-        """The rows of a member of which each has the same size; none if it is not there.
+        """Yield the fixed-size rows of a member; none if it does not exist.
 
         Raises:
             InvalidInputError: the member ends within a row, or cannot be read.
@@ -238,17 +238,17 @@ def export(
     """Write a knowledge base, as it is at one moment, into an archive. Blocks; memory does not grow.
 
     Args:
-        record: its record.
-        path: the archive to make; there is none until it is whole.
+        record: its store.
+        path: the archive to write; it appears only once it is complete.
         name: of the knowledge base.
-        progress: told how many documents are written, and how many there are.
+        progress: called with the numbers of written and of all documents.
 
     Returns:
-        What the archive holds.
+        The manifest of the archive.
 
     Raises:
         InvalidInputError: there is a file already.
-        RecordError: a document in the record is damaged.
+        RecordError: a document in the store is damaged.
         ConfigError: the archive cannot be written.
     """
     if path.exists():
@@ -282,7 +282,7 @@ def _write(
         nonlocal done
         for _, draft in iterate_drafts(record.database):
             if isinstance(draft, DocumentError):
-                raise RecordError(str(draft), advice="`loom-kb check --repair` may help.")
+                raise StoreError(str(draft), advice="`loom-kb check --repair` may help.")
             yield json.dumps(pack_draft(draft), ensure_ascii=False).encode() + b"\n"
             done += 1
             if progress is not None:
@@ -350,26 +350,26 @@ def import_archive(
     limits: LoadLimits | None = None,
     confirm: bool = False,
 ) -> str:
-    """Check an archive and write all that is in it down as one job. Blocks; memory does not grow.
+    """Check an archive and submit all of its content as one job. Blocks; memory does not grow.
 
-    When it returns, the archive is no longer needed, and all of it will be in the knowledge base whatever
-    happens; before, nothing of it is. Vectors are taken over if the embedder that made them is the record's.
+    When it returns, the archive is no longer needed, and all of it will be imported whatever
+    happens; before, nothing is. Vectors are imported if the embedder that made them is the store's.
 
     Args:
-        record: of the knowledge base that takes it in.
+        record: the store of the importing knowledge base.
         archive: the archive.
         folder: of the knowledge base; None in memory.
-        progress: told how many documents are written down, and how many there are.
+        progress: called with the numbers of submitted and of all documents.
         limits: limits of a document.
-        confirm: whether a language model may read much for it; else the job fails where it would.
+        confirm: whether a large extraction by a language model is confirmed; else such a job fails.
 
     Returns:
         Id of the job.
 
     Raises:
         InvalidInputError: the archive is damaged.
-        RecordError: there is no room for it.
-        StoreBusyError: another process is just taking one in.
+        RecordError: the disk is too full.
+        StoreBusyError: another process is importing one.
     """
     archive.verify()
     lock = None
@@ -426,7 +426,7 @@ def _document(line: bytes) -> tuple[str, bytes]:
     try:
         fields: object = json.loads(line)
         if not isinstance(fields, dict):
-            raise DocumentError("It is no JSON object.")
+            raise DocumentError("It is not a JSON object.")
         draft = unpack_draft(cast("dict[str, Any]", fields))
     except (ValueError, RecursionError, DocumentError) as error:
         raise InvalidInputError(
@@ -449,7 +449,7 @@ def _portions(documents: Iterator[tuple[str, bytes]]) -> Iterator[list[tuple[str
 
 
 def _take_decisions(record: KnowledgeStore, archive: ArchiveReader) -> None:
-    """Adopt people's decisions from the archive, unless they were decided otherwise here."""
+    """Import users' decisions from the archive, unless they were decided otherwise here."""
     for member, (table, columns) in DECISIONS.items():
         rows: list[list[object]] = []
         for line in archive.lines(member, most=_MOST_DECISION):
@@ -464,7 +464,7 @@ def _take_decisions(record: KnowledgeStore, archive: ArchiveReader) -> None:
 
 
 def _decision(line: bytes) -> list[object] | None:
-    """The values of a row, each one that a table can hold; None if the line is no such row."""
+    """Return the validated values of a row; None if the line is invalid."""
     try:
         row: object = json.loads(line)
         json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # no halves of surrogate pairs
@@ -480,11 +480,11 @@ def _decision(line: bytes) -> list[object] | None:
 
 
 def _check_room(folder: Path, manifest: Manifest) -> None:
-    # Everything is written down once, and once again as it is taken in.
+    # Everything is written twice: as a job, and when it is imported.
     needed = 2 * sum(part.bytes for part in manifest.parts.values()) + _SPARE
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise RecordError(
+        raise StoreError(
             f"The archive takes up to {needed >> 20:,} MiB; {free >> 20:,} are free.",
             advice="Make room on the disk; nothing was imported.",
         )

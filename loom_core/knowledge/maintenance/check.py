@@ -1,4 +1,4 @@
-"""Checks of the record: documents against their texts, and rows against those they depend on."""
+"""Checks of the store: documents against their texts, and rows against those they depend on."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["COUNTED_NAMES", "UNEMBEDDED", "UNSUPPORTED", "check_record", "dangli
 
 
 def check_record(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]) -> CheckReport:
-    """Check a record as it is at one moment. Blocks; reads all of it.
+    """Check a store as it is at one moment. Blocks; reads all of it.
 
     Args:
-        record: the record.
+        record: the store.
         hash_: what a document is to the pipeline of today, see `Pipeline.hash`.
     """
     report = CheckReport()
@@ -69,7 +69,7 @@ class DocumentCheck:
         documents: how many there are.
         chunks: how many chunks they have.
         others: how many of them were cut or extracted from by other rules than today's.
-        findings: what is wrong.
+        findings: the defects.
     """
 
     documents: int = 0
@@ -82,7 +82,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
     """Read every document with its chunks and fields. Blocks; inside a snapshot it sees one moment.
 
     Args:
-        record: what is checked.
+        record: the store.
         hash_: what a document is to the pipeline of today, see `Pipeline.hash`.
     """
     check = DocumentCheck()
@@ -112,7 +112,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
 
 
 def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> str:
-    """The first thing that is wrong with a document's chunks, or an empty text."""
+    """Return the first problem of a document's chunks, or an empty text."""
     if id_ != document_id(draft.uri):
         return "the document's id is not that of its address"
     if not chunks:
@@ -188,7 +188,7 @@ _LENGTHS = (0.9, 1.1)  # of a unit vector after rounding to 16 bits
 
 
 def check_references(record: KnowledgeStore) -> Iterator[CheckFinding]:
-    """Rows that refer to rows that are gone."""
+    """Find dangling references: rows that refer to rows that are gone."""
     for table, column, parent, key in dangling(record):
         (count,) = record.database.rows(_dangling("COUNT(*) AS n", table, column, parent, key))
         if not count["n"]:
@@ -205,7 +205,7 @@ def check_references(record: KnowledgeStore) -> Iterator[CheckFinding]:
 
 
 def dangling(record: KnowledgeStore) -> list[tuple[str, str, str, str]]:
-    """Every reference between tables: table, column, the table it refers to, and the column there."""
+    """Return every reference between tables: table, column, the referenced table and column."""
     found = dict.fromkeys(_REFERENCES)
     for table in record.database.rows("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"):
         for reference in record.database.rows(f"PRAGMA foreign_key_list({table['name']})"):
@@ -221,7 +221,7 @@ def _dangling(what: str, table: str, column: str, parent: str, key: str) -> str:
 
 
 def _torn(record: KnowledgeStore, table: str, column: str, parent: str, key: str) -> Iterator[CheckFinding]:
-    """Documents of whose extraction a part is gone; the rest says nothing without it."""
+    """Find documents with incomplete extraction, whose remaining rows are useless."""
     if not any(row["name"] == "chunk" for row in record.database.rows(f"PRAGMA table_info({table})")):
         return
     rows = record.database.rows(
@@ -234,7 +234,7 @@ def _torn(record: KnowledgeStore, table: str, column: str, parent: str, key: str
 
 
 def check_graph(record: KnowledgeStore) -> Iterator[CheckFinding]:
-    """Places of mentions and relations, how often names are used, entities that nothing supports."""
+    """Check places of mentions and relations, use counts of names, and unsupported entities."""
     for table, what in (("mentions", "mentions of entities"), ("relations", "relations")):
         rows = record.database.rows(
             f"SELECT DISTINCT c.document FROM {table} AS m JOIN chunks AS c ON c.key = m.chunk "
@@ -269,7 +269,7 @@ def check_graph(record: KnowledgeStore) -> Iterator[CheckFinding]:
 
 
 def check_vectors(record: KnowledgeStore) -> Iterator[CheckFinding]:
-    """Vectors that no chunk has, or that are none of the embedder's."""
+    """Find vectors without a chunk, or with another dimension than the embedder's."""
     orphans = record.database.rows(
         "SELECT hex(hash) AS hash FROM vectors WHERE NOT EXISTS "
         "(SELECT 1 FROM chunks WHERE vector_hash = vectors.hash)"
@@ -282,11 +282,11 @@ def check_vectors(record: KnowledgeStore) -> Iterator[CheckFinding]:
         text = f"{len(bad):,} vectors are not of length {dimension}, or no numbers"
         yield CheckFinding("vectors", text, "vectors", tuple(bad))
     if _queue_is_wrong(record):
-        yield CheckFinding("vectors", "the list of passages to embed is not what it should be", "queue")
+        yield CheckFinding("vectors", "the queue of passages to embed is wrong", "queue")
 
 
 def _queue_is_wrong(record: KnowledgeStore) -> bool:
-    """Whether the list of chunks to embed, or what is counted of it, is not what the vectors say."""
+    """Whether the queue of chunks to embed, or its count, contradicts the vectors."""
     (row,) = record.database.rows(
         f"SELECT EXISTS (SELECT * FROM ({UNEMBEDDED}) EXCEPT SELECT chunk FROM unembedded) "
         f"OR EXISTS (SELECT chunk FROM unembedded EXCEPT SELECT * FROM ({UNEMBEDDED})) "
@@ -316,7 +316,7 @@ def _broken(record: KnowledgeStore, dimension: int) -> Iterator[str]:
 
 
 def check_changes(record: KnowledgeStore) -> Iterator[CheckFinding]:
-    """Whether what the indexes have still to take over is there to be taken over."""
+    """Check that the change log still holds what the indexes have to apply."""
     head = record.changes.head()
     for name in get_args(IndexName):
         state = record.changes.state(name)
@@ -330,11 +330,11 @@ def check_changes(record: KnowledgeStore) -> Iterator[CheckFinding]:
 
 
 def check_jobs(record: KnowledgeStore) -> Iterator[CheckFinding]:
-    """Jobs that count as done with documents that were never looked at."""
+    """Find jobs that count as done, but have unprocessed documents."""
     rows = record.database.rows(
         "SELECT key FROM jobs WHERE state = 'done' AND EXISTS "
         "(SELECT 1 FROM items WHERE job = jobs.key AND items.state = 'pending')"
     )
     if rows:
-        text = f"{len(rows):,} jobs count as done with documents that were not looked at"
+        text = f"{len(rows):,} jobs count as done, but have unprocessed documents"
         yield CheckFinding("jobs", text, "jobs", tuple(row["key"] for row in rows))

@@ -8,29 +8,29 @@ from typing import Literal
 __all__ = ["CheckFinding", "CheckReport", "Repair", "Subject"]
 
 Subject = Literal["file", "references", "documents", "graph", "vectors", "changes", "jobs", "indexes"]
-"""What is looked at: the SQLite file, rows that refer to others, documents with their chunks and fields,
+"""Subject of a check: the SQLite file, rows that refer to others, documents with their chunks and fields,
 entities with their mentions and relations, vectors, the log of changes, jobs, the derived indexes."""
 
 Repair = Literal[
     "salvage",  # the file: copy what can be read into a new one
     "rows",  # names of tables: delete the rows that refer to nothing
     "stray_chunks",  # keys of documents that are gone: remove the chunks they left
-    "documents",  # keys: cut and extract again from the text in the record
+    "documents",  # keys: cut and extract again from the text in the store
     "lost_texts",  # keys: load the file again
     "fields",  # keys of documents: write their fields again
     "graph",  # recount the names, drop entities that nothing supports
     "links",  # search all chunks for names again
-    "vectors",  # hashes as hex: drop them, they are made again where they are needed
+    "vectors",  # hashes as hex: drop them, they are made again where needed
     "queue",  # find out again which chunks have to be embedded
     "jobs",  # keys: go on with them
     "index",  # names of indexes: rebuild them
 ]
-"""How something can be repaired, and what `Finding.keys` are for it."""
+"""How something can be repaired, and what `CheckFinding.keys` are for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """Something that is not as it should be.
+    """A defect that a check found.
 
     Attributes:
         subject: where.
@@ -51,8 +51,8 @@ class CheckReport:
 
     Attributes:
         checked: a line for each thing that was looked at, with numbers.
-        findings: what is wrong; after a repair, what still is.
-        notes: what is worth knowing and nothing wrong.
+        findings: the defects; after a repair, those that remain.
+        notes: worth knowing, but no defects.
         repaired: a line for each thing that was repaired.
     """
 
@@ -63,5 +63,5 @@ class CheckReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong (any more)."""
+        """Whether no defect is left."""
         return not self.findings

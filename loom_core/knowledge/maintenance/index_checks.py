@@ -1,4 +1,4 @@
-"""Whether the derived indexes hold what the record holds, and nothing else."""
+"""Checks of the derived indexes against the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ALL = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Content of an index compared with what it should hold.
+    """Differences between the content of an index and what it should hold.
 
     Attributes:
         expected: keys that should be in it.
@@ -49,7 +49,7 @@ class _Comparison:
     settled: tuple[int, ...]
 
     def findings(self, name: IndexName, what: str) -> Iterator[CheckFinding]:
-        """The differences in plain words."""
+        """Return the differences as findings."""
         if self.missing:
             text = f"{len(self.missing):,} of {self.expected:,} {what} are not in the index {name!r}"
             yield CheckFinding("indexes", text, "index", (name,))
@@ -66,19 +66,19 @@ def _compare_keys(
     *,
     kinds: Sequence[ChangeKind],
 ) -> _Comparison | None:
-    """Compare the keys in an index with those in the record, while both may change.
+    """Compare the keys of an index with those of the store, while both may change.
 
-    What the index had not yet taken over when it was read is left out of the comparison.
+    Changes that the index had not yet applied when it was read are left out of the comparison.
 
     Args:
-        record: the record.
+        record: the store.
         name: the index.
         held: the keys that are in it, with repeats.
-        expected: the keys that should be, read from the record.
+        expected: the keys that should be, read from the store.
         kinds: the changes by which such keys come and go.
 
     Returns:
-        None if changes were taken over and forgotten meanwhile, again and again.
+        None if changes were applied and pruned meanwhile, again and again.
 
     Raises:
         IndexDamagedError: the index cannot be read.
@@ -109,11 +109,11 @@ def _check_index(
     what: str,
     differing: Callable[[Sequence[int]], tuple[int, int]],
 ) -> Iterator[CheckFinding]:
-    """Compare an index with the record: its keys, and what it has for some of them.
+    """Check an index: its keys, and a sample of its contents.
 
     Args:
         name: the index.
-        compare: its keys, see `_compared`.
+        compare: its keys, see `_compare_keys`.
         what: what it has for a key.
         differing: of keys that are in both, for how many it has something else, and at how many it looked.
     """
@@ -127,12 +127,12 @@ def _check_index(
         yield CheckFinding("indexes", f"the index {name!r} cannot be read: {error.message}", "index", (name,))
         return
     if wrong:
-        text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages looked at"
+        text = f"the index {name!r} has other {what} for {wrong:,} of {seen:,} passages examined"
         yield CheckFinding("indexes", text, "index", (name,))
 
 
 def check_lexical(record: KnowledgeStore, index: LexicalIndex) -> Iterator[CheckFinding]:
-    """Every chunk is in the index of words once, some with their own words."""
+    """Check that the lexical index holds every chunk once; compare a sample's tokens."""
 
     def differing(keys: Sequence[int]) -> tuple[int, int]:
         chosen = _sample(keys, _SAMPLES)
@@ -146,7 +146,7 @@ def check_lexical(record: KnowledgeStore, index: LexicalIndex) -> Iterator[Check
 
 
 def check_graph_store(record: KnowledgeStore, store: GraphStore) -> Iterator[CheckFinding]:
-    """The graph store has the entities and relations of the record. No process may be writing to it."""
+    """Check that the graph store equals the store's graph. No process may be writing to it."""
     graph, after, wrong = record.graph, 0, 0
     try:
         with record.database.snapshot():
@@ -172,7 +172,7 @@ def check_graph_store(record: KnowledgeStore, store: GraphStore) -> Iterator[Che
 
 
 def _sample(keys: Sequence[int], count: int) -> list[int]:
-    """So many of many keys, from the first to the last."""
+    """Return an evenly spread sample of keys."""
     return list(keys[:: max(1, len(keys) // count)][:count])
 
 
@@ -195,7 +195,7 @@ def _changes_since(record: KnowledgeStore, watermark: int, kind: ChangeKind) -> 
 
 
 def check_flat_vectors(record: KnowledgeStore, index: LanguageVectors) -> Iterator[CheckFinding]:
-    """Every chunk that has a vector is in the index of vectors once, with its own vector."""
+    """Check that the flat index holds every vector once; compare a sample."""
 
     def differing(settled: Sequence[int]) -> tuple[int, int]:
         import numpy as np
@@ -210,7 +210,7 @@ def check_flat_vectors(record: KnowledgeStore, index: LanguageVectors) -> Iterat
 
 
 def check_chroma(record: KnowledgeStore, indexes: Collection[ChromaVectorIndex]) -> Iterator[CheckFinding]:
-    """Chroma has every chunk that has a vector once, some with their own. No process may write meanwhile.
+    """Check that Chroma holds every vector once; compare a sample. No process may be writing to it.
 
     Args:
         record: says what it should hold.
@@ -243,7 +243,7 @@ def check_indexes(record: KnowledgeStore, folder: Path, *, owned: bool) -> Itera
     """Check the derived indexes of a knowledge base on disk. Blocks.
 
     Args:
-        record: its record.
+        record: its store.
         folder: where they are.
         owned: whether to open the graph and Chroma, too, which only the holder of the lock may, and not
             while it has them open otherwise.

@@ -1,4 +1,4 @@
-"""Putting right in a record what a check found wrong."""
+"""Repair of the store after a check."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "gra
 
 
 def repair(record: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
-    """Write into the record all that puts findings right, as one transaction. Blocks.
+    """Repair findings in the store, as one transaction. Blocks.
 
-    What takes longer becomes a job, or an index that is to be rebuilt: both are done by the worker.
+    Longer repairs become a job, or an index to rebuild: the worker does both.
 
     Args:
         record: what was checked.
-        findings: what was found; a damaged file is not for here, see `salvage`.
+        findings: the defects; for a damaged file see `salvage`.
     """
     todo: defaultdict[Repair, list[int | str]] = defaultdict(list)
     for finding in findings:
@@ -96,7 +96,7 @@ def _repair_kind(
 
 
 def _rebuild_queue(db: sqlite3.Connection, *, linked: int) -> None:
-    """Find out which chunks have to be embedded, and recount them."""
+    """Rebuild the queue of chunks to embed, and its count."""
     db.execute("DELETE FROM unembedded")
     db.execute(f"INSERT INTO unembedded {UNEMBEDDED}")
     db.execute("DELETE FROM coverage")
@@ -107,7 +107,7 @@ def _rebuild_queue(db: sqlite3.Connection, *, linked: int) -> None:
 
 
 def _rechunk(record: KnowledgeStore, keys: Sequence[int]) -> None:
-    """Cut documents and extract from them again, by a job, from their text in the record."""
+    """Chunk documents and extract from them again, by a job, from their stored texts."""
     uris = [row.uri for row in record.documents.by_key(sorted(set(keys))).values()]
     for key in set(keys):
         record.documents.remove_chunks(key)
@@ -116,7 +116,7 @@ def _rechunk(record: KnowledgeStore, keys: Sequence[int]) -> None:
 
 
 def _reload(record: KnowledgeStore, keys: Sequence[int]) -> None:
-    """Load documents again, by a job, from the files they came from, where those are still there."""
+    """Load documents again, by a job, from their original files, if these exist."""
     paths: list[str] = []
     for key, row in record.documents.by_key(sorted(set(keys))).items():
         if row.uri.startswith("file:") and (path := Path(path_of(row.uri))).is_file():
@@ -153,7 +153,7 @@ def _write_fields(record: KnowledgeStore, db: sqlite3.Connection, keys: Sequence
 
 
 def _recount(record: KnowledgeStore, db: sqlite3.Connection) -> None:
-    """Recount names, drop the entities that nothing supports, and regroup the others."""
+    """Recount names, drop unsupported entities, and regroup the others."""
     wrong = (
         f"SELECT entity FROM (SELECT * FROM names EXCEPT {COUNTED_NAMES}) "
         f"UNION SELECT entity FROM ({COUNTED_NAMES} EXCEPT SELECT * FROM names)"

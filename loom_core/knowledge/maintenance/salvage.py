@@ -1,4 +1,4 @@
-"""Salvage of a damaged record: what can be read of its documents, vectors and jobs goes into a new one."""
+"""Salvage of a damaged store: copy the readable documents, vectors and jobs into a new one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, get_args
 
-from loom_core.errors import DocumentError, RecordError, StoreBusyError
+from loom_core.errors import DocumentError, StoreBusyError, StoreError
 from loom_core.knowledge.indexes.engines.damage import first_line
 from loom_core.knowledge.ingest.stored_documents import draft_of_row, pack_draft, unpack_draft
 from loom_core.knowledge.maintenance.finding import CheckFinding
@@ -33,21 +33,21 @@ __all__ = ["SalvageReport", "check_file", "salvage"]
 
 _MESSAGES = 20
 _PAGE = 200
-_TABLES = ("meta", "alias_decisions")  # what people have decided, as far as it refers to nothing by key
+_TABLES = ("meta", "alias_decisions")  # users' decisions, which refer to nothing by key
 
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """Result of a salvage: what was saved, and what was not.
+    """Result of a salvage: what was saved, and what was lost.
 
     Attributes:
         documents: how many documents.
         vectors: how many vectors.
         jobs: how many documents of unfinished jobs.
-        lost: URIs of the documents that could not be read and are nowhere else either, as far as known.
+        lost: URIs of the documents that could not be read and exist nowhere else, as far as known.
         reloaded: URIs of those that could not be read, and are loaded again from their files.
-        incomplete: whether more may be lost, of which not even the names can be read.
-        kept: where the damaged file is now; None where mending its indexes was enough.
+        incomplete: whether more may be lost, whose URIs cannot be read either.
+        kept: where the damaged file is now; None if rebuilding its indexes was enough.
     """
 
     documents: int = 0
@@ -60,10 +60,10 @@ class SalvageReport:
 
 
 def check_file(path: Path) -> list[CheckFinding]:
-    """Whether the file of a record is a whole SQLite database, texts included. Blocks; reads all of it.
+    """Check that a store's file is a whole SQLite database, texts included. Blocks; reads all of it.
 
     Raises:
-        RecordError: see `refuse_inaccessible`.
+        RecordError: see `require_accessible`.
     """
     require_accessible(path)
     if is_emptied(path):
@@ -82,7 +82,7 @@ def check_file(path: Path) -> list[CheckFinding]:
 
 
 def _decode_texts(db: sqlite3.Connection) -> None:
-    """Read every text, which SQLite itself does not.
+    """Decode every text, which SQLite itself does not.
 
     Raises:
         sqlite3.OperationalError: one is not UTF-8.
@@ -95,10 +95,10 @@ def _decode_texts(db: sqlite3.Connection) -> None:
 
 
 def salvage(folder: Path) -> SalvageReport:
-    """Make a sound record out of a damaged one; the damaged file stays next to it under another name. Blocks.
+    """Replace a damaged store by a sound one; the damaged file is kept under another name. Blocks.
 
     Where only SQLite's own indexes are damaged they are rebuilt, and nothing is lost. Else the documents
-    that can be read become a job of a new record, which is carried out when the knowledge base is opened;
+    that can be read become a job of a new store, which is carried out when the knowledge base is opened;
     their vectors are kept.
 
     Args:
@@ -106,7 +106,7 @@ def salvage(folder: Path) -> SalvageReport:
 
     Raises:
         StoreBusyError: another process works on it.
-        RecordError: the new record cannot be written, or the old one cannot be reached, or is of
+        RecordError: the new store cannot be written, or the old one cannot be reached, or is of
             a newer format.
     """
     require_accessible(folder / "record.db")
@@ -143,11 +143,11 @@ def salvage(folder: Path) -> SalvageReport:
 
 
 def _refuse_newer(path: Path) -> None:
-    """See that a record is of a format that is known here: else what is new in it would be lost."""
+    """Raise if a store is of a newer format: its new content would be lost."""
     with closing(DamagedStore(path)) as source:
         version = source.version()
     if version > len(SCHEMA):
-        raise RecordError(
+        raise StoreError(
             f"{path} was written by a newer Loom (format {version}, this one knows {len(SCHEMA)}).",
             advice="Upgrade this installation and try again; nothing was changed.",
         )
@@ -159,7 +159,7 @@ def _empty_log(record: KnowledgeStore) -> None:
 
 
 def _reindex(path: Path) -> bool:
-    """Whether a rebuild of SQLite's indexes was enough."""
+    """Rebuild SQLite's indexes; return whether that was enough."""
     try:
         with closing(sqlite3.connect(path)) as db:
             messages = [str(text) for (text,) in db.execute(f"PRAGMA integrity_check({_MESSAGES})")]
@@ -178,9 +178,9 @@ def _salvage_into(path: Path, record: KnowledgeStore, fresh: Path) -> SalvageRep
     mended = path.with_name("record.db.mended")
     try:
         for suffix in ("", "-wal"):
-            beside = path.with_name(path.name + suffix)
-            if beside.exists():
-                shutil.copyfile(beside, mended.with_name(mended.name + suffix))
+            sidecar = path.with_name(path.name + suffix)
+            if sidecar.exists():
+                shutil.copyfile(sidecar, mended.with_name(mended.name + suffix))
         repair_header(mended, like=fresh)
         return replace(_copy_readable(mended, record), incomplete=True)
     finally:
@@ -254,7 +254,7 @@ def _submit(record: KnowledgeStore, drafts: Iterator[DocumentDraft]) -> None:
 
 
 def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
-    """Unfinished jobs with what is left of them: their documents were acknowledged."""
+    """Copy unfinished jobs with their remaining documents, which were acknowledged."""
     count = 0
     for job in source.select(
         "SELECT key, kind, request FROM jobs WHERE state IN ('queued', 'listing', 'running') ORDER BY key"
@@ -281,19 +281,19 @@ def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
 
 
 def _swap_in(fresh: Path, path: Path) -> Path:
-    """Put a new record in the place of a damaged one, so that there is one of the two at every moment."""
+    """Swap a new store in for a damaged one; one of the two exists at every moment."""
     kept = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
     for suffix in ("-wal", "-shm"):  # of the damaged one, which SQLite would otherwise read into the new one
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            beside.replace(kept.with_name(kept.name + suffix))
+        sidecar = path.with_name(path.name + suffix)
+        if sidecar.exists():
+            sidecar.replace(kept.with_name(kept.name + suffix))
     _link_or_copy(path, kept)
     fresh.replace(path)
     return kept
 
 
 def _link_or_copy(path: Path, kept: Path) -> None:
-    """Give a file a second name; where the file system has no such thing, copy it."""
+    """Hard-link a file under a second name; copy it where the file system has no links."""
     try:
         kept.hardlink_to(path)
     except OSError:
@@ -312,13 +312,13 @@ _FREE_PAGES_AT = slice(32, 40)
 
 
 class DamagedStore:
-    """The tables of a damaged record, as far as they can be read; nothing is written to it.
+    """Reads the tables of a damaged store, as far as possible; writes nothing.
 
     Args:
         path: the damaged file.
 
     Attributes:
-        incomplete: whether something that was asked for could not even be counted.
+        incomplete: whether some requested rows could not even be counted.
     """
 
     def __init__(self, path: Path) -> None:
@@ -335,13 +335,13 @@ class DamagedStore:
         self._db.close()
 
     def version(self) -> int:
-        """The format it was written in; 0 where that cannot be read."""
+        """Return the format of the file; 0 if it cannot be read."""
         with suppress(sqlite3.Error):
             return int(self._db.execute("PRAGMA user_version").fetchone()[0])
         return 0
 
     def select(self, sql: str, parameters: tuple[object, ...] = ()) -> list[sqlite3.Row]:
-        """The rows of a statement up to the first that cannot be read."""
+        """Return the rows of a statement up to the first that cannot be read."""
         found: list[sqlite3.Row] = []
         try:
             found.extend(self._db.execute(sql, parameters))
@@ -350,7 +350,7 @@ class DamagedStore:
         return found
 
     def rows(self, table: str) -> Iterator[sqlite3.Row]:
-        """The rows of a table that can be read, by rowid."""
+        """Yield the rows of a table that can be read, by rowid."""
         after = 0
         while True:
             try:
@@ -375,10 +375,10 @@ class DamagedStore:
                     yield row
 
     def uris(self) -> set[str]:
-        """The URIs of the documents that should be there, by whichever of table and index tells them."""
+        """Return the URIs of the documents that should exist, by table and index."""
         known: set[object] = set()  # on a damaged page there may be anything
         whole = False
-        for order in ("rowid", "uri"):  # the latter is read off an index of its own
+        for order in ("rowid", "uri"):  # the latter is read from a separate index
             with suppress(sqlite3.Error):
                 known.update(
                     row["uri"] for row in self._db.execute(f"SELECT uri FROM documents ORDER BY {order}")
@@ -401,7 +401,7 @@ class DamagedStore:
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file begins as a database does, whatever comes after."""
+    """Whether a file begins with a SQLite header, whatever follows."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             db.execute("PRAGMA writable_schema=ON")
@@ -412,11 +412,11 @@ def is_database(path: Path) -> bool:
 
 
 def repair_header(path: Path, *, like: Path) -> None:
-    """Replace the header of a database, which says how its pages are to be read and holds no data.
+    """Replace the header of a database, which describes its pages and holds no data.
 
     Args:
         path: the database, which is changed.
-        like: a sound one of the same format, with nothing in its log.
+        like: a sound one of the same format, with an empty log.
     """
     with like.open("rb") as sound:
         header = bytearray(sound.read(_HEADER))

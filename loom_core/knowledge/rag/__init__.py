@@ -1,4 +1,4 @@
-"""Retrieval over a graph of passages: what a program imports to have a knowledge base."""
+"""GraphRAG: the public classes of a knowledge base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a knowledge base: its name, its folder, and what its record remembers."""
+"""Opening a knowledge base: its name, its folder, its metadata and its embedder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def is_name(name: str) -> bool:
 
 
 def folder_in(home: Path, name: str) -> Path:
-    """The folder of a knowledge base in Loom's home, whether it exists or not.
+    """Return the folder of a knowledge base in Loom's home, whether it exists or not.
 
     Raises:
         InvalidInputError: no knowledge base can have this name.
@@ -45,17 +45,17 @@ def folder_in(home: Path, name: str) -> Path:
             f"{name!r} cannot be the name of a knowledge base.",
             advice=f"Use 1 to {_MAX_NAME} characters of any script, without slashes.",
         )
-    # Engines and file systems disagree about other characters in paths; the name itself is in the record.
+    # Engines and file systems disagree about other characters in paths; the name itself is in the store.
     plain = name if _PLAIN.fullmatch(name) else "kb-" + sha256(name.encode()).hexdigest()[:12]
     return home / "kb" / plain
 
 
 def open_record(folder: Path | None) -> KnowledgeStore:
-    """Open the record in a folder, both made if they are not there; or one in memory.
+    """Open the store in a folder, both made if they are not there; or one in memory.
 
     Raises:
         ConfigError: the folder cannot be made.
-        RecordError: it cannot be written, or its record not be opened.
+        RecordError: it cannot be written, or its store not be opened.
     """
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.probe import require_usable
@@ -85,7 +85,7 @@ def save_metadata(
     description: str,
     search_hints: Sequence[str],
 ) -> None:
-    """Write down what is said of a knowledge base, where it is said, and which embedder makes its vectors.
+    """Save the name, description and embedder of a knowledge base, where they are given.
 
     Raises:
         ConfigError: they were made by another.
@@ -110,14 +110,14 @@ def save_metadata(
 
 
 def load_embedder_config(record: KnowledgeStore) -> dict[str, str]:
-    """The configuration of the embedder that makes a knowledge base's vectors; empty before there is one."""
+    """Return the configuration of a knowledge base's embedder; empty before there is one."""
     return json.loads(record.get("embedding_config") or "{}")
 
 
 def choose_embedder(
     record: KnowledgeStore, choice: EmbeddingProvider | str | None
 ) -> EmbeddingProvider | None:
-    """The embedder of a knowledge base.
+    """Choose the embedder of a knowledge base.
 
     Args:
         record: of the knowledge base.

@@ -1,4 +1,4 @@
-"""Entities under several names: what was merged and why, and deciding otherwise."""
+"""Entity aliases: list which entities were merged and why, merge and split them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["AliasGroup", "AliasReason", "EntityAliases", "in_several_scripts", "
 
 @dataclass(frozen=True, slots=True)
 class AliasReason:
-    """Why two names are, or may be, the same entity's.
+    """Why two names are, or may be, names of the same entity.
 
     Attributes:
         name: the one, in its most frequent spelling.
@@ -47,7 +47,7 @@ class AliasReason:
 
 @dataclass(frozen=True, slots=True)
 class AliasGroup:
-    """Names of one entity, the most frequent first, and why they are the same."""
+    """Names of an entity, the most frequent first, and why they are merged."""
 
     names: tuple[str, ...]
     reasons: tuple[AliasReason, ...]
@@ -64,7 +64,7 @@ class EntityAliases:
         self._record = record
 
     def groups(self, *, limit: int = 100, after: int = 0) -> tuple[list[AliasGroup], int | None]:
-        """Entities that have several names.
+        """Return entities that have several names.
 
         Args:
             limit: maximum number.
@@ -79,7 +79,7 @@ class EntityAliases:
         return [self._group(members[key]) for key in keys[:limit]], more
 
     def group_of(self, name: str) -> AliasGroup:
-        """All names of the entity with a name.
+        """Return all names of the entity with a name.
 
         Raises:
             NotFoundError: no entity has this name.
@@ -87,11 +87,11 @@ class EntityAliases:
         return self._group(self._members(self._key(name)))
 
     def names_of(self, entity: int) -> list[str]:
-        """All names of an entity given by its key, whatever their script, the most used first."""
+        """Return all names of an entity given by its key, whatever their script, the most used first."""
         return spellings_of(self._record.database, self._members(entity))
 
     def other_names(self, entities: Mapping[int, str]) -> dict[int, list[str]]:
-        """Further names of those of some entities that have several, the most used first.
+        """Return further names of those of some entities that have several, the most used first.
 
         Args:
             entities: the name that each is known by already, by key.
@@ -104,18 +104,18 @@ class EntityAliases:
         }
 
     def in_several_scripts(self) -> list[tuple[str, ...]]:
-        """Names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.
+        """Return names that are written in several scripts, such as 臺灣 and 台湾: the spellings of each.
 
         Each is one name, which cannot be split. This reads the names of all entities: a second for millions.
         """
         return in_several_scripts(self._record.database)
 
     def suggestions(self, *, limit: int = 100) -> list[AliasReason]:
-        """Pairs of names that may be the same entity's, but are not merged: too little speaks for it."""
+        """Return pairs of names that may be the same entity, but lack the evidence to be merged."""
         return self._reasons(self._record.aliases.suggestions(limit=limit))
 
     def merge(self, name: str, other: str) -> AliasGroup:
-        """Take two names for the same entity's from now on.
+        """Treat two names as the same entity from now on.
 
         Returns:
             The group that both are in.
@@ -146,7 +146,7 @@ class EntityAliases:
         return self._group(self._members(one)), self._group(self._members(two))
 
     def clear_decision(self, name: str, other: str) -> bool:
-        """Forget what was decided of two names; returns whether anything was."""
+        """Forget a decision about two names; return whether there was one."""
         record = self._record
         with record.database.write():
             known = record.aliases.clear_decision(name_key(name), name_key(other))
@@ -221,7 +221,7 @@ GROUP BY entity, name ORDER BY entity, SUM(uses) DESC, name
 
 
 def spellings_of(database: Database, entities: Sequence[int]) -> list[str]:
-    """All spellings of entities that differ by more than case, the most used first."""
+    """Return all spellings of entities that differ by more than case, the most used first."""
     uses: defaultdict[str, int] = defaultdict(int)
     for row in database.rows_in("SELECT name, uses FROM names WHERE entity IN ({})", entities):
         uses[row["name"]] += row["uses"]
@@ -230,7 +230,7 @@ def spellings_of(database: Database, entities: Sequence[int]) -> list[str]:
 
 
 def in_several_scripts(database: Database) -> list[tuple[str, ...]]:
-    """Names that are written in several scripts: traditional and simplified, full and half width.
+    """Return names that are written in several scripts: traditional and simplified, full and half width.
 
     Each is one name of one entity. Reads the names of all entities.
 
@@ -248,7 +248,7 @@ def in_several_scripts(database: Database) -> list[tuple[str, ...]]:
 
 
 def _by_case_alone(names: Iterable[str]) -> dict[str, str]:
-    """The first of those names that differ by no more than case."""
+    """Return the first of those names that differ by no more than case."""
     first: dict[str, str] = {}
     for name in names:
         first.setdefault(unicodedata.normalize("NFC", name).casefold(), name)

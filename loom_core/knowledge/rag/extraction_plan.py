@@ -1,4 +1,4 @@
-"""Estimate of extraction by a language model, and whether a user has to agree to it first."""
+"""Estimate of extraction by a language model, and the user's confirmation of it."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ __all__ = ["ExtractionPlan"]
 
 _PORTION = 64  # documents that are prepared at a time, only to be counted
 _ENOUGH = 64 << 10  # bytes that were read, and say how much there is in others
-# Of text of which nothing is known; Chinese has a token in three bytes, English one in four.
+# Of unknown text; Chinese has a token in three bytes, English one in four.
 _TOKEN, _PASSAGE, _REQUEST = 3, 1_500, 9_000
 
 
 class ExtractionPlan:
-    """Prepares documents as a job would, up to the point where the model would be asked.
+    """Prepares documents as a job would, up to the model request, to estimate the cost.
 
     Args:
-        record: what is there already, and costs nothing.
+        record: the store; its documents cost nothing.
         pipeline: prepares.
-        config: above what a job needs a confirmation.
-        listing_seconds: for finding the sizes of documents that there is no time to read.
+        config: limits above which a job needs a confirmation.
+        listing_seconds: for listing the sizes of unread documents.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class ExtractionPlan:
         return self._extractor is not None
 
     async def estimate(self, items: Iterable[JobItem], *, seconds: float | None = None) -> ExtractionEstimate:
-        """About what extraction from some documents will take; nothing where no model is asked.
+        """Estimate the extraction from some documents; zero if no model is used.
 
-        It takes as long as reading the documents. What cannot be read is left out, as a job leaves it out.
+        It takes as long as reading the documents. Unreadable documents are left out, as in a job.
 
         Args:
             items: of the documents.
-            seconds: so long documents are read; what takes longer is judged by the sizes of the others.
+            seconds: for reading documents; the rest is estimated by size.
         """
         total = ExtractionEstimate()
         if self._extractor is None:
@@ -97,7 +97,7 @@ class ExtractionPlan:
     async def require_confirmation(
         self, items: Iterable[JobItem], *, confirm: bool, seconds: float | None = None
     ) -> None:
-        """See that the model can be asked, and that no user pays by accident.
+        """Check that the model can be asked, and require confirmation of a large cost.
 
         Args:
             items: of the documents.
@@ -123,7 +123,7 @@ class ExtractionPlan:
             raise ConfirmationNeededError(estimate)
 
     def _by_size(self, unread: Iterable[JobItem], read: ExtractionEstimate, size: int) -> ExtractionEstimate:
-        """Estimate the documents that there is no time to read by their size. Blocks.
+        """Estimate by their size the documents that there is no time to read. Blocks.
 
         Args:
             unread: the documents.
@@ -162,7 +162,7 @@ class ExtractionPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Remainder:
-    """How many documents were not read, their bytes, and whether there are more."""
+    """Documents that were not read: how many, their bytes, and whether there are more."""
 
     documents: int = 0
     size: int = 0
@@ -170,7 +170,7 @@ class _Remainder:
 
 
 def _list_unread(items: Iterable[JobItem], *, seconds: float) -> _Remainder:
-    """Documents that there is no time to read, as far as they are found in some seconds. Blocks."""
+    """List the documents that there is no time to read, for some seconds. Blocks."""
     until = time.monotonic() + seconds
     documents = size = 0
     for item in items:

@@ -1,4 +1,4 @@
-"""Keep a knowledge base in step with folders until it is stopped."""
+"""Folder watch: keep a knowledge base in sync with folders until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _TIMEOUT = 500  # milliseconds without a change after which the folder itself is
 
 
 class FolderWatch:
-    """Watches folders and syncs what changes below them; someone else has to `work` meanwhile.
+    """Watches folders and syncs changes below them; another task has to run `work` meanwhile.
 
-    The file system tells of changes, gathered for a moment; where it does not (network drives) the
-    environment variable WATCHFILES_FORCE_POLLING has the folders looked through instead, as is done where
+    The file system reports changes, which are gathered for a moment; where it does not (network drives) the
+    environment variable WATCHFILES_FORCE_POLLING makes this poll the folders instead, as it does where
     watching fails. As a file system may lose events, all is synced at the start, after very many changes at
-    once, when a folder comes back that was gone, and every so often.
+    once, when a missing folder comes back, and at intervals.
 
-    A sync for which a language model would read more than is done without a confirmation, or cannot be asked,
-    is left out, which the log tells; the next change, or the next look at everything, tries again.
+    A sync that needs a confirmation for a language model, or whose model cannot be asked, is skipped and
+    logged; the next change, or the next full sync, retries.
 
     Args:
-        knowledge_base: what is kept in step.
+        knowledge_base: the knowledge base to sync.
         folders: the folders.
-        include: patterns as in .gitignore; only what matches is taken, where given.
-        exclude: patterns of what is left out.
+        include: patterns as in .gitignore; if given, only matching files are added.
+        exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        told: called with every job that is finished.
+        told: called with every finished job.
         debounce: milliseconds for which changes are gathered, at most.
-        every: seconds after which all is synced, whatever was told.
-        missing: seconds after which a folder that is gone is looked for again.
+        every: seconds after which all is synced, whatever changes were reported.
+        missing: seconds after which a missing folder is looked for again.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class FolderWatch:
         self._left_out: dict[Path, str] = {}
 
     async def run(self) -> None:
-        """Watch for ever; cancel it to stop.
+        """Watch until cancelled.
 
         Raises:
             InvalidInputError: one of the folders is a file.
@@ -100,14 +100,14 @@ class FolderWatch:
                 await anyio.sleep(self._missing)
 
     async def _follow(self, folder: Path, *, polling: bool | None) -> None:
-        """Sync a folder, and then what is told to have changed, until all has to be synced again."""
+        """Sync a folder, then each reported change, until all has to be synced again."""
         from watchfiles import awatch  # pyright: ignore[reportUnknownVariableType] - takes an event of trio, too
 
         started = anyio.current_time()
         stop = anyio.Event()
         in_step = False
         async with anyio.create_task_group() as tasks:
-            # The thread that waits for events is told to stop by this; cancelling alone would wait for it.
+            # This stops the thread that waits for events; cancelling alone would wait for it.
             tasks.start_soon(_set_in_the_end, stop)
             watch = awatch(
                 folder,
@@ -121,7 +121,7 @@ class FolderWatch:
             )
             async with aclosing(watch):
                 async for changes in watch:
-                    if not in_step:  # only now, as from here on every change is told
+                    if not in_step:  # only now, as every change is reported from here on
                         await self._sync(folder)
                         in_step = True
                         continue

@@ -1,4 +1,4 @@
-"""Documents into a knowledge base and out of it again."""
+"""Document intake: add documents to a knowledge base, sync and remove them."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _T = TypeVar("_T")
 
 
 class DocumentIntake:
-    """Takes documents in and removes them: the writing half of a knowledge base.
+    """Adds and removes documents: the writing half of a knowledge base.
 
-    What is added becomes a job of the record. The methods that `add` wait until it is done; `submit` returns
-    as soon as it is safe, for a worker in the background. What may be asked for is said once, by the classes
-    of requests (`FilesRequest` and others), whose attributes are the arguments here.
+    Added documents become a job of the store. The methods that `add` wait until it is done; `submit` returns
+    as soon as the job is durable, for a worker in the background. The arguments are documented once, in the
+    classes of requests (`FilesRequest` and others), whose attributes they are.
     """
 
     def __init__(self, record: KnowledgeStore, worker: KnowledgeBaseWorker, *, plan: ExtractionPlan) -> None:
@@ -64,9 +64,9 @@ class DocumentIntake:
 
         Args:
             sources: paths, in which `~` is the user's home, and http and https addresses.
-            include: patterns as in .gitignore; only files that match are taken, where given.
-            exclude: patterns of files that are left out.
-            allow_net: hosts and networks that may be asked besides the open internet.
+            include: patterns as in .gitignore; if given, only matching files are added.
+            exclude: patterns of files to leave out.
+            allow_net: private hosts and networks that may be requested besides the public internet.
             metadata: fields for all the documents.
             progress: called after every step of the work.
             confirm: see `add_documents`.
@@ -124,11 +124,11 @@ class DocumentIntake:
         mime: str = "text/markdown",
         confirm: bool = False,
     ) -> list[str]:
-        """Add texts and wait until they are searchable by words, graph and vectors.
+        """Add texts and wait until lexical index, graph and vectors hold them.
 
         Args:
             texts: Markdown or plain text, one document each.
-            titles: a title for each, or an empty one where the text's own first heading is to serve.
+            titles: a title for each, or an empty one to use the text's first heading.
             metadatas: fields for each, which filters may use.
             uris: an address for each; a text with a known address replaces the one that was there.
             mime: media type of all the texts.
@@ -165,15 +165,15 @@ class DocumentIntake:
 
         Args:
             documents: the documents.
-            confirm: whether a language model may read much for it; see `estimate_extraction`.
+            confirm: whether a large extraction by a language model is confirmed; see `estimate_extraction`.
 
         Returns:
             The finished job; `jobs.report` says what failed.
 
         Raises:
-            InvalidInputError: a document is too long, or it takes a confirmation; nothing is added.
-            LLMError: the language model that extracts cannot be asked now. What is in stays, and the job
-                goes on there with the next work.
+            InvalidInputError: a document is too long, or a confirmation is needed; nothing is added.
+            LLMError: the language model for extraction is unavailable. Stored documents stay, and the job
+                continues there with the next work.
         """
         return await self._add(DocumentsRequest(documents, confirm=confirm))
 
@@ -220,7 +220,7 @@ class DocumentIntake:
         progress: Callable[[], None] | None = None,
         confirm: bool = False,
     ) -> Job:
-        """Get in step with folders and wait as `add_texts` does; arguments and errors as for `SyncRequest`.
+        """Sync with folders and wait as `add_texts` does; arguments and errors as for `SyncRequest`.
 
         `progress` is called after every step of the work.
         """
@@ -242,9 +242,9 @@ class DocumentIntake:
         exclude: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
     ) -> ExtractionEstimate:
-        """About what a language model will take to extract from documents, if they were added now.
+        """Estimate what a language model will take to extract from documents, if they were added now.
 
-        Nothing is added, and no model is asked. What is in the record already, just as it is, costs nothing;
+        Nothing is added, and no model is asked. Unchanged documents of the store cost nothing;
         without a language model nothing does. It takes as long as reading the documents. Arguments and
         errors as for `FilesRequest` and `DocumentsRequest`.
         """
@@ -252,11 +252,11 @@ class DocumentIntake:
         return await self._plan.estimate(chain(of_paths, DocumentsRequest(documents).items()))
 
     async def confirm_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
-        """See, before a request is submitted, that a language model may and can read its documents.
+        """Check, before a request is submitted, that a language model may and can read its documents.
 
         Args:
-            request: what is to be added; where it is confirmed, only the model is looked at.
-            seconds: so long documents are read; what takes longer is judged by the sizes of the others.
+            request: the documents to add; if it is confirmed, only the model is checked.
+            seconds: for reading documents; the rest is estimated by size.
 
         Raises:
             ConfigError: the model's package or key is missing.
@@ -266,13 +266,13 @@ class DocumentIntake:
         await self._plan.require_confirmation(request.items(), confirm=request.confirm, seconds=seconds)
 
     def submit(self, request: AddRequest) -> str:
-        """Write down what is to be added. Blocks; when it returns, it is safe.
+        """Submit a job. Blocks; when it returns, the job is durable.
 
         Returns:
             Id of the job.
 
         Raises:
-            InvalidInputError: it cannot be done, see the class of the request; nothing is added.
+            InvalidInputError: the request is impossible, see its class; nothing is added.
         """
         job = self._mark_request(request.job(), confirm=request.confirm)
         items = list(request.items()) if request.is_listed else []
@@ -288,7 +288,7 @@ class DocumentIntake:
         self.record.set("llm", "")
 
     def job(self, id_: str) -> Job:
-        """A job by its id. Blocks.
+        """Return a job by its id. Blocks.
 
         Raises:
             NotFoundError: there is none with this id.
@@ -301,7 +301,7 @@ class DocumentIntake:
     async def wait_for_job(
         self, id_: str, *, progress: Callable[[Job], Awaitable[None]] | None = None
     ) -> Job:
-        """Wait until a job is over; this process or another has to `work` meanwhile.
+        """Wait until a job is over; this process or another has to run `work` meanwhile.
 
         Args:
             id_: the job's id.
@@ -329,10 +329,10 @@ class DocumentIntake:
     async def remove(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Remove documents by id or URI with everything that only they support, and wait for the indexes.
 
-        What jobs have still to add at these addresses is not added any more.
+        Pending documents of jobs at these addresses are not added any more.
 
         Returns:
-            The documents that were removed; ids that are not there are passed over.
+            The removed documents; unknown ids are ignored.
         """
         removed = await to_thread.run_sync(self._remove, ids)
         if self.worker.is_running:
@@ -353,7 +353,7 @@ class DocumentIntake:
         return run_blocking(function, *args, **kwargs)
 
     def _mark_request(self, request: dict[str, Any], *, confirm: bool) -> dict[str, Any]:
-        """A job's request that says whether a language model is to read for it, and may read much."""
+        """Mark in a job's request whether a language model reads for it, and may read a large amount."""
         marks = {"by_model": self._plan.uses_model, "confirmed": confirm}
         return request | {name: True for name, holds in marks.items() if holds}
 

@@ -67,49 +67,49 @@ _Found = TypeVar("_Found")
 
 
 class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
-    """A named set of documents that can be asked, in a folder or in memory.
+    """A named, searchable set of documents, in a folder or in memory.
 
         kb = KnowledgeBase("notes")
         kb.add_sync("~/notes")
         print(kb.query_sync("Who approved the budget?")[0].content)
 
-    By its name alone it is on disk, in the folder in which loom-kb keeps a knowledge base of that name, and
-    both may have it open at the same time. Documents that are added become jobs of the record: they are
-    searchable by words and graph as soon as they are written, vectors follow. In a program, the
-    methods that add wait for that; a server runs `work` in the background instead and uses `submit`.
+    Given only a name, it is in the folder of the loom-kb knowledge base of that name; both may have it open
+    at the same time. Added documents become jobs of the store: lexical index and graph find them as soon as
+    they are written, vectors follow. In a program, the methods that add wait for that; a server runs `work`
+    in the background instead and uses `submit`.
 
     The methods whose names end in `_sync` are for scripts and notebooks: they need no `await`, and work where
-    an event loop is running, too. They share an event loop in a thread of their own, so they must not be
-    called while async methods of the same object are under way.
+    an event loop is running, too. They share an event loop in a separate thread, so do not call them while
+    async methods of the same object are running.
 
     Any number of processes may have one folder open. One of them works for it, and answers the questions of
-    the others, which load neither model nor vectors then; without it each answers by itself.
+    the others, which then load neither model nor vectors; without it each searches by itself.
 
     It is also a `PassageSource`, so that retrievers may ask its channels.
 
     Args:
         name: its name among other sources.
-        embedder: makes vectors. `auto` is the one that made the vectors there are, or else the best one that
-            is installed; an embedder, or any choice of `create_embedder` such as `hashing`; `stored` is the
-            one that made the vectors there are, or None. None answers by words and graph alone.
+        embedder: makes vectors. `auto` is the one that made the stored vectors, or else the best installed;
+            an embedder, or any choice of `create_embedder` such as `hashing`; `stored` is the one that made
+            the stored vectors, or None. None searches by words and graph alone.
         llm: a language model that finds entities and relations, in addition to rules, or its configuration
             (see `create_model`); None uses rules alone. Retrievers that need a model take it, too.
         extractor: finds entities and relations instead of both.
-        reranker: orders the best passages of every answer again; None leaves them as they are.
+        reranker: reranks the best passages of every answer; None leaves their order.
         config: settings.
-        description: what is in it, in one sentence; remembered.
-        search_hints: what to search in it for; remembered.
-        path: a folder of one's own for it, made if absent, in place of that of its name.
+        description: of its content, in one sentence; stored.
+        search_hints: what to search in it for; stored.
+        path: another folder for it, created if absent.
         memory: whether to keep everything in memory instead.
         tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
-        metrics: where searches are counted; None for the numbers of this process.
-        peers: what this process is called among those that share the folder, and how it speaks with them.
+        metrics: where searches are counted; None for the metrics of this process.
+        peers: name of this process for the others that share the folder, and how it talks to them.
 
     Raises:
         InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.
         ConfigError: there is no such embedder or language model, or its vectors were made by another
             embedder than the one given.
-        RecordError: the folder cannot be written, or its record not be opened.
+        RecordError: the folder cannot be written, or its store not be opened.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
     @property
     def strategy(self) -> Strategy:
-        """How it is asked unless the question says otherwise."""
+        """Its default search strategy."""
         wanted = self._config.strategy
         if self._embedder is not None:
             return wanted if self._config.extraction.enabled else "vector_first"
@@ -311,7 +311,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             limit: maximum number of passages, 1 to 100.
             filters: field to value, list of allowed values, or comparison; see docs/knowledge.md.
             strategy: another than the knowledge base's own.
-            options: how what is found is refined, where other than the knowledge base is set to.
+            options: refinement of the results, if other than the knowledge base's settings.
 
         Raises:
             InvalidInputError: see `KnowledgeBaseProvider.query`; a strategy that is none, or reranking
@@ -348,14 +348,14 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         )
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The passage with an id, or None."""
+        """Return the passage with an id, or None."""
         return await to_thread.run_sync(self._item, knowledge_id)
 
     def ask_graph(self, ask: Callable[[GraphStore], _Found], *, around: Sequence[int], hops: int) -> _Found:
-        """Ask a graph that holds at least what is within some hops of entities. Blocks.
+        """Query a graph that holds at least the neighbourhood of some entities. Blocks.
 
         The process that works for the knowledge base has Kùzu; any other, and that one, too, while Kùzu's
-        graph is not whole, reads the record.
+        graph is not whole, reads the store.
 
         Args:
             ask: puts the question; it may be called twice.
@@ -371,11 +371,11 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return ask(neighbourhood(self.record.graph, around, hops=hops))
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have a vector, and how many there are. Blocks."""
+        """Return how many chunks have a vector, and how many there are. Blocks."""
         return self._vectors.coverage()
 
     def index_lag(self) -> dict[str, int]:
-        """How many changes of the record each index has still to take over. Blocks."""
+        """Return how many changes of the store each index has still to apply. Blocks."""
         return {index.name: index.lag() for index in (self._words, self._graph, *self._vectors.maintained)}
 
     # -- as a source of passages -------------------------------------------------------------------
@@ -393,7 +393,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
     ) -> NDArray[np.float32] | None:
-        """Vectors of texts in the space of its passages, a row each; None without an embedder.
+        """Return vectors of texts in the space of its passages, a row each; None without an embedder.
 
         Raises:
             EmbeddingError: see `EmbeddingProvider.embed`.
@@ -442,7 +442,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return await self._channel_search.passages(limit=limit, filters=filters)
 
     def retriever(self, name: str = "knowledge_base", **params: object) -> Retriever:
-        """A retriever over this knowledge base alone.
+        """Return a retriever over this knowledge base alone.
 
         Args:
             name: `knowledge_base` (its own strategies), or any other registered one: `dense`, `bm25`,
@@ -455,7 +455,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         """
         return plugin_registry.create("retriever", name, [self], **params)
 
-    # -- reading what is in it; all of this blocks ---------------------------------------------------
+    # -- reading its content; all of this blocks ---------------------------------------------------
 
     @property
     def documents(self) -> DocumentReader:
@@ -464,7 +464,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
     @property
     def duplicates(self) -> DuplicateReader:
-        """Which of its documents are the same, or nearly."""
+        """Its duplicate and near-duplicate documents."""
         return self.record.duplicates
 
     @property
@@ -478,7 +478,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return self.record.jobs
 
     def export(self, path: Path, *, progress: Callable[[int, int], None] | None = None) -> Manifest:
-        """Write all of it, as it is at one moment, into an archive; see `archive_export.export`. Blocks."""
+        """Export all of it, as it is at one moment, to an archive; see `maintenance.archive`. Blocks."""
         from loom_core.knowledge.maintenance.archive import export
 
         return export(self.record, path, name=self.name, progress=progress)
@@ -486,20 +486,20 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     # -- working ------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Do all work that comes, in the background; cancel it to stop."""
+        """Do all work that arises, in the background, until cancelled."""
         await self.worker.run()
 
     @property
     def aliases(self) -> EntityAliases:
-        """Its entities under several names: what was merged and why, and deciding otherwise."""
+        """Its entities with several names: which were merged and why; merge and split them."""
         return EntityAliases(self.record)
 
     def holder(self) -> Holder | None:
-        """The process that works for it now, this one or another; None if there is none. Blocks."""
+        """Return the worker process of it, this one or another; None if there is none. Blocks."""
         return None if self._folder is None else holder_of(self._folder)
 
     def close(self) -> None:
-        """Release every file. Nothing is lost: what is not finished goes on at the next opening."""
+        """Release every file. Nothing is lost: unfinished work continues at the next opening."""
         self.worker.close()
         self._words.close()
         self._graph.close()
@@ -528,7 +528,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
 
 def _folder(name: str, path: Path | str | None, *, memory: bool) -> Path | None:
-    """Where a knowledge base is; None in memory."""
+    """Return the folder of a knowledge base; None in memory."""
     if path is not None and memory:
         raise InvalidInputError(
             "A knowledge base is in a folder or in memory, not in both.", advice="Give `path` or `memory`."

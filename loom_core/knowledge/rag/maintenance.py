@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["KnowledgeBaseMaintenance"]
 
 _POLL_SECONDS = 0.2
-_ROUNDS = 3  # what is wrong with an index may show only once the record is right
+_ROUNDS = 3  # what is wrong with an index may show only once the store is right
 
 
 class KnowledgeBaseMaintenance(DocumentIntake):
-    """Maintenance by the owner of a knowledge base."""
+    """Maintenance of a knowledge base by its owner."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         self._current = embedder
 
     async def check(self, *, repair: bool = False) -> CheckReport:
-        """See whether everything is as it should be: the record in itself, and the indexes against it.
+        """Check the store in itself, and the indexes against it; optionally repair both.
 
-        Other processes may be working meanwhile. It takes as long as reading everything.
+        Other processes may work meanwhile. It takes as long as reading everything.
 
         Args:
-            repair: repair what can be; then this process works until that is done.
+            repair: repair what can be repaired; then this process works until that is done.
 
         Returns:
-            What was looked at and what is wrong; after a repair, what still is.
+            What was checked, and the defects; after a repair, the remaining ones.
 
         Raises:
             StoreBusyError: there is something to repair, and another process works for the knowledge base.
@@ -91,11 +91,11 @@ class KnowledgeBaseMaintenance(DocumentIntake):
     async def rebuild(
         self, indexes: Collection[IndexName], *, progress: Callable[[], None] | None = None
     ) -> None:
-        """Rebuild derived indexes from the record, and wait for it; whichever process works does it.
+        """Rebuild derived indexes from the store, and wait until the worker process has done so.
 
         Args:
             indexes: which.
-            progress: called now and then.
+            progress: called from time to time.
         """
         before = await to_thread.run_sync(self._mark_damaged, indexes)
         while True:
@@ -108,13 +108,13 @@ class KnowledgeBaseMaintenance(DocumentIntake):
     async def rebuild_from_texts(
         self, *, progress: Callable[[], None] | None = None, confirm: bool = False
     ) -> Job:
-        """Cut all documents into passages and extract from them again, from their texts in the record.
+        """Chunk all documents and extract from them again, from their texts in the store.
 
-        Documents that today's rules made are left as they are, and so are vectors of texts that stay.
+        Documents made by the current rules are left as they are, and so are vectors of unchanged texts.
 
         Args:
             progress: called after every step of the work.
-            confirm: whether a language model may read much for it; see `estimate_extraction`.
+            confirm: whether a large extraction by a language model is confirmed; see `estimate_extraction`.
 
         Returns:
             The finished job.
@@ -130,25 +130,25 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         return self.job(job)
 
     def rebuild_request(self, *, confirm: bool = False) -> RebuildRequest:
-        """The request to read all documents again; see `RebuildRequest`."""
+        """Return the request to read all documents again; see `RebuildRequest`."""
         return RebuildRequest(self.record.database, confirm=confirm)
 
     async def change_embedder(
         self, provider: EmbeddingProvider, *, progress: Callable[[], None] | None = None
     ) -> None:
-        """Have another embedder make the vectors, and wait until it has taken over.
+        """Let another embedder make the vectors, and wait until it has taken over.
 
-        Its vectors are made in the background, by whichever process works, and questions are answered with
-        the old ones until there are all of them. A process that ends meanwhile loses nothing. To call a
-        change off, change to the embedder in charge.
+        Its vectors are made in the background, by the worker process, and questions are answered with
+        the old ones until all are made. A process that ends meanwhile loses nothing. To cancel a
+        change, change to the current embedder.
 
         Args:
             provider: the embedder that is to take over.
-            progress: called now and then.
+            progress: called from time to time.
 
         Raises:
             ConfigError: the knowledge base was opened without an embedder.
-            EmbeddingError: the new embedder fails; the change goes on when it works again, or is called off.
+            EmbeddingError: the new embedder fails; the change continues when it works again, or is cancelled.
         """
         await provider.prepare()
         await to_thread.run_sync(self.submit_embedder, provider)
@@ -163,7 +163,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             await to_thread.run_sync(self._current.follow)
 
     def submit_embedder(self, provider: EmbeddingProvider) -> None:
-        """Write down that another embedder is to take over; see `change_embedder`. Blocks.
+        """Record that another embedder is to take over; see `change_embedder`. Blocks.
 
         Raises:
             ConfigError: the knowledge base was opened without an embedder.
@@ -176,11 +176,11 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         self.record.next_vectors.begin(provider)
 
     def next_embedder(self) -> str:
-        """Id of the embedder that is to take over; empty where none is. Blocks."""
+        """Return the id of the embedder that is to take over; empty where none is. Blocks."""
         return self.record.next_vectors.target_embedder()
 
     def reembedding_progress(self) -> tuple[int, int]:
-        """How many chunks have a vector of the embedder that is to come, and how many there are. Blocks."""
+        """Return the numbers of chunks with a vector of the next embedder, and of all chunks. Blocks."""
         return self.record.next_vectors.coverage()
 
     def import_archive(
@@ -190,7 +190,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         progress: Callable[[int, int], None] | None = None,
         confirm: bool = False,
     ) -> str:
-        """Write down that an archive is to be added, and take it in; see `receive_archive`. Blocks.
+        """Submit a job that imports an archive; see `import_archive`. Blocks.
 
         Returns:
             Id of the job.
@@ -204,7 +204,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         if self._folder is None:
             return report
         if any(finding.subject in {"references", "documents"} for finding in report.findings):
-            report.notes.append("the indexes were not looked at, as the record they follow is damaged")
+            report.notes.append("the indexes were not checked, as the record is damaged")
             return report
         ours = not self.worker.is_owner and await to_thread.run_sync(self.worker.acquire)
         try:
@@ -216,7 +216,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         report.checked.append("indexes: words, vectors" + (owned if ours else ""))
         if not ours:
             report.notes.append(
-                f"not looked at, as {self._other_owner()} works with it: {owned.lstrip(' ,')}"
+                f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}"
             )
         return report
 

@@ -47,7 +47,7 @@ class OwnerMethods:
         self._worker = worker
 
     async def answer(self, request: OwnerRequest) -> object:
-        """Carry out a request; the result has a form in JSON.
+        """Carry out a request; return a JSON-serializable result.
 
         Raises:
             LoomError: what the method raises in the owner.

@@ -1,4 +1,4 @@
-"""Embedding of passages: preemptible by new documents, and for an embedder that is to take over."""
+"""Embedding of passages: preemptible by new documents, and the change to another embedder."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _BATCH = 16
 
 
 class ReembeddingStep:
-    """Goes on with a change of embedder, a batch at a time, wherever it was left. For the holder of the lock.
+    """Continues a change of embedder, a batch at a time. For the holder of the lock.
 
     Args:
-        record: says which embedder is to take over, and keeps its vectors.
+        record: the store, which names the next embedder, and keeps its vectors.
         embedder: the one in charge.
         urgent: whether there is something more urgent to do.
         waits: how long to wait before a failed embedder is asked again, and before making way.
@@ -58,7 +58,7 @@ class ReembeddingStep:
         """Why it has stopped for now, or empty."""
 
     async def step(self) -> bool:
-        """Make some of the vectors, or switch when there are all.
+        """Make some of the vectors, or switch once there are all.
 
         Returns:
             Whether anything was done.
@@ -93,7 +93,7 @@ class ReembeddingStep:
         return self._embedder.get_or_create(wanted, self._record.next_vectors.config())
 
     def _todo(self) -> dict[bytes, str]:
-        """The next texts to embed, by hash. Those behind come again: a chunk may have changed meanwhile."""
+        """Return the next texts to embed, by hash. Wraps around: a chunk may have changed meanwhile."""
         found = self._record.next_vectors.pending(_BATCH, after=self._after)
         if not found and self._after:
             found = self._record.next_vectors.pending(_BATCH)
@@ -120,7 +120,7 @@ async def embed_preemptibly(
     urgent: Callable[[], bool],
     after: float,
 ) -> NDArray[np.float32] | None:
-    """Vectors of texts; None if something more urgent came while they took long.
+    """Embed texts; return None if more urgent work arrives while that takes long.
 
     Documents are to be found by words and graph as soon as they are added, whatever a server far away does.
 

@@ -1,4 +1,4 @@
-"""Requests to add or rebuild documents: what is meant, and how a job writes it down."""
+"""Requests to add or rebuild documents, and their JSON form in a job."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ _SHOWN = 100  # characters of a source in an error
 
 @dataclass(frozen=True, slots=True)
 class AddRequest(ABC):
-    """Documents that a knowledge base is to take in.
+    """Documents to add to a knowledge base.
 
     Attributes:
-        confirm: whether a language model may read much for it; else the job fails where it would.
+        confirm: whether a large extraction by a language model is confirmed; else such a job fails.
     """
 
     kind: ClassVar[JobKind] = "add"
@@ -59,12 +59,12 @@ class AddRequest(ABC):
         """Return the request as JSON for its job. Blocks.
 
         Raises:
-            InvalidInputError: it cannot be done.
+            InvalidInputError: the request is impossible.
         """
 
     @abstractmethod
     def items(self) -> Iterator[JobItem]:
-        """Its documents, as far as they are known beforehand. Blocks while it looks for them.
+        """Return its documents, as far as they are known beforehand. Blocks while it looks for them.
 
         Raises:
             InvalidInputError: a pattern is malformed.
@@ -103,14 +103,14 @@ class DocumentsRequest(AddRequest):
 
 @dataclass(frozen=True, slots=True)
 class FilesRequest(AddRequest):
-    """Files and folders; none of them is read before the job is worked on.
+    """Files and folders; they are read only when the job runs.
 
     Attributes:
         paths: files and folders.
-        include: patterns as in .gitignore; only what matches is taken, where given.
-        exclude: patterns of what is left out.
+        include: patterns as in .gitignore; if given, only matching files are added.
+        exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        roots: where given, nothing outside these folders is read, wherever links lead by then.
+        roots: if given, nothing outside these folders is read, wherever links lead.
     """
 
     paths: Sequence[Path]
@@ -130,20 +130,20 @@ class FilesRequest(AddRequest):
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest(AddRequest):
-    """Folders that a knowledge base is to be in step with.
+    """Folders to sync a knowledge base with.
 
     New files are added, changed ones updated, and the documents below the folders whose files are gone or
-    left out now are removed; a file that moved between the folders keeps all that was made of it. A folder
-    that is gone, or empty where there were many documents, is refused, as its drive may just not be
-    connected; the documents of what cannot be read are kept.
+    excluded now are removed; a file that moved between the folders keeps its document. A folder
+    that is missing, or empty where there were many documents, is refused, as its drive may just not be
+    connected; documents of unreadable files are kept.
 
     Attributes:
         paths: the folders.
-        include: patterns as in .gitignore; only what matches is taken, where given.
-        exclude: patterns of what is left out.
+        include: patterns as in .gitignore; if given, only matching files are added.
+        exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        allow_empty: whether a folder that is gone or empty means that its documents are to go.
-        within: where given, only these paths below the folders' real paths are looked at.
+        allow_empty: whether a missing or empty folder means that its documents are removed.
+        within: if given, only these paths below the folders' real paths are scanned.
     """
 
     kind: ClassVar[JobKind] = "sync"
@@ -187,15 +187,14 @@ class SyncRequest(AddRequest):
 class PagesRequest(AddRequest):
     """Web pages, or documents on the web in any format that files can have.
 
-    None of them is fetched before the job is worked on: a job that is not confirmed fails where a language
-    model would have to read too much. A page's document has the canonical form of the address that was given,
-    whatever it redirects to, so that the same address replaces it later. A page that cannot be had fails
-    alone.
+    None of them is fetched before the job runs: an unconfirmed job fails if a language model would have to
+    read too much. A page's document has the canonical form of the given address, whatever it redirects to, so
+    that the same address replaces it later. A page that cannot be fetched fails alone.
 
     Attributes:
         urls: http and https addresses.
-        allow_net: hosts and networks that may be asked besides the open internet (`wiki.example`,
-            `10.1.0.0/16`). The job remembers them.
+        allow_net: private hosts and networks that may be requested besides the public internet
+            (`wiki.example`, `10.1.0.0/16`). The job stores them.
         metadata: fields for all the documents.
     """
 
@@ -208,7 +207,7 @@ class PagesRequest(AddRequest):
 
         Raises:
             InvalidInputError: no address is given.
-            NetError: one of them is no web address, or of a private place that is not allowed.
+            NetError: one of them is not a web address, or the SSRF guard forbids it.
             ConfigError: a rule of `allow_net` is neither a host nor a network.
         """
         client = client_for(self.allow_net)
@@ -245,7 +244,7 @@ class SourcesRequest(AddRequest):
         metadata: dict[str, Any] | None = None,
         confirm: bool = False,
     ) -> SourcesRequest:
-        """Tell paths, in which `~` is the user's home, from http and https addresses. Blocks.
+        """Separate paths (`~` is the user's home) from http and https addresses. Blocks.
 
         Raises:
             InvalidInputError: there is no source, or nothing at a path.
@@ -255,7 +254,7 @@ class SourcesRequest(AddRequest):
         urls = [source for source in sources if isinstance(source, str) and _WEB.match(source)]
         paths = [Path(os.path.expanduser(source)) for source in sources if source not in urls]  # noqa: PTH111
         for path in paths:
-            if not os.path.exists(path):  # noqa: PTH110 - a text that was given by mistake is no valid path
+            if not os.path.exists(path):  # noqa: PTH110 - a text given by mistake is not a valid path
                 raise InvalidInputError(
                     f"There is no file or folder {_excerpt(str(path))}.",
                     advice="Check the path. A text is added with `add_texts`; "
@@ -275,12 +274,12 @@ class SourcesRequest(AddRequest):
 
 @dataclass(frozen=True, slots=True)
 class RebuildRequest(AddRequest):
-    """All documents of the record, to be cut and extracted from again as far as the rules have changed.
+    """All documents of the store, to be chunked and extracted from again as far as the rules have changed.
 
-    Documents that today's rules made are left as they are, and so are vectors of texts that stay.
+    Documents made by the current rules are left as they are, and so are vectors of unchanged texts.
 
     Attributes:
-        database: holds the documents.
+        database: the store's database.
     """
 
     database: Database
@@ -322,7 +321,7 @@ def text_drafts(
     """Make documents of texts; arguments as in `add_texts`.
 
     Raises:
-        InvalidInputError: there is not one title, one URI and so on for each text.
+        InvalidInputError: the numbers of texts, titles, URIs and so on differ.
     """
     for name, values in (("titles", titles), ("metadatas", metadatas), ("uris", uris)):
         if values is not None and len(values) != len(texts):
@@ -355,7 +354,7 @@ def _path_items(
     metadata: dict[str, Any] | None = None,
     within: Sequence[Path] = (),
 ) -> Iterator[JobItem]:
-    """The documents of files and folders. Blocks while it looks for them.
+    """Yield the documents of files and folders. Blocks while it looks for them.
 
     Raises:
         InvalidInputError: a pattern is malformed.

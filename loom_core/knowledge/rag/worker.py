@@ -1,4 +1,4 @@
-"""The work behind a knowledge base: documents in, vectors made, indexes kept in step."""
+"""Worker of a knowledge base: ingest documents, make vectors, keep indexes in sync."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from loom_core.embedding.numpy_import import import_numpy
-from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrapped
+from loom_core.errors import EmbeddingError, LLMError, LoomError, unwrap_group
 from loom_core.knowledge.rag.passage_embedding import ReembeddingStep, embed_preemptibly
 from loom_core.knowledge.retrieval.current_embedder import CALIBRATION_TEXTS, LanguageCentroids
 from loom_core.knowledge.text.passage_text import embedding_text
@@ -41,28 +41,28 @@ _log = logging.getLogger(__name__)
 _EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
 _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
-_POLL_SECONDS = 0.05  # between two looks at a job for which another process works
+_POLL_SECONDS = 0.05  # polling interval of a job on which another process works
 _PAIRS = 32  # pairs of names that are compared at a time
 
 
 class KnowledgeBaseWorker:
-    """Does what the record says is still to be done, while this process holds the lock.
+    """Does the pending work of the store, while this process holds the lock.
 
-    One process works for a knowledge base, its owner; the others write their jobs into the record, wake the
-    owner, and see the results there. While it works the owner also answers the others' questions. When it
-    ends, however it ends, the next that looks takes over.
+    One process works for a knowledge base, its owner; the others write their jobs into the store, wake the
+    owner, and see the results there. The owner also answers the others' questions. When it ends, in any way,
+    the next process that tries the lock takes over.
 
     Args:
-        record: says what is to be done.
+        record: the store, which holds the pending work.
         ingest: carries out jobs.
-        words: index of words.
+        words: lexical index.
         graph: graph store.
         vectors: indexes of vectors.
         embedder: makes vectors, or None for a knowledge base without.
         lock: of the knowledge base's folder, or None in memory.
         server: answers other processes, or None in memory.
-        owner: speaks with the process that holds the lock, where it is another; or None in memory.
-        waits: how long to wait before looking for work, and before trying again.
+        owner: client of the process that holds the lock, if it is another one; or None in memory.
+        waits: polling and retry intervals.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class KnowledgeBaseWorker:
 
     @property
     def stopped(self) -> str:
-        """Why jobs do not go on, where they wait for a language model that cannot be asked; or empty."""
+        """Why jobs are paused, if a language model that they need cannot be asked; or empty."""
         return "" if self._stopped is None else str(self._stopped)
 
     @property
     def stopped_change(self) -> str:
-        """Why a change of embedder has stopped for now, or empty."""
+        """Why a change of embedder is paused, or empty."""
         return "" if self._reembedding is None else self._reembedding.problem
 
     @property
@@ -126,11 +126,11 @@ class KnowledgeBaseWorker:
         return self._lock is None or self._lock.held
 
     def acquire(self) -> bool:
-        """Become the process that works, if there is none."""
+        """Become the worker process, if there is none."""
         return self._lock is None or self._lock.acquire()
 
     async def run(self) -> None:
-        """Work for ever; cancel it to stop."""
+        """Work until cancelled."""
         self._forever = True
         try:
             with detach_context():  # whatever request has begun it
@@ -139,7 +139,7 @@ class KnowledgeBaseWorker:
             self._forever = False
 
     def wake(self) -> None:
-        """Tell `run`, or the process that works, of something new to do; from `run`'s event loop.
+        """Tell `run`, or the worker process, of new work; from `run`'s event loop.
 
         A language model that could not be asked is asked again: who tells may have put it right.
         """
@@ -148,16 +148,16 @@ class KnowledgeBaseWorker:
 
     @property
     def next_step(self) -> anyio.Event:
-        """Is set when the next piece of work on jobs is done in this process, or one is cancelled in it."""
+        """Set when the next piece of work on jobs is done in this process, or a job is cancelled in it."""
         return self._next_step
 
     def notify_step(self) -> None:
-        """Tell all who wait for `next_step`; from `run`'s event loop."""
+        """Notify all tasks that wait for `next_step`; from `run`'s event loop."""
         self._next_step.set()
         self._next_step = anyio.Event()
 
     async def wait_for_step(self, step: anyio.Event) -> None:
-        """Wait until a job may have changed since `next_step` was taken; no change in between is missed.
+        """Wait until a job may have changed since `next_step` was taken; misses no change.
 
         Another process that works, or cancels a job, tells this one nothing: so this returns after a moment,
         for the job to be read again.
@@ -167,7 +167,7 @@ class KnowledgeBaseWorker:
             await step.wait()
 
     async def drain(self, *, progress: Callable[[], None] | None = None) -> None:
-        """Work until nothing is left to do; where another process works, wait until it has done so.
+        """Work until nothing is left to do; if another process works, wait until it has done so.
 
         Args:
             progress: called after every step.
@@ -179,7 +179,7 @@ class KnowledgeBaseWorker:
         await self._work(partial(self._drain, progress))
 
     async def restore(self) -> bool:
-        """Bring the indexes of words and vectors up to date, between two steps of what else is worked at.
+        """Bring the lexical index and the vectors up to date, between two steps of other work.
 
         Returns:
             Whether they are; False where another process works, which will do it.
@@ -198,14 +198,14 @@ class KnowledgeBaseWorker:
         return restored
 
     async def _work(self, work: Callable[[TaskGroup], Awaitable[None]]) -> None:
-        """Do some work, answer other processes concurrently, and let another process work in the end."""
+        """Do some work, answer other processes concurrently, and release the lock at the end."""
         self._users += 1
         try:
             async with anyio.create_task_group() as tasks:
                 await work(tasks)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            raise unwrapped(group) from group
+            raise unwrap_group(group) from group
         finally:
             self._users -= 1
             if not self._users:
@@ -226,7 +226,7 @@ class KnowledgeBaseWorker:
 
     async def _drain(self, progress: Callable[[], None] | None, tasks: TaskGroup) -> None:
         woken = False
-        self._stopped = None  # who asks for work may have put it right
+        self._stopped = None  # the caller may have fixed the cause
         while True:
             async with self._turn:
                 holds = await self._become_owner(tasks)
@@ -243,7 +243,7 @@ class KnowledgeBaseWorker:
             await anyio.sleep(self._waits.work / 5)
 
     async def _become_owner(self, tasks: TaskGroup) -> bool:
-        """Become the process that works, if there is none, and begin to answer the others."""
+        """Become the worker process, if there is none, and begin to answer the others."""
         if not await to_thread.run_sync(self.acquire):
             return False
         if self._embedder is not None:
@@ -257,7 +257,7 @@ class KnowledgeBaseWorker:
             await self._owner.wake()
 
     def release(self) -> None:
-        """Let another process work."""
+        """Release the lock, so that another process can work."""
         if self._server is not None:
             self._server.retire()
         if self._lock is not None and self._lock.held:
@@ -268,12 +268,12 @@ class KnowledgeBaseWorker:
             self._lock.release()
 
     def close(self) -> None:
-        """End the processes that prepare documents, and let another process work."""
+        """End the child processes that prepare documents, and release the lock."""
         self._ingest.forget()
         self.release()
 
     async def _try_step(self, tasks: TaskGroup) -> bool:
-        """Do a piece of work; a disk that is full, say, is waited for and told with every answer."""
+        """Do a piece of work; on an error such as a full disk, report it with every answer and retry."""
         try:
             worked = await self._become_owner(tasks) and await self._step()
         except LoomError as error:
@@ -293,7 +293,7 @@ class KnowledgeBaseWorker:
         self.problem = str(error)
 
     async def _step(self) -> bool:
-        """Do one piece of the most urgent work; False if there is none.
+        """Do one piece of the most urgent work; return False if there is none.
 
         Raises:
             LLMError: jobs wait for a language model that cannot be asked now, and all else is done.
@@ -305,7 +305,7 @@ class KnowledgeBaseWorker:
         return False
 
     async def _do_jobs(self) -> bool:
-        """Go on with jobs. Where they wait for a language model, what is in is made ready meanwhile."""
+        """Continue jobs. While they wait for a language model, index what is written."""
         if self._stopped is not None and anyio.current_time() < self._jobs_at:
             return False
         try:
@@ -319,7 +319,7 @@ class KnowledgeBaseWorker:
         return worked
 
     async def _advance_indexes(self) -> bool:
-        """Bring what is in closer to being found by words, meaning and graph."""
+        """Advance the lexical index, the vectors and the graph."""
         if await to_thread.run_sync(self._words.sync):
             return True
         if await to_thread.run_sync(self._vectors.flat.sync):
@@ -357,7 +357,7 @@ class KnowledgeBaseWorker:
         return True
 
     async def _apply_imported_vectors(self) -> bool:
-        """Give chunks the vectors that came with them in an archive."""
+        """Give chunks the vectors that an archive brought along."""
         offered = self._record.offered
         if self._embedder is None or not await to_thread.run_sync(offered.has_any):
             return False
@@ -424,10 +424,10 @@ class KnowledgeBaseWorker:
             record.changes.note("entity", sorted(changed))
 
     async def _vectors_of(self, texts: list[str], *, kind: EmbeddingKind) -> NDArray[np.float32] | None:
-        """Vectors of texts; None if they make way for something more urgent.
+        """Embed texts; return None if more urgent work preempts that.
 
         Raises:
-            EmbeddingError: the embedder does not answer. That has been told, and is tried again later.
+            EmbeddingError: the embedder does not answer. That is reported, and retried later.
         """
         if self._embedder is None:
             return None
@@ -436,7 +436,7 @@ class KnowledgeBaseWorker:
                 self._embedder, texts, kind=kind, urgent=self._is_text_left, after=self._waits.batch
             )
         except EmbeddingError as error:
-            # Words and graph go on working; the reason is told with every answer.
+            # Words and graph go on working; the reason is reported with every answer.
             if not self.problem:
                 _log.warning("No vectors for now: %s", error)
             self.problem = f"No vectors for now: {error}"
@@ -447,7 +447,7 @@ class KnowledgeBaseWorker:
         return vectors
 
     def _adapt_batch(self, embedded: int, seconds: float) -> None:
-        """A server takes hundreds of texts in the time in which a model in this process takes some."""
+        """Adapt the batch size to the speed of the embedder: a server is much faster than a local model."""
         least, most = _EMBED_BATCHES
         if seconds > 2 * _EMBED_SECONDS:
             self._embed_batch = max(least, self._embed_batch // 2)
@@ -459,10 +459,10 @@ class KnowledgeBaseWorker:
         return settled and self._record.changes.prune()
 
     async def _is_work_left(self, *, woken: bool) -> bool:
-        """Whether the process that works has still to do what this one waits for.
+        """Whether the worker process has still to do what this one waits for.
 
         Args:
-            woken: whether it was told of the work, and so has tried again what it could not do before.
+            woken: whether it was woken, and so has retried what failed before.
 
         Raises:
             LLMError: it cannot go on with jobs, as its language model cannot be asked now.

@@ -1,4 +1,4 @@
-"""A knowledge base as retrievers ask it: one channel at a time, with the channel's own scores."""
+"""Channel search: one channel of a knowledge base at a time, with the channel's own scores."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _CALLED: dict[Channel, str] = {"dense": "vector", "bm25": "lexical"}  # in the m
 
 
 class ChannelSearch:
-    """Asks the channels of one knowledge base on their own.
+    """Searches single channels of one knowledge base.
 
     Args:
         channels: those it has.
@@ -92,7 +92,7 @@ class ChannelSearch:
         search = partial(self._scores, channel, question, limit)
         began = time.perf_counter()
         scores = await to_thread.run_sync(search)
-        if scores is None and not self._context.worker.is_running:  # the index of words has to be built first
+        if scores is None and not self._context.worker.is_running:  # the lexical index has to be built first
             with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
                 await self._context.worker.drain()
             scores = await to_thread.run_sync(search)
@@ -114,7 +114,7 @@ class ChannelSearch:
     def _scores(
         self, channel: Channel, question: PreparedQuestion, limit: int
     ) -> list[tuple[int, float]] | None:
-        """Keys with their scores, best first; None if there is no index to ask."""
+        """Return keys with their scores, best first; None if there is no index to ask."""
         if channel == "dense":
             return self._by_vectors(question, limit)
         if channel == "graph":
@@ -132,7 +132,7 @@ class ChannelSearch:
             return None
 
     def _by_vectors(self, question: PreparedQuestion, limit: int) -> list[tuple[int, float]] | None:
-        """Passages by cosine, without those whose vectors say nothing to the question; None as `_scores`."""
+        """Rank passages by cosine, without those that vectors cannot compare; None as `_scores`."""
         dense = self._context.vectors.current()
         if dense is None and self._context.vectors.coverage()[0]:
             return None
@@ -146,7 +146,7 @@ class ChannelSearch:
     def _by_keywords(
         self, index: LexicalIndex, question: PreparedQuestion, limit: int
     ) -> list[tuple[int, float]]:
-        """Passages by the share of the question's keywords that they have; BM25 decides ties.
+        """Rank passages by their share of the question's keywords; BM25 decides ties.
 
         One that is among the passage's own keywords counts in full, one that is only in its text, half.
         """
@@ -170,7 +170,7 @@ class ChannelSearch:
         return sorted(found, key=lambda pair: -pair[1])[:limit]
 
     def _normalise_vector(self, vector: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        """A vector to search by, at length 1; None for one of length 0, which is near to nothing."""
+        """Normalise a query vector to length 1; None for a zero vector, which is near to nothing."""
         import numpy as np
 
         dimension = int(self._context.store.get("dimension") or 0)

@@ -1,4 +1,4 @@
-"""The first stage: words and vectors, each asked on its own, and their scores made one."""
+"""First stage of retrieval: lexical and vector search, and the fusion of their scores."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _OF_PART = 0.5  # what a part of an identifier is worth that no passage holds as
 
 @dataclass(frozen=True, slots=True)
 class FirstStageSettings:
-    """The numbers of the first stage, as measured (`benchmarks/RESULTS.md`)."""
+    """Parameters of the first stage, as measured (`benchmarks/RESULTS.md`)."""
 
     lexical_pool: int = 400  # maximum number of passages from the lexical index
     semantic_pool: int = 600  # passages of each language that vectors bring
     centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
-    few: int = 20  # below about so many passages their average is drawn to what is usual in the language
+    few: int = 20  # below about this many passages their average is drawn to the baseline of the language
     lean: float = 0.1  # of the model's preference for the question's language, what stays where they are few
     floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
@@ -56,11 +56,11 @@ class PreparedQuestion:
     """A question, prepared for retrieval.
 
     Attributes:
-        text: as it was given.
+        text: the original text.
         vector: its embedding, or None without an embedder that covers its language.
         among: chunks that filters allow, or None for all.
-        tokens: what the lexical index is asked.
-        identifiers: those it names, see `asked_identifiers`.
+        tokens: the query of the lexical index.
+        identifiers: those it names, see `extract_identifiers`.
         language: its language group, see `language_group`.
         space: id of the embedder that made the vector.
     """
@@ -82,7 +82,7 @@ class PreparedQuestion:
         among: ChunkKeys | None = None,
         space: str = "",
     ) -> PreparedQuestion:
-        """A question with its tokens and identifiers."""
+        """Return a question with its tokens and identifiers."""
         return cls(
             text=text,
             vector=vector,
@@ -95,17 +95,17 @@ class PreparedQuestion:
 
 
 class Channels:
-    """Words and vectors of one knowledge base at one moment.
+    """Lexical index and vectors of one knowledge base at one moment.
 
     The two may be set and asked in different threads; everything else comes after both.
 
     Args:
-        words: index of words, or None while there is none.
-        dense: the vectors, or None where they are not asked.
+        words: lexical index, or None while there is none.
+        dense: the vectors, or None if they are not searched.
         covered: language groups that the embedder covers; None for all. Vectors of passages in another
-            one are left out, as they say nothing.
-        centroids: what is usual in each language, see `LanguageCentroids`; empty where that is not known.
-        read: gives the texts of passages with what stands above them; without it, none are looked for.
+            one are left out, as they are not comparable.
+        centroids: baseline of each language, see `LanguageCentroids`; empty where it is not known.
+        read: returns the texts of passages with title and headings; needed for identifiers.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Channels:
         return dict(hits)
 
     def lexical_among(self, tokens: tuple[str, ...], keys: Collection[int]) -> dict[int, float]:
-        """BM25 of given passages as a share of the highest that any passage has for these tokens."""
+        """Return the BM25 of given passages as a share of the highest score of any passage."""
         if self.words is None or not tokens:
             return {}
         if tokens not in self._highest:
@@ -146,13 +146,13 @@ class Channels:
         return {key: score / high for key, score in self.words.search(tokens, len(keys), among=keys)}
 
     def score_identifiers(self, question: PreparedQuestion, lexical: dict[int, float]) -> dict[int, float]:
-        """How many of the question's identifiers each passage holds, and how exactly: 1 for each as a whole.
+        """Score passages by the question's identifiers that they hold, and how exactly: 1 for each exact one.
 
-        Identifiers that many passages hold tell none of them from the others, and are left out; so are names
+        Identifiers that many passages hold are not distinctive, and are left out; so are names
         that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
 
         Args:
-            question: what is asked.
+            question: the question.
             lexical: BM25 of the best passages, best first.
         """
         held: dict[int, float] = {}
@@ -172,7 +172,7 @@ class Channels:
         return held
 
     def _holders(self, identifier: QueryIdentifier, among: ChunkKeys | None) -> dict[int, float] | None:
-        """The passages that hold an identifier, with how exactly; None where it is not rare."""
+        """Return the passages that hold an identifier, with how exactly; None if it is not rare."""
         if self.words is None or self._read is None:
             return {}
         most = max(_RARE_CODE, _RARE_CODE_SHARE * self.words.count()) if identifier.is_code else _RARE_NAME
@@ -190,7 +190,7 @@ class Channels:
         return {}
 
     def _candidates(self, identifier: QueryIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
-        """Passages that may hold an identifier, the likeliest first."""
+        """Yield passages that may hold an identifier, the likeliest first."""
         pieces = lookup_tokens(identifier.form)
         if not pieces:
             return
@@ -202,19 +202,19 @@ class Channels:
             yield words.beginning_with(identifier.prefix, _INSIDE)
 
     def semantic(self, question: PreparedQuestion, *, limit: int) -> list[Neighbours]:
-        """Cosine of the best passages of each language that the embedder covers."""
+        """Return the cosine of the best passages of each language that the embedder covers."""
         if self.dense is None or question.vector is None:
             return []
         found = self.dense.by_language(question.vector, limit, among=question.among)
         return [near for near in found if self._covered is None or near.language in self._covered]
 
     def baseline_similarity(self, question: PreparedQuestion, language: str) -> float | None:
-        """Cosine of the question with a text about anything in a language; None if that is not known."""
+        """Return the baseline cosine of the question with generic text in a language; None if unknown."""
         centroid = self.centroids.get(language)
         return None if centroid is None or question.vector is None else float(question.vector @ centroid)
 
     def has_vector(self, keys: Collection[int]) -> dict[int, str]:
-        """Language group of those of some passages whose vectors count."""
+        """Return the language groups of those of some passages whose vectors count."""
         if self.dense is None:
             return {}
         found = self.dense.languages(keys)
@@ -223,7 +223,7 @@ class Channels:
         return {key: language for key, language in found.items() if language in self._covered}
 
     def coverage(self, question: PreparedQuestion, keys: Collection[int]) -> float:
-        """The largest share of the question's words that one of some passages holds, 0 to 1."""
+        """Return the largest share of the question's words that one of some passages holds, 0 to 1."""
         tokens = dict.fromkeys(question.tokens)
         if self.words is None or not tokens or not keys:
             return 0.0
@@ -242,7 +242,7 @@ class ChannelHits:
         began: when the first one was asked, by `time.perf_counter`.
         lexical: BM25 by passage, best first.
         near: cosine by passage, of each language.
-        held: see `Channels.identified`.
+        held: see `Channels.score_identifiers`.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
     """
 
@@ -253,7 +253,7 @@ class ChannelHits:
     ms: dict[str, float] = field(default_factory=dict[str, float])
 
     def ask_words(self, question: PreparedQuestion, channels: Channels, settings: FirstStageSettings) -> None:
-        """Ask the words. Blocks."""
+        """Search the lexical index. Blocks."""
         began = time.perf_counter()
         self.lexical = channels.lexical(question, limit=settings.lexical_pool)
         self.held = channels.score_identifiers(question, self.lexical)
@@ -262,7 +262,7 @@ class ChannelHits:
     def ask_vectors(
         self, question: PreparedQuestion, channels: Channels, settings: FirstStageSettings
     ) -> None:
-        """Ask the vectors, where there are any and the question has one. Blocks."""
+        """Search the vectors, if there are any and the question has one. Blocks."""
         began = time.perf_counter()
         self.near = channels.semantic(question, limit=settings.semantic_pool)
         if channels.dense is not None and question.vector is not None:
@@ -278,7 +278,7 @@ class FirstStage:
         lexical: BM25 by passage.
         semantic: cosine by passage.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
-        held: how many identifiers of the question each passage holds, see `Channels.identified`.
+        held: how many identifiers of the question each passage holds, see `Channels.score_identifiers`.
         nearness: how near the question is to the passages of each language, where vectors were asked.
     """
 
@@ -300,7 +300,7 @@ def first_stage(
     settings: FirstStageSettings | None = None,
     hits: ChannelHits | None = None,
 ) -> FirstStage:
-    """Ask words and vectors, unless they have been asked, and make their scores one.
+    """Search words and vectors, unless that is done already, and fuse their scores.
 
     The combination is convex (Bruch et al., "An Analysis of Fusion Functions for Hybrid Retrieval", 2023).
     Both scores are brought to 0 to 1. BM25 has a natural zero; a cosine's is that of the average passage of
@@ -314,13 +314,13 @@ def first_stage(
     A passage that holds a rare identifier of the question is above all that hold none.
 
     Args:
-        question: what is asked.
+        question: the question.
         channels: words and vectors.
         lexical_weight: weight of BM25.
         vector_weight: weight of the cosine.
-        by_words: whether words are asked at all.
+        by_words: whether the lexical index is searched.
         settings: the numbers.
-        hits: what the channels found, where they have been asked with the same settings.
+        hits: the channels' hits, if they were searched with the same settings.
     """
     settings = settings or FirstStageSettings()
     if hits is None:
@@ -365,7 +365,7 @@ def first_stage(
 
 
 def _boost(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]:
-    """Scores of 0 to 1 with those of passages that hold identifiers above all others."""
+    """Boost passages that hold identifiers above all others, in scores of 0 to 1."""
     return scores | {key: 1.0 + number + scores.get(key, 0.0) for key, number in held.items()}
 
 
@@ -402,7 +402,7 @@ def _language_weights(
     language: dict[int, str],
     settings: FirstStageSettings,
 ) -> dict[str, float]:
-    """How much passages of each language count, `floor` to 1.
+    """Return how much passages of each language count, `floor` to 1.
 
     Two things tell that a question is answered in its own language: a passage there holds many of its
     words, and the best one there rises as high above the average as the best one elsewhere. Where neither

@@ -1,7 +1,7 @@
-"""Confidence that passages answer a question: a calibrated probability, and what to say where it is low.
+"""Confidence that passages answer a question: a calibrated probability, and a caution if it is low.
 
 Scores that rank passages say which is best, not whether the best is any good. Two things do: how far the
-best passage rises above what is usual, in cosine, and which share of the question's words the best ones
+best passage rises above the baseline, in cosine, and which share of the question's words the best ones
 hold. A logistic regression makes a probability of them (Platt, "Probabilistic Outputs for Support Vector
 Machines", 1999), fitted on answerable and unanswerable questions, English and Chinese, over corpora cut to
 1 to 7,000 passages (`benchmarks/answerable.py`; results in `benchmarks/RESULTS.md`).
@@ -39,21 +39,21 @@ _WEAK = 0.5  # below this confidence an answer is weak
 _NONE = 0.05  # and below this it is none
 _LEAST = 0.01  # confidence in passages that were found; 0 is for none at all
 _WITHOUT_IDENTIFIER = 0.45  # highest confidence where no passage holds an identifier that is asked for
-_FEW = 20  # below about so many passages their average cosine is drawn to what is usual in the language
-_MANY = 100  # passages whose average tells by itself
+_FEW = 20  # below about this many passages their average cosine is drawn to the baseline of the language
+_MANY = 100  # passages whose average is reliable
 _UNKNOWN_SHARE = 0.6  # taken where a question has no content word: about the middle of the fitted questions
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageSimilarity:
-    """How near a question is to the passages of one language, in cosine.
+    """Similarity of a question to the passages of one language, in cosine.
 
     Attributes:
         language: their language group, see `language_group`.
         best: cosine of the nearest passage.
         mean: cosine of the average passage of that language.
         size: how many passages there are in it.
-        usual: cosine of a text about anything in that language; None where that is not known.
+        usual: baseline cosine of a generic text in that language; None if unknown.
     """
 
     language: str
@@ -63,7 +63,7 @@ class LanguageSimilarity:
     usual: float | None
 
     def is_comparable(self, shared: bool) -> bool:
-        """Whether it is known what the cosine is to be compared with.
+        """Whether a baseline for the cosine is known.
 
         Args:
             shared: whether the question is in this language, too.
@@ -71,23 +71,23 @@ class LanguageSimilarity:
         return self.usual is not None or (shared and self.size >= _MANY)
 
     def rise(self) -> float:
-        """How far the nearest passage is above the average one, as a share of what is possible.
+        """Return how far the nearest passage exceeds the average one, as a share of the possible.
 
-        The average of a few passages is chance, so what is usual in the language counts as 20 more of them.
+        The average of a few passages is chance, so the baseline of the language counts as 20 more of them.
         """
         usual = self.mean if self.usual is None else self.usual
         return _share_above(self.best, (self.mean * self.size + usual * _FEW) / (self.size + _FEW))
 
     @property
     def is_far(self) -> bool:
-        """Whether hardly a question that is answered is so far from all passages, in its own words or others.
+        """Whether questions that have an answer are hardly ever so far from all passages.
 
         The best of many unrelated passages is nearer by chance than the best of a few.
         """
         return self.rise() < min(0.26, 0.05 + 0.065 * log10(self.size))
 
     def cross_lingual_rise(self) -> float:
-        """How far it is above what is usual in that language, less how far above the average, both weighted.
+        """Return the weighted rise above the baseline of the language, less that above the average.
 
         For a question in another language: there the average says more about the two languages and the
         subject of the documents than about the question.
@@ -98,7 +98,7 @@ class LanguageSimilarity:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """How well the passages of an answer fit the question.
+    """Match of a question with the passages of an answer.
 
     Attributes:
         confidence: probability that they answer it, 0 to 1, in hundredths; 0 where nothing was found.
@@ -110,7 +110,7 @@ class Match:
 
     @property
     def verdict(self) -> MatchVerdict:
-        """The confidence in three steps, see `Verdict`."""
+        """The confidence in three steps, see `MatchVerdict`."""
         return "strong" if self.confidence >= _WEAK else "weak" if self.confidence >= _NONE else "none"
 
     @property
@@ -133,20 +133,20 @@ class Match:
 def assess_match(
     question: str, items: Sequence[KnowledgeItem], *, nearness: Sequence[LanguageSimilarity] | None = None
 ) -> Match:
-    """Say how well passages fit a question.
+    """Assess how well passages fit a question.
 
     The best passage's language decides. In the question's own language, words and cosine tell; in another
     one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
-    language, words alone. Only the first can say that nothing fits, where the cosine alone says so, too:
+    language, words alone. Only the first can tell that nothing fits, and only if the cosine alone agrees:
     else a passage in other words than the question would be hidden. An untranslated passage that has a
     heading in the question's language, as in half-translated manuals, counts as one in that language: the
     heading brings it near to any question.
 
-    Identifiers that the question names decide before that: passages that hold all of them are no weak match,
-    however like all others they are; if none holds one of them, the match is weak.
+    Identifiers in the question take precedence: passages that hold all of them are no weak match,
+    however similar to all others they are; if none holds one of them, the match is weak.
 
     Args:
-        question: as it was asked.
+        question: the question.
         items: passages, best first.
         nearness: how near the question is to the passages of each language; None where only words tell.
     """
@@ -192,10 +192,10 @@ def assess_match(
 
 
 def combine_matches(question: str, matches: Sequence[Match], items: Sequence[KnowledgeItem]) -> Match:
-    """Join the matches of several sources: the best of them, and the words that none of all passages holds.
+    """Combine the matches of several sources: the best of them, and the words that no passage holds.
 
     Args:
-        question: as it was asked.
+        question: the question.
         matches: one for each source.
         items: the passages of all, best first.
     """
@@ -204,14 +204,14 @@ def combine_matches(question: str, matches: Sequence[Match], items: Sequence[Kno
 
 
 def content_words_in(question: str) -> list[str]:
-    """The words of a question that a search looks for, as they are written, each once."""
+    """Return the words of a question that a search looks for, as they are written, each once."""
     from loom_core.knowledge.text.analysis import analyse, words
 
     return [word for word in dict.fromkeys(words(question)) if analyse(word)]
 
 
 def words_missing(content: Sequence[str], held: frozenset[str]) -> list[str]:
-    """Those of some words that a text does not hold.
+    """Return those of some words that a text does not hold.
 
     Args:
         content: words that have tokens.
@@ -223,13 +223,13 @@ def words_missing(content: Sequence[str], held: frozenset[str]) -> list[str]:
 
 
 def _confidence(share: float | None, near: LanguageSimilarity | None, *, cross_lingual: bool) -> float:
-    """The probability; the numbers are those fitted (`benchmarks/answerable.py`).
+    """Return the probability; its coefficients were fitted (`benchmarks/answerable.py`).
 
     Args:
-        share: of the question's words, those that the passages hold; None where that tells nothing.
-        near: how near the question is; None where that is not known.
+        share: of the question's words, those that the passages hold; None if that is meaningless.
+        near: the similarity; None if unknown.
         cross_lingual: whether most passages are in another language than the question. Where only the best
-            one is, it often holds both, and what is usual in its language says little.
+            one is, it often holds both, and the baseline of its language says little.
     """
     from loom_core.knowledge.retrieval.rerankers.ranking import logistic
 
@@ -250,10 +250,10 @@ def _language(item: KnowledgeItem) -> str:
 
 def _is_headed_in(language: str, item: KnowledgeItem) -> bool:
     """Whether a passage has a heading in a language of Chinese, Japanese or Korean script."""
-    from loom_core.cjk import holds_cjk
+    from loom_core.cjk import has_cjk
     from loom_core.knowledge.retrieval.rerankers.ranking import heading
 
-    return language != "alphabetic" and holds_cjk(heading(item))
+    return language != "alphabetic" and has_cjk(heading(item))
 
 
 def _share_above(value: float, zero: float) -> float:

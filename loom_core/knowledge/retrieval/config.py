@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WaitSettings:
-    """Seconds.
+    """Timeouts and intervals in seconds.
 
     Attributes:
         embedder: for the vector of a question.
@@ -62,7 +62,7 @@ _STORES = ("elasticsearch", "es", "llamaindex", "milvus", "qdrant")
 
 
 class RAGConfig(BaseModel):
-    """How a knowledge base is built and asked. The defaults are what the benchmarks measured best.
+    """Configuration of a knowledge base. The defaults are those that measured best.
 
     The four weights are factors of the steps of `hybrid` (docs/knowledge.md), not shares of channels that are
     added up: numbers such as 0.5, 0.5 and 0.3, chosen for a sum of graph, vectors and expansion, do not carry
@@ -87,11 +87,11 @@ class RAGConfig(BaseModel):
     )
     links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
     walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
-    waits: WaitSettings = Field(default=WaitSettings(), description="How long to wait for what is needed.")
+    waits: WaitSettings = Field(default=WaitSettings(), description="Timeouts and intervals.")
     vector_index: VectorIndexChoice = Field(
         default="auto",
         description="How vectors are searched: exact compares all of them, chroma asks an approximate index "
-        "that takes memory of its own, auto does the latter from a million vectors on.",
+        "that needs additional memory, auto does the latter from a million vectors on.",
     )
     near_duplicates: NearDuplicates = Field(
         default="drop", description="Whether passages that say the same almost word for word are dropped."
@@ -127,7 +127,7 @@ ExpandTo = Literal["passage", "section"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How what is found is refined before it is shown. None is the knowledge base's own setting.
+    """Options of the refinement of results. None means the knowledge base's own setting.
 
     Attributes:
         near_duplicates: whether near duplicates are kept or dropped.
@@ -161,7 +161,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """One search as it was asked for, here or by another process; see `GraphRAGKnowledgeBase.search`."""
+    """A search request, of this process or another; see `GraphRAGKnowledgeBase.search`."""
 
     query: str
     limit: int

@@ -1,7 +1,7 @@
-"""The embedder of a knowledge base, whichever it is by now, and the centroids of the languages in its space.
+"""The current embedder of a knowledge base, and the centroids of the languages in its space.
 
-A language centroid is the average vector of sentences about anything (`STOCK_SENTENCES`, the same ones in
-every language): what is usual in the language, against which the cosine of a question is judged.
+A language centroid is the average vector of sentences about anything (`CALIBRATION_TEXTS`, the same ones in
+every language): the baseline of the language, with which the cosine of a question is compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["CALIBRATION_TEXTS", "CurrentEmbedder", "LanguageCentroids", "embedde
 
 
 class CurrentEmbedder(EmbeddingProvider):
-    """Follows the record: when another embedder has taken over, it is that one from the next `follow` on.
+    """Follows the store: after a change of embedder it uses the new one from the next `follow` on.
 
     Args:
         record: says who made its vectors.
@@ -74,7 +74,7 @@ class CurrentEmbedder(EmbeddingProvider):
         return await self._provider.embed(texts, kind=kind)
 
     def get_or_create(self, id_: str, config: dict[str, str]) -> EmbeddingProvider:
-        """An embedder by its id, made from its configuration unless it is known; blocks for a moment.
+        """Return an embedder by its id, created from its configuration unless known; blocks for a moment.
 
         Where that is impossible, it is one that says so when it is asked.
         """
@@ -87,18 +87,18 @@ class CurrentEmbedder(EmbeddingProvider):
         return self._known[id_]
 
     def register(self, provider: EmbeddingProvider) -> None:
-        """Know an embedder that may take over, so that it need not be made from its configuration."""
+        """Register an embedder that may take over, so that it need not be created."""
         self._known[provider.id] = provider
 
     def follow(self) -> None:
-        """Become the embedder that the record names, if that is another by now. Blocks for microseconds."""
+        """Switch to the embedder that the store names, if it changed. Blocks for microseconds."""
         id_ = self._record.get("embedder")
         if id_ and id_ != self._provider.id:
             self._provider = self.get_or_create(id_, json.loads(self._record.get("embedding_config") or "{}"))
 
 
 class _Unavailable(EmbeddingProvider):
-    """Stands for an embedder that cannot be made here."""
+    """Placeholder for an embedder that cannot be created here."""
 
     def __init__(self, id_: str, reason: str) -> None:
         self._id = id_
@@ -120,10 +120,10 @@ class _Unavailable(EmbeddingProvider):
 
 
 class LanguageCentroids:
-    """The centroids of a knowledge base's embedder: the worker makes them, the record keeps them.
+    """Language centroids of a knowledge base's embedder: the worker makes them, the store keeps them.
 
-    The average of a few passages says little about what is usual in their language; this does, whatever the
-    passages are. A question only reads them, and does without until they are made: there are up to eighty
+    The average of a few passages says little about the baseline of their language; this does, whatever the
+    passages are. Questions only read them, and work without until they are made: there are up to eighty
     stock sentences, and while passages are being embedded they wait among those for ten seconds and more.
 
     Args:
@@ -136,7 +136,7 @@ class LanguageCentroids:
         self._embedder = embedder
 
     def of(self, languages: frozenset[str], *, space: str) -> dict[str, NDArray[np.float32]]:
-        """The average vector of the stock sentences of each language that is compared. Blocks.
+        """Return the centroid of the calibration texts of each comparable language. Blocks.
 
         It is not normalised to length 1, so that its product with a question is an average cosine.
 
@@ -152,7 +152,7 @@ class LanguageCentroids:
         return {language: _decode(made[language]) for language in compared & made.keys()}
 
     def missing(self, languages: frozenset[str]) -> str:
-        """The next language that a centroid is to be made for; empty if there is none. Blocks."""
+        """Return the next language that lacks a centroid; empty if there is none. Blocks."""
         compared = self._comparable_languages(languages)
         return min(compared - self._load_encoded(self._embedder.id).keys(), default="") if compared else ""
 
@@ -169,20 +169,20 @@ class LanguageCentroids:
             self._record.set("centroids", json.dumps({"embedder": space, "vectors": made}))
 
     def _comparable_languages(self, languages: frozenset[str]) -> frozenset[str]:
-        """The languages whose passages questions are compared with by meaning."""
+        """Return the languages whose passages questions are compared with by meaning."""
         if not self._embedder.semantic:
             return frozenset()
         groups = embedder_language_groups(self._embedder)
         return languages if groups is None else languages & groups
 
     def _load_encoded(self, space: str) -> dict[str, str]:
-        """The encoded centroids of an embedder by language."""
+        """Return the encoded centroids of an embedder by language."""
         kept = json.loads(self._record.get("centroids") or "{}")
         return kept["vectors"] if kept.get("embedder") == space else {}
 
 
 def embedder_language_groups(embedder: EmbeddingProvider) -> frozenset[str] | None:
-    """The language groups that an embedder covers; None for all."""
+    """Return the language groups that an embedder covers; None for all."""
     return None if embedder.languages is None else frozenset(map(language_group, embedder.languages))
 
 
@@ -286,4 +286,4 @@ CALIBRATION_TEXTS: Final[dict[str, tuple[str, ...]]] = {
         "할머니는 편지를 나무 상자에 보관하신다.",
     ),
 }
-"""Twenty sentences by language group, in the same order: what is said differs in nothing but the language."""
+"""Twenty sentences by language group, in the same order: they differ in nothing but the language."""

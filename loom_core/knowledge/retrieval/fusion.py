@@ -1,4 +1,4 @@
-"""Arithmetic of fusion: rankings and scores of several searches made into one score."""
+"""Fusion of rankings and scores of several searches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _K = TypeVar("_K", bound="Hashable")
 
 
 def min_max(scores: Mapping[_K, float]) -> dict[_K, float]:
-    """Scores of one batch stretched to 0 to 1: the highest is 1, the lowest 0.
+    """Scale the scores of one batch to 0 to 1 (min-max normalisation).
 
     Where all are equal there is nothing to stretch: each is 1 if it is above 0, else 0.
 
@@ -30,14 +30,14 @@ def min_max(scores: Mapping[_K, float]) -> dict[_K, float]:
 
 
 def reciprocal_rank(rankings: Iterable[Sequence[_K]], *, k: int = 60) -> dict[_K, float]:
-    """Reciprocal rank fusion: the sum of 1 / (k + rank) over the rankings that have a thing.
+    """Reciprocal rank fusion: sum 1 / (k + rank) over the rankings that have an element.
 
     Source: Cormack et al., "Reciprocal Rank Fusion outperforms Condorcet and Individual Rank Learning
     Methods", SIGIR 2009.
 
     Args:
         rankings: each best first, nothing twice; ranks count from 1.
-        k: the higher, the less the first ranks stand out.
+        k: the higher, the smaller the lead of the first ranks.
     """
     fused: defaultdict[_K, float] = defaultdict(float)
     for ranking in rankings:
@@ -47,7 +47,7 @@ def reciprocal_rank(rankings: Iterable[Sequence[_K]], *, k: int = 60) -> dict[_K
 
 
 def weighted_sum(parts: Iterable[tuple[Mapping[_K, float], float]]) -> dict[_K, float]:
-    """The sum of scores times weight; what a part does not have counts 0 there.
+    """Weighted sum of scores; a missing score counts as 0.
 
     Args:
         parts: scores and their weight; the weights need not sum to 1.

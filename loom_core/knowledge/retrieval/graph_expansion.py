@@ -1,6 +1,6 @@
-"""Graph expansion: from the passages found, and the entities a question names, to those they lead to.
+"""Graph expansion: from the passages found, and the question's entities, to linked passages.
 
-Three ways use one `Neighbourhood` of entities and passages, which reads each thing once:
+Three methods share one `Neighbourhood` of entities and passages, which reads each row once:
 
 - *Links.* A question such as "Who directed the film that X starred in?" is answered by a passage that holds
   few of its words: the passage about X names the film, and the film's own passage names the director. So the
@@ -47,7 +47,7 @@ __all__ = [
 
 
 class PassageLink(NamedTuple):
-    """A way from one passage to another.
+    """A link from one passage to another.
 
     Attributes:
         seed: chunk it starts at.
@@ -69,7 +69,7 @@ class PassageLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """The numbers of the expansion, as measured (`benchmarks/RESULTS.md`).
+    """Parameters of the expansion, as measured (`benchmarks/RESULTS.md`).
 
     A forward link weighs by how sure its target is about the name, and by how sure the mention is only where
     that is less than `unsure`. A mention of middling confidence (a capitalised word: 0.6) leads right as
@@ -105,7 +105,7 @@ class GraphExpansion:
 def links_from(
     neighbourhood: Neighbourhood, seeds: Sequence[int], settings: LinkSettings
 ) -> tuple[list[PassageLink], dict[int, set[str]]]:
-    """All links that start at some chunks, and the names of what each of those is about."""
+    """Return all links that start at some chunks, and the names of the subjects of each."""
     mentions = neighbourhood.mentions_in(seeds)
     own: defaultdict[int, dict[int, AboutRow]] = defaultdict(dict)
     for about in neighbourhood.abouts_in(seeds):
@@ -127,7 +127,7 @@ def _forward(
     own: dict[int, dict[int, AboutRow]],
     settings: LinkSettings,
 ) -> list[PassageLink]:
-    """From what seeds mention to the passages about it."""
+    """Return links from the mentions of seeds to the passages about them."""
     abouts = neighbourhood.abouts_of({mention.entity for mention in mentions})
     targets = {entity: edges[: settings.targets_each] for entity, edges in abouts.items() if edges}
     document = neighbourhood.documents_of(
@@ -151,7 +151,7 @@ def _forward(
 
 
 def _weigh(edges: Edges, document: dict[int, int], settings: LinkSettings) -> Edges:
-    """Passages about an entity with the weight of a link to them."""
+    """Return passages about an entity with the weight of a link to them."""
     share = len({document.get(chunk) for chunk, _ in edges}) ** 0.5
     return [(chunk, confidence**settings.certainty / share) for chunk, confidence in edges]
 
@@ -162,7 +162,7 @@ def _sideways(
     own: dict[int, dict[int, AboutRow]],
     settings: LinkSettings,
 ) -> list[PassageLink]:
-    """From what seeds mention or are about to the few other passages that mention it, too."""
+    """Return links from what seeds mention or are about to the few other passages that mention it."""
     held: dict[tuple[int, int], tuple[str, float]] = {}  # name and certainty, by seed and entity
     for mention in mentions:
         held.setdefault((mention.chunk, mention.entity), (mention.name, mention.confidence))
@@ -190,7 +190,7 @@ def _sideways(
 
 
 def _outermost_mentions(mentions: Sequence[MentionRow]) -> list[MentionRow]:
-    """Mentions that are not inside a longer one: "New York City" does not name "York"."""
+    """Return the outermost mentions: "New York City" does not name "York"."""
     kept: list[MentionRow] = []
     reach: dict[int, int] = {}
     for mention in sorted(mentions, key=lambda m: (m.chunk, m.start, -m.end)):
@@ -212,10 +212,10 @@ def expand(
     weight: float = 1.0,
     settings: LinkSettings | None = None,
 ) -> GraphExpansion:
-    """Follow links from the best passages, twice.
+    """Follow links from the best passages, two hops.
 
     Args:
-        question: what is asked.
+        question: the question.
         first_stage: scores of passages, 0 to 1.
         channels: for judging passages by the residual question.
         neighbourhood: where the links are.
@@ -274,7 +274,7 @@ def _residual(
     channels: Channels,
     settings: LinkSettings,
 ) -> dict[tuple[int, int], float]:
-    """How well each target answers what its seed leaves open, 0 to about 1, by (seed, target)."""
+    """Return how well each target answers what its seed leaves open, 0 to about 1, by (seed, target)."""
     targets = defaultdict[int, set[int]](set)
     for link in links:
         targets[link.seed].add(link.chunk)
@@ -293,7 +293,7 @@ def _residual_words(
     subjects: dict[int, set[str]],
     channels: Channels,
 ) -> dict[int, dict[int, float]]:
-    """BM25 of each seed's targets for the words that the seed leaves open, by seed; the corpus's best is 1.
+    """Return the BM25 of each seed's targets for the words that the seed leaves open; the corpus's best is 1.
 
     Seeds whose subjects the question does not name leave the same words open: they are asked for once.
     """
@@ -313,12 +313,12 @@ Edges = list[tuple[int, float]]
 
 
 class Neighbourhood:
-    """Names of passages and passages of names, for as long as one question is answered.
+    """Cache of names by passage and passages by name, for one question.
 
     Args:
-        graph: where they are.
-        mentions_each: chunks that mention an entity that are read of each.
-        abouts_each: chunks that are about an entity that are read of each.
+        graph: the graph.
+        mentions_each: maximum number of chunks that mention an entity.
+        abouts_each: maximum number of chunks that are about an entity.
     """
 
     def __init__(self, graph: GraphTable, *, mentions_each: int = 9, abouts_each: int = 6) -> None:
@@ -332,7 +332,7 @@ class Neighbourhood:
         self._documents: dict[int, int] = {}
 
     def mentions_in(self, chunks: Iterable[int]) -> list[MentionRow]:
-        """Mentions in chunks, by chunk."""
+        """Return mentions in chunks, by chunk."""
         chunks = list(chunks)
         self._read_chunks(chunks)
         return [mention for chunk in chunks for mention in self._mentions_in[chunk]]
@@ -344,7 +344,7 @@ class Neighbourhood:
         return [about for chunk in chunks for about in self._abouts_in[chunk]]
 
     def entities_in(self, chunks: Iterable[int]) -> set[int]:
-        """Entities that chunks mention or are about."""
+        """Return entities that chunks mention or are about."""
         chunks = set(chunks)
         read = chunks & self._mentions_in.keys()
         found = {mention.entity for chunk in read for mention in self._mentions_in[chunk]}
@@ -352,7 +352,7 @@ class Neighbourhood:
         return found | self._graph.entities_in(chunks - read) if chunks - read else found
 
     def abouts_of(self, entities: Iterable[int]) -> dict[int, Edges]:
-        """Chunks that are about entities, surest first, at most `abouts_each` of each."""
+        """Return chunks that are about entities, surest first, at most `abouts_each` of each."""
         entities = list(entities)
         missing = [entity for entity in entities if entity not in self._abouts_of]
         rows = self._graph.abouts_of(missing, limit=self._abouts_each)
@@ -360,7 +360,7 @@ class Neighbourhood:
         return {entity: self._abouts_of[entity] for entity in entities}
 
     def mentions_of(self, entities: Iterable[int]) -> dict[int, Edges]:
-        """Chunks that mention entities and are not about them anyway, at most `mentions_each` of each."""
+        """Return chunks that mention entities without being about them, at most `mentions_each` of each."""
         entities = list(entities)
         missing = [entity for entity in entities if entity not in self._mentions_of]
         limit, most = self._mentions_each, self._abouts_each
@@ -381,7 +381,7 @@ class Neighbourhood:
         return {entity: self._mentions_of[entity] for entity in entities}
 
     def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
-        """The documents of chunks; those of chunks that are gone are left out."""
+        """Return the documents of chunks; those of chunks that are gone are left out."""
         missing = [chunk for chunk in chunks if chunk not in self._documents]
         if missing:
             self._documents |= self._graph.documents_of(missing)
@@ -403,7 +403,7 @@ class Neighbourhood:
 
 
 def _once(edges: Iterable[tuple[int, float]]) -> Edges:
-    """The edges without those to a chunk that came before."""
+    """Drop edges to a chunk that came before."""
     first: dict[int, float] = {}
     for chunk, confidence in edges:
         first.setdefault(chunk, confidence)
@@ -412,10 +412,10 @@ def _once(edges: Iterable[tuple[int, float]]) -> Edges:
 
 @dataclass(frozen=True, slots=True)
 class WalkSettings:
-    """The numbers of the walk, as measured (`benchmarks/RESULTS.md`)."""
+    """Parameters of the walk, as measured (`benchmarks/RESULTS.md`)."""
 
     seeds: int = 6
-    damping: float = 0.5  # share of the walk that goes on rather than returns
+    damping: float = 0.5  # damping: share of the walk that continues rather than returns
     rounds: int = 12  # 0.5 ** 12: what is left is below anything that is ranked
     mentions_each: int = 8
     targets_each: int = 6
@@ -429,7 +429,7 @@ def walk(
     entities: Sequence[int] = (),
     settings: WalkSettings | None = None,
 ) -> dict[int, float]:
-    """Weight of chunks near the best ones, the highest being 1.
+    """Run a random walk with restart; return the weight of chunks near the best ones, the highest being 1.
 
     Args:
         neighbourhood: where the edges are.
@@ -473,7 +473,7 @@ def walk(
 def _edges(
     neighbourhood: Neighbourhood, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
 ) -> tuple[list[int], list[int], list[float]]:
-    """Passages and entities around the seeds, and the certainty of what connects them: edge by edge."""
+    """Return passages and entities around the seeds, and the certainty of each edge."""
     around = set(entities)
     if seeds:
         around |= neighbourhood.entities_in(seeds)
@@ -515,10 +515,10 @@ class LinkedEntity(NamedTuple):
 
 
 def link_entities(question: str, graph: GraphTable) -> list[LinkedEntity]:
-    """The entities that a question names, in the order in which it does, each once.
+    """Link the entities that a question names, in order, each once.
 
     Of names that overlap only the longest counts ("New York City" does not name "York"); stop words that are
-    not in capitals and single characters of Chinese are no names.
+    not in capitals and single Chinese characters do not count.
     """
     tokens = list(surface_tokens(question))[:_MAX_TOKENS]
     spans: dict[tuple[int, int], str] = {}
@@ -549,10 +549,10 @@ def _is_acronym(question: str, token: SurfaceToken) -> bool:
 def graph_channel(
     question: PreparedQuestion, graph: GraphTable, *, settings: WalkSettings | None = None
 ) -> dict[int, float]:
-    """Passages connected with the entities that a question names, with their weight, the highest 1.
+    """Return passages connected with the entities that a question names, with their weight, the highest 1.
 
     A random walk starts at those entities and goes over the passages about them and naming them, and the
-    entities of those passages, to further ones. Nothing is found where the question names nothing.
+    entities of those passages, to further ones. A question without an entity finds nothing.
     """
     named = [entity.key for entity in link_entities(question.text, graph)]
     found = walk(Neighbourhood(graph), {}, entities=named, settings=settings)

@@ -53,7 +53,7 @@ _DocumentKey = tuple[str, str]
 
 
 class RAGOptions(TypedDict, total=False):
-    """Options that every pattern takes, as `RAGPattern` describes them."""
+    """Options of every pattern, see `RAGPattern`."""
 
     reranker: Reranker | None
     top_k: int
@@ -70,11 +70,11 @@ class RAGPattern:
     Args:
         llm: the model that answers; None leaves `retrieve` only.
         retriever: finds the passages.
-        reranker: puts them in order; None keeps the retriever's order, as does a reranker that fails.
+        reranker: reranks them; None keeps the retriever's order, as does a reranker that fails.
         top_k: how many passages are retrieved.
         rerank_top_k: how many of them are kept after reranking; None keeps all.
         rerank_timeout: seconds for the reranker.
-        passage_tokens: how many tokens of passages the model is shown.
+        passage_tokens: token budget of the passages in the prompt.
         max_tokens: limit of the answer.
         timeout: seconds for the answer.
 
@@ -114,7 +114,7 @@ class RAGPattern:
         self._timeout = timeout
 
     async def retrieve(self, query: str, *, filters: dict[str, Any] | None = None) -> list[RetrievedPassage]:
-        """The passages that an answer would be written from, best first.
+        """Return the passages that an answer would be generated from, best first.
 
         Args:
             query: the question, in any language.
@@ -157,7 +157,7 @@ class RAGPattern:
     async def _rank(
         self, query: str, filters: dict[str, Any] | None
     ) -> tuple[list[RetrievedPassage], list[str]]:
-        """The passages in their last order, and what is to be noted about how they came there."""
+        """Return the reranked passages, and notes on problems."""
         passages = await self._find(query, filters)
         notes: list[str] = []
         if passages and passages[0]["source"] == "multi_query" and not passages[0].get("generated_queries"):
@@ -170,19 +170,19 @@ class RAGPattern:
         return passages[: self._kept], notes
 
     async def _find(self, query: str, filters: dict[str, Any] | None) -> list[RetrievedPassage]:
-        """The candidates, best first; other patterns find them in another way."""
+        """Return the candidates, best first; subclasses override this."""
         return await self._retriever.retrieve(query, top_k=self._top_k, filters=filters)
 
 
 class MultiQueryRAG(RAGPattern):
-    """Retrieve by several wordings of the question, rerank, answer.
+    """Retrieve by several variants of the question, rerank, answer.
 
-    The model that answers also writes the wordings; see `MultiQueryRetriever`.
+    The answering model also writes the variants; see `MultiQueryRetriever`.
 
     Args:
         llm: the model; None leaves `retrieve` only, with the model of a source or the default
             one for the wordings.
-        sources: what is searched.
+        sources: the sources to search.
         base_retriever: registered name of the retriever that searches for each wording.
         num_queries: how many wordings the model is asked for, 1 to 10.
         base_retriever_params: further parameters of that retriever.
@@ -275,7 +275,7 @@ class HierarchicalRAG(RAGPattern):
     async def _within(
         self, documents: Sequence[_DocumentKey], query: str, filters: dict[str, Any] | None
     ) -> list[RetrievedPassage]:
-        """The passages of some documents; none where the knowledge base cannot be asked for these alone."""
+        """Return the passages of some documents; none if the knowledge base cannot filter by document."""
         names = [name for _, name in documents]
         if not all(names):
             return []
@@ -293,7 +293,7 @@ class HierarchicalRAG(RAGPattern):
 
 
 def _best_documents(pool: Sequence[RetrievedPassage]) -> list[_DocumentKey]:
-    """The documents of some passages, best first."""
+    """Return the documents of some passages, best first."""
     scores = min_max({passage_key(passage): passage["score"] for passage in pool})
     by_document: defaultdict[_DocumentKey, list[float]] = defaultdict(list)
     for passage in pool:
@@ -351,7 +351,7 @@ _MAX_QUESTION = 8000  # characters
 
 @dataclass(frozen=True, slots=True)
 class RAGAnswer:
-    """An answer, and what it rests on.
+    """An answer with its passages and citations.
 
     Attributes:
         answer: the text, with citations: `[1]` is the first of `passages`.
@@ -376,7 +376,7 @@ async def generate_answer(
     max_tokens: int = 2000,
     timeout: float = 60.0,  # noqa: ASYNC109 - its end is an LLMError with advice
 ) -> RAGAnswer:
-    """Have a model answer a question from passages. Without passages it is not asked.
+    """Generate an answer from passages by a model. Without passages the model is not asked.
 
     Args:
         llm: the model.
@@ -420,7 +420,7 @@ async def generate_answer(
 
 
 def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
-    """The first passages that fit, as the model is shown them; the very first one is cut if it must be."""
+    """Return the first passages that fit the budget, formatted; the very first is cut if necessary."""
     shown: list[str] = []
     left = budget
     for number, passage in enumerate(passages, start=1):
@@ -436,7 +436,7 @@ def _within(passages: Sequence[RetrievedPassage], budget: int) -> list[str]:
 
 
 def _format_passage(passage: RetrievedPassage) -> str:
-    """A passage under its title and headings."""
+    """Return a passage under its title and headings."""
     metadata = passage["metadata"]
     place = [str(part) for part in (metadata.get("title"), *metadata.get("heading_path", ())) if part]
     return "\n".join([" › ".join(place), passage["text"]] if place else [passage["text"]])
@@ -464,7 +464,7 @@ class CitedSentence:
     """A sentence of an answer.
 
     Attributes:
-        text: as it stands there, with its citations.
+        text: of the sentence, with its citations.
         citations: the numbers of the passages that it cites, as far as there are such passages.
         weak: those of them whose passage shares no content word with the sentence. A passage in a script
             that the sentence is not written in is never among them: words do not tell.
@@ -483,15 +483,15 @@ class CitedSentence:
 
 
 def citation_numbers(text: str) -> list[int]:
-    """The numbers that a text cites, each once, in their order."""
+    """Return the numbers that a text cites, each once, in their order."""
     numbers = (int(n) for group in CITATION.finditer(text) for n in re.findall(r"\d+", group[1]))
     return list(dict.fromkeys(numbers))
 
 
 def attribute_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> list[CitedSentence]:
-    """The sentences of an answer, English or Chinese, each with what it rests on.
+    """Attribute the sentences of an answer, English or Chinese, to its passages.
 
-    Citations count for the sentence they stand in, or that ends right before them. Headings are no sentences.
+    Citations count for the sentence they are in, or that ends right before them. Headings are no sentences.
 
     Args:
         answer: with citations: `[1]` is the first passage.
@@ -503,7 +503,7 @@ def attribute_sentences(answer: str, passages: Sequence[RetrievedPassage]) -> li
 
 @dataclass(frozen=True, slots=True)
 class _Evidence:
-    """A passage as sentences are held against it: its content words, and its language's group."""
+    """A passage as evidence for sentences: its content words, and its language group."""
 
     words: frozenset[str]
     language: str
@@ -532,7 +532,7 @@ def _sentences(answer: str) -> Iterator[str]:
     for line in answer.splitlines():
         if not line.strip() or _HEADING.match(line):
             continue
-        # Sentences are told without the citations, which may stand right behind a full stop.
+        # Sentences are split without the citations, which may directly follow a full stop.
         bare = CITATION.sub(lambda match: " " * len(match[0]), line)
         start = 0
         for end in [*sentence_ends(bare, 0, len(bare)), len(bare)]:

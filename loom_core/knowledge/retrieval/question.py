@@ -1,4 +1,4 @@
-"""Prepare a question for retrieval: validate its text, embed it, resolve its filters."""
+"""Preparation of a question for retrieval: validate its text, embed it, resolve its filters."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ __all__ = ["ChunkFilter", "QuestionPreparer"]
 
 
 class QuestionPreparer:
-    """Reads questions for one knowledge base.
+    """Prepares questions for one knowledge base.
 
     Args:
-        record: what is asked.
+        record: the store.
         embedder: embeds questions; None where there are no vectors.
         patience: seconds that this may take.
     """
@@ -59,11 +59,11 @@ class QuestionPreparer:
         return "" if self._embedder is None else self._embedder.id
 
     def is_in_space(self, question: PreparedQuestion) -> bool:
-        """Whether the vectors of the record are still by the embedder that the question's is by. Blocks."""
+        """Whether the store's vectors are still by the embedder of the question. Blocks."""
         return question.space == self.space == self._record.get("embedder")
 
     def text(self, query: str, *, limit: int, most: int) -> str:
-        """The question without white space around it, and not too long.
+        """Return the question, stripped and cut to the maximum length.
 
         Args:
             query: as it was given.
@@ -71,25 +71,25 @@ class QuestionPreparer:
             most: how many may be asked for.
 
         Raises:
-            InvalidInputError: it is empty, or the limit is no whole number from 1 to the most.
+            InvalidInputError: it is empty, or the limit is not a whole number from 1 to the maximum.
         """
         text = question_text(query)
         check_limit(limit, most=most)
         return text
 
     async def filter_chunks(self, filters: dict[str, Any] | None) -> ChunkKeys | None:
-        """The chunks that filters allow, see `ChunkFilter.allowed`."""
+        """Return the chunks that filters allow, see `ChunkFilter.filter_chunks`."""
         return await to_thread.run_sync(self.filter.filter_chunks, filters) if filters else None
 
     def explain_language_gap(self, text: str) -> str:
-        """Why a question is not embedded although there is an embedder: its language; or empty."""
+        """Return why a question is not embedded despite an embedder: its language; or empty."""
         embedder, language = self._embedder, detect_language(text)
         if embedder is None or embedder.languages is None or language in {*embedder.languages, "und"}:
             return ""
         return f"the embedder {embedder.id} does not cover {language!r}"
 
     def comparable_groups(self, language: str) -> frozenset[str] | None:
-        """Language groups of the passages that a question's vector may be compared with; None for all.
+        """Return the language groups that a question's vector may be compared with; None for all.
 
         Args:
             language: the question's own group, see `language_group`.
@@ -111,16 +111,16 @@ class QuestionPreparer:
     def centroids(
         self, question: PreparedQuestion, languages: frozenset[str]
     ) -> dict[str, NDArray[np.float32]]:
-        """The centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
+        """Return the centroids of the passages' languages, see `LanguageCentroids.of`. Blocks.
 
         Args:
-            question: what is asked.
+            question: the question.
             languages: the language groups of the passages.
         """
         return {} if self._centroids is None else self._centroids.of(languages, space=question.space)
 
     async def embed(self, text: str) -> NDArray[np.float32] | None:
-        """The vector of a question; None without an embedder, or without one that covers its language.
+        """Return the vector of a question; None without an embedder, or without one that covers its language.
 
         Raises:
             EmbeddingError: it fails, or takes too long.
@@ -143,7 +143,7 @@ _REMEMBERED = 8
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Facts about the record as of one of its changes."""
+    """Facts about the store as of one of its changes."""
 
     head: int
     names: list[str]
@@ -151,7 +151,7 @@ class _Moment:
 
 
 class ChunkFilter:
-    """Finds the chunks that filters allow, and remembers them until the record changes.
+    """Finds the chunks that match filters, and caches them until the store changes.
 
     Args:
         record: has the documents and their fields.
@@ -167,7 +167,7 @@ class ChunkFilter:
         return list(self._now().names)
 
     def filter_chunks(self, filters: dict[str, Any]) -> ChunkKeys | None:
-        """Chunks of the documents for which all filters hold; None without filters, for all. Blocks.
+        """Return the chunks of the documents that match all filters; None without filters. Blocks.
 
         Raises:
             InvalidInputError: a filter that is not supported, or not formed as it should be.
@@ -189,7 +189,7 @@ class ChunkFilter:
         return found
 
     def _now(self) -> _Moment:
-        head = self._record.changes.head()  # read before all else: what is newer only makes it look older
+        head = self._record.changes.head()  # read first: newer changes only make it look older
         moment = self._moment
         if moment is None or moment.head != head:
             moment = _Moment(head, filter_names(self._record.documents.field_names()))

@@ -39,9 +39,9 @@ class Refinement:
     """Refinement options of one answer.
 
     Attributes:
-        drop_duplicates: whether near duplicates go.
-        diversity: how much variety counts against relevance, 0 to 1.
-        sections: whether passages are shown with the section around them.
+        drop_duplicates: whether near duplicates are dropped.
+        diversity: weight of variety against relevance, 0 to 1.
+        sections: whether passages are expanded to their section.
         reranker: reorders them, or None.
     """
 
@@ -55,7 +55,7 @@ class Refinement:
         """Return the options of a search; those it leaves out come from the knowledge base's configuration.
 
         Raises:
-            InvalidInputError: reranking is asked for, and there is no reranker.
+            InvalidInputError: reranking is requested, but there is no reranker.
         """
         if options is None:
             return cls(
@@ -77,7 +77,7 @@ class Refinement:
         )
 
     def candidates(self, limit: int) -> int:
-        """How many passages are needed for the best of them to be as many as are wanted."""
+        """Return how many candidates are needed to keep enough of them."""
         if self.drop_duplicates or self.diversity or self.sections or self.reranker is not None:
             return max(_CANDIDATES, 4 * limit)
         return limit
@@ -87,8 +87,8 @@ class Refiner:
     """Refines the passages of one knowledge base.
 
     Args:
-        record: has the documents they are from.
-        vectors: tell how alike two of them are.
+        record: the store with their documents.
+        vectors: for the similarity of two passages.
         patience: seconds that a reranker may take.
     """
 
@@ -102,15 +102,15 @@ class Refiner:
     async def refine(
         self, query: str, found: dict[int, KnowledgeItem], *, limit: int, wanted: Refinement
     ) -> tuple[list[KnowledgeItem], list[str]]:
-        """The passages to be shown, and notes on what could not be done.
+        """Return the refined passages, and notes on steps that failed.
 
         With `diversity` the order is no longer that of relevance.
 
         Args:
-            query: what was asked.
+            query: the question.
             found: passages by key, best first.
             limit: how many to show.
-            wanted: what to do.
+            wanted: the options.
         """
         items, notes = list(found.values()), list[str]()
         keys = {item.id: key for key, item in found.items()}
@@ -151,7 +151,7 @@ class Refiner:
     async def _rerank(
         self, reranker: Reranker, query: str, items: Sequence[KnowledgeItem], *, limit: int
     ) -> tuple[list[KnowledgeItem], list[str]]:
-        """The passages in the reranker's order, or in the one they had, with a note why."""
+        """Return the passages in the reranker's order, or in the former one with a note why."""
         try:
             with anyio.fail_after(self._reranker_timeout):
                 return await reranker.rerank(query, items, limit=limit), []
@@ -183,7 +183,7 @@ _NUMBER = re.compile(r"\d+")
 def without_near_duplicates(
     items: Sequence[KnowledgeItem], *, threshold: float = 0.9, question: str = ""
 ) -> list[KnowledgeItem]:
-    """The passages without those that say again, almost word for word, what a better one says.
+    """Drop passages that repeat a better one almost word for word.
 
     Two passages are near duplicates if the Jaccard index of their shingles (sequences of five words, or
     of five CJK characters) reaches the threshold and they hold the same numbers: the reports of two
@@ -195,10 +195,10 @@ def without_near_duplicates(
     Args:
         items: passages, best first.
         threshold: from 0 to 1; 1 drops only passages with the same shingles.
-        question: what the passages were found for.
+        question: the question of the search.
 
     Returns:
-        The passages that are kept, in their order. One for whose sake others were dropped has their ids
+        The kept passages, in their order. One in favour of which others were dropped has their ids
         in `metadata["duplicates"]`, best first.
     """
     kept: list[_Candidate] = []
@@ -226,12 +226,12 @@ def diverse(
     limit: int,
     trade_off: float,
 ) -> list[_Key]:
-    """The best passages, none too similar to those before it: maximal marginal relevance.
+    """Return the best passages by maximal marginal relevance.
 
     Each place goes to the passage with the highest `trade_off * relevance - (1 - trade_off) *
     similarity`. Relevance is the score as a share of the highest score. Similarity is the cosine to the
     nearest passage chosen before, counted from the lowest cosine among the candidates: every model has a
-    band of its own in which its cosines lie, and so the trade-off means the same for all of them.
+    band of cosines, and so the trade-off means the same for all of them.
 
     Source: Carbonell and Goldstein, "The Use of MMR, Diversity-Based Reranking", SIGIR 1998.
 
@@ -269,7 +269,7 @@ def diverse(
 
 @dataclass(frozen=True, slots=True)
 class ParentDocument:
-    """A document that passages were cut from: its whole text, and all its chunks in order."""
+    """The document of some passages: its whole text, and all its chunks in order."""
 
     text: str
     chunks: Sequence[ChunkRow]
@@ -282,15 +282,15 @@ def with_parents(
     limit: int,
     max_tokens: int = 800,
 ) -> list[KnowledgeItem]:
-    """The passages with the text around them: as much of their section as fits.
+    """Return the passages with their surrounding text: as much of their section as fits.
 
-    A passage is joined by its neighbours before and after, in turn, as long as they stand under the same
+    A passage is joined by its neighbours before and after, in turn, as long as they are under the same
     headings and all together keep to the token budget. Hits that meet in one section become one.
 
     Args:
         items: passages, best first.
         parent: the document with an id, or None if it is gone; asked once for each document.
-        limit: maximum number of hits; what is ranked after the last of them is left out.
+        limit: maximum number of hits; the rest is left out.
         max_tokens: budget of a hit, in estimated tokens; hits that are merged bring theirs together.
 
     Returns:
@@ -319,7 +319,7 @@ def with_parents(
 
 @dataclass(slots=True)
 class _Candidate:
-    """A passage that may have near duplicates. Shingles cost most of the time, so few are ever made."""
+    """A candidate for near-duplicate detection. Shingles are costly and made lazily."""
 
     item: KnowledgeItem
     duplicates: list[str] = field(default_factory=list[str])
@@ -345,14 +345,14 @@ class _Candidate:
         return self._made
 
     def to_item(self) -> KnowledgeItem:
-        """The passage, with the ids of its duplicates if it has any."""
+        """Return the passage, with the ids of its duplicates if it has any."""
         if not self.duplicates:
             return self.item
         return replace(self.item, metadata={**self.item.metadata, "duplicates": self.duplicates})
 
 
 def _similarity(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Cosine of every two rows, with the lowest there is as 0; 0 for rows of zeros."""
+    """Return the cosine of every two rows, scaled so that the lowest is 0; 0 for rows of zeros."""
     import numpy as np
 
     cosines = vectors.astype(np.float64) @ vectors.T
@@ -369,7 +369,7 @@ def _similarity(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
 
 @dataclass(slots=True, eq=False)
 class _Hit:
-    """A passage with its neighbours, or as it is where `document` is None.
+    """A passage with its neighbours, or unchanged if `document` is None.
 
     Attributes:
         item: the passage, the best one of those that were merged.
@@ -394,14 +394,14 @@ class _Hit:
         return near and chunks[self.first].heading_path == chunks[other.first].heading_path
 
     def absorb(self, others: Sequence[_Hit]) -> None:
-        """Show what others show, too."""
+        """Extend it to the text of others."""
         self.first = min(self.first, *(other.first for other in others))
         self.last = max(self.last, *(other.last for other in others))
         for other in others:
             self.merged += [other.item.id, *other.merged]
 
     def to_item(self) -> KnowledgeItem:
-        """The item, with the text that is shown and where it stands."""
+        """Return the item, with the shown text and its offsets."""
         if self.document is None:
             return self.item
         own = self.item.metadata
@@ -417,7 +417,7 @@ class _Hit:
 
 
 def _expand_to_section(item: KnowledgeItem, document: ParentDocument | None, max_tokens: int) -> _Hit:
-    """A passage with as much of its section as fits."""
+    """Return a passage with as much of its section as fits."""
     chunks = document.chunks if document is not None else ()
     place = next((place for place, chunk in enumerate(chunks) if chunk.id == item.id), None)
     if document is None or place is None or chunks[place].text != item.content:

@@ -1,4 +1,4 @@
-"""Search by a strategy: a request in, an answer of cited passages out, with how they were found.
+"""Search by a strategy: a request in, an answer of cited passages out, with their provenance.
 
 `Searcher` embeds the question and asks the channels; what they find is ranked by `retrieve`, judged by
 `assess_match` and refined by `Refiner`. `SearchContext` is the store and the indexes that it works with.
@@ -48,7 +48,7 @@ _MAX_LIMIT = 100
 
 @dataclass(frozen=True, slots=True)
 class SearchAnswer:
-    """The answer to a question, with how it came about.
+    """The answer to a question, with its provenance.
 
     Attributes:
         items: the passages, best first.
@@ -75,7 +75,7 @@ class SearchAnswer:
 
 
 class IndexWorker(Protocol):
-    """The worker of a knowledge base, as far as questions depend on it."""
+    """The worker of a knowledge base, as far as searches depend on it."""
 
     problem: str
     """Why work or a part of it has stopped for now; or empty."""
@@ -100,7 +100,7 @@ class IndexWorker(Protocol):
 
 
 class OwnerPeer(Protocol):
-    """The process that works for the knowledge base, asked from another; None where it does not answer."""
+    """The owner process, queried from another one; None if it does not answer."""
 
     async def search(self, request: SearchRequest) -> SearchAnswer | None:
         """Answer a question by a strategy."""
@@ -124,12 +124,12 @@ class SearchContext:
     """Shared state of the searches of one knowledge base.
 
     Attributes:
-        store: what is searched.
+        store: the store to search.
         words: its lexical index.
         vectors: its vectors.
-        reader: reads the questions.
+        reader: prepares the questions.
         worker: rebuilds the indexes where they are missing.
-        owner: the process that works for the knowledge base, where it is another; None in memory.
+        owner: client of the owner process, if it is another one; None in memory.
         metrics: where searches are counted and timed.
     """
 
@@ -148,7 +148,7 @@ class SearchContext:
 
 
 class Searcher:
-    """Answers questions by a strategy, from what the record and its indexes hold at that moment.
+    """Searches by a strategy, in what the store and its indexes hold at that moment.
 
     Args:
         name: the knowledge base's name, for traces.
@@ -178,7 +178,7 @@ class Searcher:
         """See `GraphRAGKnowledgeBase.search`.
 
         Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
-        never what was asked, unless the operator wants that.
+        never the question, unless the operator enables that.
         """
         strategy = request.strategy
         if strategy not in (known := get_args(Strategy)):
@@ -239,7 +239,7 @@ class Searcher:
         )
 
     def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
-        """How long the channels took that were asked."""
+        """Record the time that each channel took."""
         ms = dict(retrieval.ms) if retrieval is not None else {}
         took = {
             "embedding": embed_ms,
@@ -253,7 +253,7 @@ class Searcher:
                 self._context.metrics.observe(CHANNEL_SECONDS, milliseconds / 1000, channel)
 
     async def _ask_owner(self, request: SearchRequest) -> SearchAnswer | None:
-        """Ask the owner, if it is another process; a reranker is asked here only."""
+        """Ask the owner, if it is another process; a reranker runs here."""
         peer = self._context.peer
         if peer is None or self._reranker is not None:
             return None
@@ -264,12 +264,12 @@ class Searcher:
     def _assess(
         self, text: str, retrieval: Retrieval | None, *, chosen: bool
     ) -> tuple[Match, dict[int, KnowledgeItem]]:
-        """How well what was found fits, and the passages by key: their relevance is a share of that.
+        """Assess the match, and scale the passages' relevance by its confidence.
 
         Args:
             text: the question.
             retrieval: what was found for it.
-            chosen: whether filters chose the passages: then they are given however little speaks for them.
+            chosen: whether filters selected the passages: then they are returned even if they match poorly.
         """
         found = items(self._context.store, retrieval.found if retrieval else ())
         nearness = retrieval.nearness if retrieval and self._context.reader.is_semantic else None
@@ -283,7 +283,7 @@ class Searcher:
         }
 
     async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
-        """Embed a question where it has to be; for `hybrid`, ask words meanwhile, and vectors then."""
+        """Embed a question if necessary; for `hybrid`, search words meanwhile, and vectors then."""
         asked = _PendingSearch(question, self._channels(question))
         if embeds and strategy == "hybrid":
             asked.hits = hits = ChannelHits()
@@ -326,7 +326,7 @@ class Searcher:
         asked.channels.dense = dense
 
     async def _embed(self, asked: _PendingSearch) -> None:
-        """Give a question its vector; or none, and note why."""
+        """Embed a question; on failure, add a note."""
         began = time.perf_counter()
         text = asked.question.text
         if reason := self._context.reader.explain_language_gap(text):
@@ -381,15 +381,15 @@ class Searcher:
 
 @dataclass(slots=True)
 class _PendingSearch:
-    """A question on its way to an answer.
+    """State of a search in progress.
 
     Attributes:
         question: with its vector, once it is embedded.
-        channels: what is asked.
-        hits: what they found, where they are asked before everything else; None where they are not.
+        channels: the channels to search.
+        hits: their hits, if they are searched first; else None.
         notes: why it is not embedded.
         embed_ms: how long embedding took.
-        damage: what was wrong with the index of words.
+        damage: the damage of the lexical index.
     """
 
     question: PreparedQuestion
@@ -401,7 +401,7 @@ class _PendingSearch:
 
 
 async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:
-    """Do several things in parallel; the first error ends the others, and is raised as it is."""
+    """Run functions concurrently; the first error cancels the others, and is raised unwrapped."""
     failures: list[Exception] = []
 
     async def run(part: Callable[[], Awaitable[None]]) -> None:
@@ -419,7 +419,7 @@ async def _in_parallel(*parts: Callable[[], Awaitable[None]]) -> None:
 
 
 def _measures(retrieval: Retrieval, strategy: Strategy) -> dict[str, AttributeValue]:
-    """The measures of a retrieval: attributes of the specification, and how long the walk took."""
+    """Return the metrics of a retrieval: attributes of the specification, and the time of the walk."""
     counts, ms = retrieval.counts, retrieval.ms
     measures: dict[str, AttributeValue] = {
         "lexical_count": counts.get("lexical", 0),
@@ -476,9 +476,9 @@ def channel_items(
     """Return the hits of one channel, or a list of chunks without a query, as items.
 
     Args:
-        record: has the chunks; those that have gone are left out.
+        record: the store; deleted chunks are left out.
         scores: keys and the channel's raw scores, in the order that the items are to have.
-        channel: which it was, or None.
+        channel: the channel, or None.
     """
     rows = record.documents.chunks([key for key, _ in scores])
     documents = record.documents.by_key(sorted({row.document for row in rows.values()}))
@@ -504,7 +504,7 @@ def item(
     scores: dict[str, float] | None = None,
     why: Sequence[str] = (),
 ) -> KnowledgeItem:
-    """A chunk as an item."""
+    """Convert a chunk to an item."""
     own = {
         "title": row.title,
         "heading_path": list(row.heading_path),

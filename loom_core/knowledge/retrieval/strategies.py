@@ -1,4 +1,4 @@
-"""How the channels combine into an answer."""
+"""Search strategies: how channels combine into an answer."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vector
 
 @dataclass(frozen=True, slots=True)
 class ChunkHit:
-    """A chunk that was found.
+    """A chunk that was found, with its scores.
 
     Attributes:
-        key: the chunk's key in the record.
+        key: the chunk's key in the store.
         score: what it is ranked by, 0 to 1.
-        scores: what each channel said: `bm25` (raw), `vector` (cosine), `links`, `graph`.
-        links: the way that led to it, from the seed on; empty where it was found directly.
+        scores: score of each channel: `bm25` (raw), `vector` (cosine), `links`, `graph`.
+        links: the path that led to it, from the seed on; empty if it was found directly.
         named: the entity that the question names and the chunk is about, or 0.
     """
 
@@ -79,16 +79,16 @@ def retrieve(
     config: RAGConfig,
     hits: ChannelHits | None = None,
 ) -> Retrieval:
-    """The best passages for a question, best first.
+    """Retrieve the best passages for a question, best first.
 
     Args:
-        question: what is asked.
+        question: the question.
         limit: how many passages at most.
         strategy: how the channels combine.
         channels: words and vectors.
         graph: entities, mentions, subjects and relations.
         config: weights.
-        hits: what words and vectors found, where they have been asked; only for `hybrid`.
+        hits: hits of words and vectors, if these were searched already; only for `hybrid`.
     """
     draft = _RetrievalRun(question, channels, graph, config, hits)
     if strategy == "graph_first":
@@ -105,7 +105,7 @@ def retrieve(
 
 
 class _RetrievalRun:
-    """The passages of one question, step by step."""
+    """One retrieval, step by step."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class _RetrievalRun:
         self._named: dict[int, int] = {}
 
     def from_channels(self, *, by_words: bool) -> None:
-        """Words and vectors."""
+        """Search words and vectors."""
         config = self._config
         self._first = first_stage(
             self._question,
@@ -165,7 +165,7 @@ class _RetrievalRun:
         return bool(self._scores)
 
     def _link_entities(self) -> None:
-        """Use the names in the question: passages about them are seeds, and gain if surely meant."""
+        """Link the entities in the question: passages about them become seeds, and gain if surely meant."""
         among, named = self._question.among, link_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
         abouts = self._neighbourhood.abouts_of(self._entities)
@@ -181,7 +181,7 @@ class _RetrievalRun:
                     self._scores[chunk] = self._scores.get(chunk, 0.0) + gain
 
     def expand(self) -> None:
-        """Along the links of the best passages, and of those about what the question names."""
+        """Expand along the links of the best passages, and of those about the question's entities."""
         question, config = self._question, self._config
         self._link_entities()
         self._expansion = expand(
@@ -197,7 +197,7 @@ class _RetrievalRun:
         self._measure("expansion")
 
     def walk(self) -> None:
-        """Raise the passages that are connected with several of the best ones."""
+        """Raise passages that are connected with several of the best ones."""
         among, config = self._question.among, self._config
         near = walk(self._neighbourhood, self._scores, entities=self._entities, settings=config.walk)
         self._near = {key: weight for key, weight in near.items() if among is None or key in among}
@@ -207,7 +207,7 @@ class _RetrievalRun:
         self._measure("walk")
 
     def finish(self, limit: int, *, fallback: bool) -> Retrieval:
-        """The best of them; first those that hold identifiers of the question, by how many they hold."""
+        """Return the best; first those that hold identifiers of the question, by how many they hold."""
         highest = max(self._scores.values(), default=0.0)
         for key, number in self._first.held.items():
             self._scores[key] += highest * number
@@ -244,7 +244,7 @@ class _RetrievalRun:
         )
 
     def _way(self, key: int) -> tuple[PassageLink, ...]:
-        """The links that led to a chunk, from the first seed on."""
+        """Return the links that led to a chunk, from the first seed on."""
         way: list[PassageLink] = []
         seen = {key}
         while (link := self._expansion.links.get(key)) is not None and link.seed not in seen:

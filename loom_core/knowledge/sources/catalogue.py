@@ -34,13 +34,13 @@ class CatalogueEntry:
 
     Attributes:
         folder: where it is.
-        source: what it says of itself.
+        source: its self-description.
         documents: how many documents it holds.
         chunks: how many chunks.
         embedder: id of the model that makes its vectors, or empty.
         embedding_config: what makes that model again, or empty.
         llm: the language model that read it last, or empty.
-        revision: another text whenever documents have come, gone, moved or changed.
+        revision: a text that changes whenever documents are added, removed, moved or changed.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
 
@@ -61,7 +61,7 @@ class CatalogueEntry:
 
 
 class Catalogue:
-    """The knowledge bases in a home folder. Reading it costs a few milliseconds and imports nothing.
+    """The knowledge bases in a home folder. Reading it takes a few milliseconds and imports nothing.
 
     Args:
         home: Loom's home; knowledge bases are in its folder `kb`.
@@ -72,7 +72,7 @@ class Catalogue:
         self._folder = home / "kb"
 
     def folder(self, name: str) -> Path:
-        """The folder of a knowledge base, whether it exists or not.
+        """Return the folder of a knowledge base, whether it exists or not.
 
         Raises:
             InvalidInputError: no knowledge base can have this name.
@@ -80,7 +80,7 @@ class Catalogue:
         return folder_in(self._home, name)
 
     def files(self) -> dict[Path, tuple[int, int]]:
-        """Date and size of every file that a record is made of: others whenever anything has changed.
+        """Return date and size of every file of every store: they differ whenever anything has changed.
 
         A database does not notify of another process's writes; this is what can be looked at often.
         """
@@ -95,13 +95,13 @@ class Catalogue:
         return files
 
     def list(self) -> list[CatalogueEntry]:
-        """All knowledge bases, by name; what cannot be used has its `problem` said."""
+        """Return all knowledge bases, by name; an unusable one has a `problem`."""
         paths = sorted(self._folder.glob("*/record.db")) if self._folder.is_dir() else []
         return sorted(filter(None, map(_read, paths)), key=lambda entry: entry.name)
 
 
 def _read(path: Path) -> CatalogueEntry | None:
-    """Read the catalogue entry of a record, of whatever format; None if it is only being made."""
+    """Read the catalogue entry of a store of any format; None if it is only being created."""
     if reason := describe_problem(path):
         return _unusable(path, reason)
     try:
@@ -152,7 +152,7 @@ def _entry_of(path: Path, db: sqlite3.Connection, problem: str) -> CatalogueEntr
 
 
 def _config_of(text: str) -> dict[str, str]:
-    """A stored configuration; a damaged one counts as none."""
+    """Return a stored configuration; a damaged one counts as none."""
     try:
         config: object = json.loads(text or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Automatic retrieval: what the sources know about a message, before a model answers it."""
+"""Automatic retrieval (prefetch): passages for a message, before a model answers it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _HEAD_ZH = (
     "使用某个段落时，请注明其方括号中的编号。"
 )
 _MAX_READ = 200_000  # characters of the conversation that passages are looked for in
-_SPARE = 2  # times as many passages as are wanted, so that there are others for what is known
+_SPARE = 2  # overfetch factor, to replace passages that the conversation already holds
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievedContext:
-    """Context to put before a model next to a message.
+    """Context for a model, to go next to a message.
 
     Attributes:
         outcome: what came of it.
@@ -64,7 +64,7 @@ class RetrievedContext:
 
 
 def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int) -> RetrievedContext:
-    """Passages that were found for a message as what is put before a model.
+    """Format passages found for a message as context.
 
     Args:
         items: the passages, best first.
@@ -81,10 +81,10 @@ def context_of(items: Sequence[KnowledgeItem], message: str, *, max_tokens: int)
 class ContextRetriever:
     """Finds passages for a message before a model answers it.
 
-    It never fails and never takes longer than its limit: a turn goes on without passages then.
+    It never fails and never takes longer than its limit: a turn then continues without passages.
 
     Args:
-        source: what is asked: a federation, a knowledge base, or a retriever.
+        source: the source to query: a federation, a knowledge base, or a retriever.
         top_k: maximum number of passages.
         max_tokens: maximum cost of the text, by `estimate_tokens`.
         seconds: how long it may take.
@@ -115,7 +115,7 @@ class ContextRetriever:
     async def context_for(
         self, message: str, *, conversation: Sequence[str] = (), filters: dict[str, Any] | None = None
     ) -> RetrievedContext:
-        """Return the sources' passages about a message.
+        """Return the passages about a message as context.
 
         Args:
             message: what the user says, in any language.
@@ -150,7 +150,7 @@ class ContextRetriever:
 
 
 def _unknown(items: Sequence[KnowledgeItem], conversation: Sequence[str]) -> list[KnowledgeItem]:
-    """The passages that are not in a conversation, be it under their id or as a text."""
+    """Return the passages that a conversation does not hold yet, by id or text."""
     told = "\n".join(conversation)[-_MAX_READ:]
     if not told:
         return list(items)

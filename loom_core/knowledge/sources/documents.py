@@ -1,4 +1,4 @@
-"""Documents that are given as texts, by a program or in a configuration, as a source."""
+"""In-memory documents as a source, given by a program or a configuration."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class TextDocument(BaseModel):
 
 
 class DocumentsKnowledgeBase(NamedSource):
-    """Documents in memory as a source: cut, linked and searched as those of a knowledge base on disk.
+    """In-memory documents as a source: chunked, linked and searched as in a knowledge base on disk.
 
     They are read at the first question, which waits for it: some hundred documents take about a second.
 
     Args:
         documents: the documents.
         name: its name among other sources.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
         embedding_provider: makes vectors, too; None searches by words and links alone.
     """
@@ -98,9 +98,9 @@ class DocumentsKnowledgeBase(NamedSource):
             self._base, self._is_read = None, False
 
     async def open_base(self) -> GraphRAGKnowledgeBase:
-        """The knowledge base with all documents in it, for who wants to read them, too.
+        """Return the knowledge base with all documents in it, for callers that read them.
 
-        Who gives up waiting leaves what is not read yet to the next who asks.
+        A caller that stops waiting leaves the unread rest to the next caller.
         """
         async with self._turn:
             if self._base is None:

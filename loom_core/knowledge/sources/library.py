@@ -1,4 +1,4 @@
-"""All knowledge bases of a home folder, opened when they are needed."""
+"""Library: all knowledge bases of a home folder, opened on demand."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Library:
         llm: which language model finds entities and relations next to the rules; see `create_provider`. Empty
             for rules alone.
         only: names that may be opened; empty for all.
-        may_use: asked, in the thread or task that wants it, whether a knowledge base may be used now; all may
-            if not given. One that may not is as if it were not there.
-        program: what this process is called among those that share the home.
+        may_use: called, in the requesting thread or task, to check whether a knowledge base may be used now;
+            a forbidden one seems not to exist. By default all may.
+        program: name of this process for the others that share the home.
         patience: seconds for which a call waits for an embedder that has to be loaded, while this works in
             the background; the next call waits on.
     """
@@ -71,11 +71,11 @@ class Library:
         self._starts: dict[Path, _EmbedderStart] = {}
 
     def list(self) -> list[CatalogueEntry]:
-        """The knowledge bases that can be used, as far as they may be opened. Blocks for milliseconds."""
+        """Return the usable knowledge bases that may be opened. Blocks for milliseconds."""
         return [entry for entry in self._list_allowed() if not entry.problem]
 
     def unusable(self) -> list[CatalogueEntry]:
-        """Those that may be opened and cannot be used, each with its `problem`. Blocks for milliseconds."""
+        """Return those that may be opened but are unusable, each with its `problem`. Blocks briefly."""
         return [entry for entry in self._list_allowed() if entry.problem]
 
     async def get(
@@ -87,20 +87,20 @@ class Library:
         search_hints: Sequence[str] = (),
         embedder: str = "",
     ) -> GraphRAGKnowledgeBase:
-        """Open a knowledge base, or give the one that is open.
+        """Open a knowledge base, or return the open one.
 
         Args:
             name: its name.
             create: whether to make it if there is none.
-            description: remembered, if given.
-            search_hints: remembered, if given.
+            description: stored, if given.
+            search_hints: stored, if given.
             embedder: id of the embedder that a new one is to have unless one was chosen for all.
 
         Raises:
             NotFoundError: there is none, or it may not be opened.
             InvalidInputError: no knowledge base can have this name.
             EmbeddingError: a server is to embed of unknown dimension, and it does not answer,
-                or not yet: it may be loading its model, which goes on.
+                or not yet: it may be loading its model, which continues.
             ConfigError: the language model's configuration is wrong.
         """
         knowledge_base = self._open.get(name) if self._is_allowed(name) else None
@@ -137,7 +137,7 @@ class Library:
         self._tasks = tasks
 
     def language_model(self) -> LLMProvider | None:
-        """The language model, one for all knowledge bases; None without.
+        """Return the language model, one for all knowledge bases; None without.
 
         Raises:
             ConfigError: its configuration is wrong.
@@ -201,9 +201,9 @@ class Library:
         return knowledge_base
 
     async def _start_embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
-        """The embedder of a knowledge base, ready.
+        """Start the embedder of a knowledge base, and wait until it is ready.
 
-        In a server, who asks waits for a while only: what is loading goes on to do so for the next who asks.
+        In a server, a caller waits for a while only: the loading continues for the next caller.
         """
         start = self._starts.get(folder)
         if start is None:
@@ -243,7 +243,7 @@ class Library:
 
 
 class _EmbedderStart:
-    """The start of an embedder in the background, which goes on when no caller waits for it any more.
+    """The start of an embedder in the background, which continues when no caller waits any more.
 
     Attributes:
         provider: the embedder.
@@ -282,7 +282,7 @@ class _EmbedderStart:
 
 
 class _BackgroundWork:
-    """The work for one knowledge base in the background, which can be ended before the program."""
+    """Background work for one knowledge base, which can be ended separately."""
 
     def __init__(self, knowledge_base: GraphRAGKnowledgeBase) -> None:
         self._knowledge_base = knowledge_base

@@ -1,4 +1,4 @@
-"""A knowledge base of this machine as a source, opened when it is asked for the first time."""
+"""A local knowledge base as a source, opened at the first query."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
     Args:
         library: has the knowledge base; its creator closes it.
-        info: what the source says of itself, such as what the catalogue has of it.
+        info: self-description of the source, such as that of the catalogue.
         base: name of the knowledge base where it is not that of the source.
         retriever: gives what finds passages in the knowledge base once it is open; None asks it as a whole.
     """
@@ -95,7 +95,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         return [to_item(each) for each in await retriever.retrieve(query, top_k=limit, filters=filters)]
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The passage with an id; or the whole document whose id or address it is."""
+        """Return the passage with an id, or the whole document with an id or address."""
         knowledge_base = await self.open_base()
         passage = await knowledge_base.get_by_id(knowledge_id)
         if passage is not None:
@@ -103,7 +103,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         return await to_thread.run_sync(partial(_document, knowledge_base, knowledge_id))
 
     async def open_base(self) -> GraphRAGKnowledgeBase:
-        """The knowledge base itself, for who wants to read its documents, too.
+        """Return the knowledge base itself, for callers that read its documents.
 
         Raises:
             LoomError: as `Library.get`.

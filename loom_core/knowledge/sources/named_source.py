@@ -1,4 +1,4 @@
-"""Common part of sources whose creator gives them a name and a description."""
+"""Base class of sources with a given name and description."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["NamedSource"]
 
 
 class NamedSource(KnowledgeBaseProvider):
-    """A source that says of itself what it was given to say.
+    """A source with a given name, description and search hints.
 
     Args:
         name: its name among other sources.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
     """
 

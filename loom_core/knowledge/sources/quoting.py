@@ -1,4 +1,4 @@
-"""Passages as a language model is shown them: as data of others, each with its citation."""
+"""Quoting of passages for a language model: as untrusted data, each with its citation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CUT = " […]"
 
 @dataclass(frozen=True, slots=True)
 class QuotedPassages:
-    """Passages within a limit of tokens.
+    """Quoted passages within a token budget.
 
     Attributes:
         text: the passages between tags, each under a line with its id, title and address; empty without any.
@@ -37,7 +37,7 @@ class QuotedPassages:
 
 
 def quote_passages(items: Sequence[KnowledgeItem], *, max_tokens: int) -> QuotedPassages:
-    """The first passages that fit; the very first one is cut if it must be.
+    """Quote the first passages that fit; the very first is cut if necessary.
 
     Args:
         items: best first.
@@ -67,7 +67,7 @@ def _block(item: KnowledgeItem, text: str) -> str:
 
 
 def _citation(item: KnowledgeItem) -> str:
-    """The line above a passage: `[<id>] title › heading (address)`."""
+    """Return the line above a passage: `[<id>] title › heading (address)`."""
     title, path = item.metadata.get("title"), item.metadata.get("heading_path")
     headings = cast("Sequence[object]", path) if isinstance(path, list | tuple) else ()
     place = escape_controls(" › ".join(part for part in (title, *headings) if isinstance(part, str) and part))

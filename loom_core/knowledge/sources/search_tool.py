@@ -1,4 +1,4 @@
-"""`DocumentSearchTool`: the knowledge sources as a tool that a model calls when it wants to."""
+"""`DocumentSearchTool`: the knowledge sources as a search tool for a model."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class _Arguments(BaseModel):
 
 
 class DocumentSearchTool(Tool):
-    """Searches one source or several; what it says of itself comes from the sources as they are now.
+    """Searches one source or several; its description follows the sources as they are now.
 
     Args:
-        source: what is asked: a federation, or a knowledge base.
+        source: the source to query: a federation, or a knowledge base.
         name: what it is called.
         max_tokens: maximum cost of an answer, by `estimate_tokens`.
     """
@@ -107,7 +107,7 @@ class DocumentSearchTool(Tool):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """It only reads, and only from the sources that were configured."""
+        """Read-only, and limited to the configured sources."""
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:

@@ -1,4 +1,4 @@
-"""Which messages of a conversation call for knowledge, and which are only manners."""
+"""Retrieval trigger: which messages of a conversation need retrieval, and which are small talk."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _NOT_A_WORD = re.compile(r"[^\w]+|_+")
 
 
 def needs_retrieval(message: str) -> bool:
-    """Whether a user's message may be answered better by what the sources know.
+    """Whether the sources may help to answer a user's message.
 
-    It does not if there is no word in it, or nothing but greetings, thanks, assent and telling to go on, in
+    They do not if there is no word in it, or only greetings, thanks, assent and requests to continue, in
     English or Chinese. When in doubt it does: a search is cheap, and a missed passage is not.
     """
     if not words(message):

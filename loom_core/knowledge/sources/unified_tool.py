@@ -1,4 +1,4 @@
-"""One search tool over any set of knowledge sources, worded from what the sources say of themselves."""
+"""Description and argument schema of one search tool over several sources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SourceInfo:
 
     @classmethod
     def of(cls, provider: KnowledgeBaseProvider) -> SourceInfo:
-        """The metadata of a provider."""
+        """Return the metadata of a provider."""
         return cls(
             name=provider.name,
             description=provider.description,
@@ -44,7 +44,7 @@ class SourceInfo:
 
 
 class UnifiedSearchToolBuilder:
-    """Words the description and the arguments of a search tool, so that a model knows when to search.
+    """Builds the description and the arguments of a search tool, so that a model knows when to search.
 
     Names become the `source` enum, descriptions the list of sources, hints the occasions, supported
     filters the explanation of `filters`. What sources say is data: control characters are taken out
@@ -60,7 +60,7 @@ class UnifiedSearchToolBuilder:
         self._limit = limit_bytes
 
     def description(self, *, head: str, tail: str = "") -> str:
-        """The tool's description.
+        """Return the tool's description.
 
         Args:
             head: what the tool does and when to use it; always there.
@@ -89,7 +89,7 @@ class UnifiedSearchToolBuilder:
     def filters_schema(self) -> dict[str, Any]:
         """JSON Schema keywords for the `filters` argument: which names each source supports.
 
-        Names may come from documents, so that only those that are one word are told here.
+        Names may come from documents, so that only single words are listed here.
         """
         known = [(source.name, names) for source in self._sources if (names := _plain_names(source))]
         if not known:

@@ -1,8 +1,8 @@
-"""Which entities are the same under different names.
+"""Entity aliases in the store: which entities are the same under different names.
 
-Entities stay as their names made them; a group of them is read as one. Groups follow from what passages say
+Entities stay separate rows; a group of them is read as one. Groups follow from statements in passages
 ("World Health Organization (WHO)"), from names that differ by a space or a plural and are alike to the
-embedder, and from what people decided. They are a function of those alone, so that adding and removing
+embedder, and from users' decisions. They are a function of those alone, so that adding and removing
 documents in any order ends in the same groups, and every merge can be listed, explained and undone.
 """
 
@@ -30,7 +30,7 @@ _ALIKE = 0.965  # cosine of two spellings of a name: e5-small gives 0.97 to 0.99
 
 
 class StatedAlias(NamedTuple):
-    """A passage's statement that two entities are one; `entity` is what an acronym stands for."""
+    """A passage's statement that two entities are one; `entity` is the expansion of an acronym."""
 
     chunk: int
     entity: int
@@ -43,7 +43,7 @@ class StatedAlias(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AliasDecision:
-    """A person's decision whether two names are the same. Ids are `name_key`s, in order."""
+    """A user's decision whether two names are the same. Ids are `name_key`s, in order."""
 
     id: str
     other: str
@@ -56,9 +56,9 @@ class AliasPair(NamedTuple):
     Attributes:
         entity: key of the one.
         other: key of the other.
-        kind: what speaks for it.
+        kind: the kind of evidence.
         confidence: 0 to 1; the cosine of two spellings.
-        chunk: passage that says so, or None.
+        chunk: passage that states it, or None.
     """
 
     entity: int
@@ -69,7 +69,7 @@ class AliasPair(NamedTuple):
 
 
 class AliasTable:
-    """Groups of entities in the record, and what they follow from."""
+    """Groups of merged entities in the store, and the evidence for them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -77,11 +77,11 @@ class AliasTable:
     # -- writing; every method is part of the transaction around it --------------------------------------
 
     def add(self, statements: Iterable[StatedAlias]) -> set[int]:
-        """Write what passages say.
+        """Add what passages state.
 
         Returns:
-            The entities that something sure is said of for the first time, to be given to `regroup`. What has
-            been said before of names that are everywhere would take ever longer to look through again.
+            The entities with the first sure statement about them, for `regroup`. Statements that
+            were known before are left out: ubiquitous names would make this ever slower.
         """
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
@@ -90,7 +90,7 @@ class AliasTable:
         return {end for row in news for end in (row.entity, row.other)}
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
-        """Take back what passages say; returns the entities concerned."""
+        """Remove what passages state; return the entities concerned."""
         with self._database.write() as db:
             rows = self._database.rows_in(
                 "SELECT entity, other FROM alias_statements WHERE chunk IN ({})", chunks
@@ -103,7 +103,7 @@ class AliasTable:
         """Note which new entities have names that differ from known ones by a space or a plural only.
 
         Returns:
-            Those of the entities that people decided about before, to be given to `regroup`.
+            Those of the entities with earlier decisions of users, for `regroup`.
         """
         with self._database.write() as db:
             rows = self._database.rows_in(
@@ -125,7 +125,7 @@ class AliasTable:
         return {row["key"] for row in decided}
 
     def store_similarities(self, cosines: Iterable[tuple[int, int, float]]) -> set[int]:
-        """Write how alike the names of pairs of entities are; returns the entities concerned."""
+        """Store the similarity of the names of pairs of entities; return the entities concerned."""
         rows = list(cosines)
         with self._database.write() as db:
             db.executemany(
@@ -135,7 +135,7 @@ class AliasTable:
         return {end for entity, other, _ in rows for end in (entity, other)}
 
     def decide(self, decision: AliasDecision) -> None:
-        """Write what a person decided, in place of what was decided of the two before."""
+        """Record a user's decision, in place of the earlier one about the two."""
         with self._database.write() as db:
             db.execute(
                 "INSERT OR REPLACE INTO alias_decisions VALUES (?, ?, ?, ?)",
@@ -143,7 +143,7 @@ class AliasTable:
             )
 
     def clear_decision(self, id_: str, other: str) -> bool:
-        """Forget what was decided of two names; returns whether anything was."""
+        """Forget the decision about two names; return whether there was one."""
         with self._database.write() as db:
             cursor = db.execute(
                 "DELETE FROM alias_decisions WHERE id = ? AND other = ?", sorted((id_, other))
@@ -151,11 +151,10 @@ class AliasTable:
             return cursor.rowcount > 0
 
     def regroup(self, entities: Collection[int]) -> set[int]:
-        """Recompute which entities are the same, as far as some of them are concerned.
+        """Recompute the groups of some entities.
 
         Returns:
-            Keys of all entities that are in another group than before, and of those that stood or stand for
-            these groups.
+            Keys of all entities whose group changed, and of their canonical entities, old and new.
         """
         if not entities:
             return set()
@@ -172,12 +171,12 @@ class AliasTable:
     # -- reading -----------------------------------------------------------------------------------------
 
     def canonical_of(self, entities: Sequence[int]) -> dict[int, int]:
-        """The entity that stands for its group, for those entities that are in one."""
+        """Return the canonical entity of each of some entities that is in a group."""
         rows = self._database.rows_in("SELECT entity, canonical FROM aliases WHERE entity IN ({})", entities)
         return {row["entity"]: row["canonical"] for row in rows}
 
     def members_of(self, canonicals: Sequence[int]) -> dict[int, list[int]]:
-        """All entities of groups, by the entity that stands for each."""
+        """Return all entities of groups, by canonical entity."""
         found: defaultdict[int, list[int]] = defaultdict(list)
         for row in self._database.rows_in(
             "SELECT canonical, entity FROM aliases WHERE canonical IN ({})", canonicals
@@ -186,7 +185,7 @@ class AliasTable:
         return dict(found)
 
     def groups(self, *, after: int = 0, limit: int = 100) -> list[int]:
-        """The entities that stand for groups, by key, after a key."""
+        """Return the canonical entities of groups, by key, after a key."""
         rows = self._database.rows(
             "SELECT DISTINCT canonical FROM aliases WHERE canonical > ? ORDER BY canonical LIMIT ?",
             (after, limit),
@@ -194,13 +193,13 @@ class AliasTable:
         return [row["canonical"] for row in rows]
 
     def pairs_of(self, entities: Sequence[int]) -> list[AliasPair]:
-        """All that speaks for some entities being the same as others, sure or not, the surest first."""
+        """Return all evidence that some entities are the same as others, sure or not, the surest first."""
         with self._database.read() as db:
             pairs = _pairs(db, entities)
         return sorted(pairs, key=lambda pair: (-pair.confidence, pair.entity, pair.other))
 
     def suggestions(self, *, limit: int = 100) -> list[AliasPair]:
-        """Pairs that something speaks for and that are not in one group, nor declared different."""
+        """Return pairs with some evidence that are neither in one group nor declared different."""
         rows = self._database.rows(
             "SELECT p.entity, p.other, p.kind, p.confidence, p.chunk FROM ("
             "SELECT entity, other, kind, MAX(confidence) AS confidence, chunk FROM alias_statements "
@@ -217,7 +216,7 @@ class AliasTable:
         return [AliasPair(**dict(row)) for row in rows]
 
     def locate(self, pair: AliasPair) -> tuple[int, int] | None:
-        """Where in its passage a pair is said to be the same: start and end."""
+        """Return where in its passage a pair is stated to be the same: start and end."""
         row = self._database.row(
             "SELECT start, end FROM alias_statements WHERE chunk = ? AND entity = ? AND other = ?",
             (pair.chunk, pair.entity, pair.other),
@@ -225,7 +224,7 @@ class AliasTable:
         return None if row is None else (row["start"], row["end"])
 
     def find_misgrouped(self) -> list[int]:
-        """Entities that are not in the group that they should be in. Reads all that groups follow from."""
+        """Return entities in a wrong group. Reads all evidence."""
         with self._database.read() as db:
             rows = db.execute(
                 "SELECT entity AS key FROM alias_statements UNION SELECT other FROM alias_statements "
@@ -237,14 +236,14 @@ class AliasTable:
         return sorted(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
 
     def pending_comparisons(self, *, limit: int) -> list[tuple[int, int]]:
-        """Pairs of entities whose names have yet to be compared by the embedder."""
+        """Return pairs of entities whose names have yet to be compared by the embedder."""
         rows = self._database.rows(
             "SELECT entity, other FROM name_likenesses WHERE cosine IS NULL LIMIT ?", (limit,)
         )
         return [(row["entity"], row["other"]) for row in rows]
 
     def decisions(self) -> list[AliasDecision]:
-        """Decisions of people, oldest first."""
+        """Return the users' decisions, oldest first."""
         rows = self._database.rows(
             "SELECT id, other, same FROM alias_decisions ORDER BY decided_at, id, other"
         )
@@ -255,7 +254,7 @@ class AliasTable:
     def _groups_around(
         self, db: sqlite3.Connection, entities: Collection[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Which entity stands for each around some, as it is written and as it should be."""
+        """Return the canonical entities around some, as stored and as they should be."""
         around, pairs = self._component(db, entities)
         ids = self._ids(sorted(around))
         new = _groups(
@@ -266,7 +265,7 @@ class AliasTable:
     def _component(
         self, db: sqlite3.Connection, entities: Collection[int]
     ) -> tuple[set[int], set[AliasPair]]:
-        """All entities that anything sure connects with some, those grouped with them now, and the pairs."""
+        """Return the connected component of some entities, by evidence and stored groups; and its pairs."""
         around: set[int] = set()
         pairs: set[AliasPair] = set()
         ring = set(entities)
@@ -282,7 +281,7 @@ class AliasTable:
     def _without_ambiguous_acronyms(
         self, db: sqlite3.Connection, pairs: Collection[AliasPair]
     ) -> list[AliasPair]:
-        """Without the acronyms that stand for different things, unless a person decided."""
+        """Drop acronyms with several expansions, unless a user decided."""
         meanings: defaultdict[int, set[str]] = defaultdict(set)
         for pair in pairs:
             if pair.kind == "acronym":
@@ -297,7 +296,7 @@ class AliasTable:
         return bool(pairs - {frozenset(but)})
 
     def _find_separated(self, ids: dict[int, str]) -> set[frozenset[int]]:
-        """Pairs of entities that a person declared to be different."""
+        """Return pairs of entities that a user declared to be different."""
         keys = {id_: key for key, id_ in ids.items()}
         rows = self._database.rows_in(
             "SELECT id, other FROM alias_decisions WHERE id IN ({}) AND NOT same", sorted(keys)
@@ -346,7 +345,7 @@ def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
 def _groups(
     entities: set[int], pairs: Iterable[AliasPair], apart: set[frozenset[int]], ids: dict[int, str]
 ) -> dict[int, int]:
-    """The entity that stands for each, for those that are not alone.
+    """Return the canonical entity of each, for those that are in a group.
 
     Pairs join groups, decisions first and then the surest; two that were declared different are never in
     one group, whatever connects them.
@@ -362,7 +361,7 @@ def _groups(
             continue
         one |= two
         group.update(dict.fromkeys(two, one))
-    # Which one stands for the others is of no meaning; it only must not depend on the order of writing.
+    # The choice of the canonical entity is arbitrary, but must not depend on the order of writing.
     return {
         entity: min(members, key=lambda key: ids[key])
         for entity, members in group.items()

@@ -1,4 +1,4 @@
-"""Changes of the record that the derived indexes have still to apply."""
+"""Change log of the store: changes that the derived indexes have still to apply."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 __all__ = ["ChangeKind", "ChangeLog", "IndexName", "IndexState", "PendingChanges"]
 
 _PRUNED = 20_000
-_RUN = 1000  # keys that follow each other are written as one row, up to so many
+_RUN = 1000  # consecutive keys are written as one row, up to this many
 
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
 """A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
 was there already may have other fields. Of a chunk that came the entities are changed, too, unsaid: there
-are a dozen of them, and readers get them from the record."""
+are a dozen of them, and readers get them from the store."""
 
 IndexName = Literal["words", "vectors", "graph", "chroma"]
 
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """How far an index is: the number of its directory, and the last change it holds.
+    """State of an index: its generation, and its watermark (the last change it holds).
 
     Generation 0 means that it was never built; a watermark below 0, that it is damaged.
     """
@@ -35,7 +35,7 @@ class IndexState:
 
     @property
     def built(self) -> bool:
-        """Whether there is an index; if not, the next one is built with all that is in the record."""
+        """Whether there is an index; if not, the next one is built with all that is in the store."""
         return self.watermark >= 0
 
 
@@ -43,7 +43,7 @@ class IndexState:
 class PendingChanges:
     """Changes to apply: keys by kind, and the watermark once they are applied.
 
-    A key may stand under `chunk+` and be gone already: who applies the changes looks it up anyway.
+    A key may be under `chunk+` and be gone already: applying the changes looks it up anyway.
     """
 
     keys: dict[ChangeKind, list[int]]
@@ -51,7 +51,7 @@ class PendingChanges:
 
 
 class ChangeLog:
-    """The sequence of changes and how far each index has followed it."""
+    """The log of changes, and the watermark of each index in it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -67,16 +67,16 @@ class ChangeLog:
             db.executemany("INSERT INTO changes (seq, kind, key, count) VALUES (?, ?, ?, ?)", rows)
 
     def head(self) -> int:
-        """Number of the last change ever made."""
+        """Return the number of the last change ever made."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'changes'")
         return 0 if row is None else int(row["seq"])
 
     def pending(self, index: IndexName, *, limit: int = 5000) -> PendingChanges | None:
-        """The next `limit` changes after an index's watermark, or None if it is up to date."""
+        """Return the next `limit` changes after an index's watermark, or None if it is up to date."""
         return self.since(self.state(index).watermark, limit=limit)
 
     def since(self, watermark: int, *, limit: int = 5000) -> PendingChanges | None:
-        """The next `limit` changes after a watermark, or None if there are none."""
+        """Return the next `limit` changes after a watermark, or None if there are none."""
         # Writers take turns, so that numbers become visible in their order.
         rows = self._database.rows(
             "SELECT seq, kind, key, count FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)
@@ -96,7 +96,7 @@ class ChangeLog:
         return row["before"] <= watermark if row is not None else watermark >= self.head()
 
     def state(self, index: IndexName) -> IndexState:
-        """How far an index is."""
+        """Return the state of an index."""
         row = self._database.row("SELECT generation, watermark FROM indexes WHERE name = ?", (index,))
         return IndexState(0, -1) if row is None else IndexState(row["generation"], row["watermark"])
 
@@ -111,14 +111,14 @@ class ChangeLog:
             db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
 
     def forget(self, index: IndexName) -> None:
-        """Note that there is no such index any more."""
+        """Unregister an index that no longer exists."""
         with self._database.write() as db:
             db.execute("DELETE FROM indexes WHERE name = ?", (index,))
 
     def mark_damaged(self, index: IndexName, *, generation: int) -> None:
-        """Note that an index is damaged, so that the process that works rebuilds it.
+        """Mark an index as damaged, so that the worker process rebuilds it.
 
-        Any process may say so of the generation that it saw; of an older one it is no news.
+        Any process may report the generation that it saw; a report of an older one is ignored.
         """
         with self._database.write() as db:
             db.execute(
@@ -126,7 +126,7 @@ class ChangeLog:
             )
 
     def prune(self, *, limit: int = _PRUNED) -> bool:
-        """Forget the first changes of those that every index holds; one never built needs none of them.
+        """Prune the oldest changes that every index holds; an index that was never built needs none.
 
         Args:
             limit: maximum number, so that no other writer waits for long.
@@ -146,7 +146,7 @@ class ChangeLog:
 
 
 def _runs(keys: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Stretches of keys of which each is one more than the one before: the last key, and how many."""
+    """Group keys into runs of consecutive ones: the last key, and the length."""
     last, count = 0, 0
     for key in keys:
         if count and (key != last + 1 or count == _RUN):

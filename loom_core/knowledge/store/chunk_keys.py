@@ -32,17 +32,17 @@ class ChunkKeys(AbstractSet[int]):
 
     @property
     def array(self) -> NDArray[np.int64]:
-        """The keys as an array, which is not to be written to."""
+        """The keys as a read-only array."""
         import numpy as np
 
         return np.frombuffer(self._keys, dtype=np.int64)
 
     def first(self, count: int) -> list[int]:
-        """The lowest of them, at most `count`."""
+        """Return the lowest of them, at most `count`."""
         return self._keys[:count].tolist()
 
     def places(self, keys: Sequence[int]) -> list[int]:
-        """At which places of a list are keys that are among these; much faster than asking for each."""
+        """Return the positions in a list of the keys that are in this set; much faster than one by one."""
         import numpy as np
 
         mine, asked = self.array, np.array(keys, dtype=np.int64)

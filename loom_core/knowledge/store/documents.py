@@ -1,4 +1,4 @@
-"""Documents and chunks in the record."""
+"""Documents and chunks in the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["ChunkRow", "DocumentReader", "DocumentRow", "DocumentTable", "Docume
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A document as the record holds it, without its text."""
+    """A document as the store holds it, without its text."""
 
     key: int
     id: str
@@ -44,7 +44,7 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A chunk as the record holds it, with what its document says of it."""
+    """A chunk as the store holds it, with what its document says of it."""
 
     key: int
     id: str
@@ -73,13 +73,13 @@ _CHUNK = (
 
 
 class DocumentReader:
-    """Documents, their chunks, and the fields that filters look at, as the record tells of them."""
+    """Reads documents, their chunks, and the fields that filters use."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
-        """Ids of those of some chunks that are there already, just as they are."""
+        """Return the ids of those of some chunks that are stored already, unchanged."""
         hashes = {chunk.id: chunk.hash for chunk in chunks}
         rows = self._database.rows_in("SELECT id, hash FROM chunks WHERE id IN ({})", list(hashes))
         return {row["id"] for row in rows if row["hash"] == hashes[row["id"]]}
@@ -90,18 +90,18 @@ class DocumentReader:
         return row is not None
 
     def get(self, id_or_uri: str) -> DocumentRow | None:
-        """A document by its id or its URI."""
+        """Return a document by its id or its URI."""
         given = _encodable(id_or_uri)
         row = self._database.row(f"SELECT {_DOCUMENT} FROM documents WHERE id = ? OR uri = ?", (given, given))
         return None if row is None else _document(row)
 
     def by_key(self, keys: Sequence[int]) -> dict[int, DocumentRow]:
-        """Documents by key; those that are gone are left out."""
+        """Return documents by key; those that are gone are left out."""
         rows = self._database.rows_in(f"SELECT {_DOCUMENT} FROM documents WHERE key IN ({{}})", keys)
         return {row["key"]: _document(row) for row in rows}
 
     def list(self, *, after: int = 0, limit: int = 50, uri_prefix: str = "") -> list[DocumentRow]:
-        """Documents in the order they were added, after a key, whose URI begins with a prefix."""
+        """Return documents in the order they were added, after a key, whose URI begins with a prefix."""
         rows = self._database.rows(
             f"SELECT {_DOCUMENT} FROM documents WHERE key > ? AND substr(uri, 1, ?) = ? ORDER BY key LIMIT ?",
             (after, len(uri_prefix), uri_prefix, limit),
@@ -109,7 +109,7 @@ class DocumentReader:
         return [_document(row) for row in rows]
 
     def text(self, key: int) -> str:
-        """The whole text of a document, or an empty one if it is gone."""
+        """Return the whole text of a document, or an empty one if it is gone."""
         row = self._database.row("SELECT text FROM documents WHERE key = ?", (key,))
         return "" if row is None else zlib.decompress(row["text"]).decode()
 
@@ -121,51 +121,51 @@ class DocumentReader:
         }
 
     def chunks(self, keys: Sequence[int]) -> dict[int, ChunkRow]:
-        """Chunks by key; those that are gone are left out."""
+        """Return chunks by key; those that are gone are left out."""
         rows = self._database.rows_in(_CHUNK + "WHERE c.key IN ({})", keys)
         return {row["key"]: _chunk(row) for row in rows}
 
     def chunk(self, id_: str) -> ChunkRow | None:
-        """A chunk by its public id."""
+        """Return a chunk by its public id."""
         row = self._database.row(_CHUNK + "WHERE c.id = ?", (_encodable(id_),))
         return None if row is None else _chunk(row)
 
     def chunks_of(self, document: int) -> list[ChunkRow]:
-        """Chunks of a document in order."""
+        """Return chunks of a document in order."""
         return [
             _chunk(row)
             for row in self._database.rows(_CHUNK + "WHERE c.document = ? ORDER BY c.ordinal", (document,))
         ]
 
     def chunk_keys(self, *, after: int = 0, limit: int = 1000) -> list[int]:
-        """Keys of chunks, ascending."""
+        """Return keys of chunks, ascending."""
         rows = self._database.rows(
             "SELECT key FROM chunks WHERE key > ? ORDER BY key LIMIT ?", (after, limit)
         )
         return [row["key"] for row in rows]
 
     def existing(self, keys: Sequence[int]) -> list[int]:
-        """Those of the chunks that are there."""
+        """Return those of the chunks that are there."""
         rows = self._database.rows_in("SELECT key FROM chunks WHERE key IN ({})", keys)
         return [row["key"] for row in rows]
 
     def keys_after(self, key: int) -> dict[str, int]:
-        """Keys of the chunks that are newer than a key, by id."""
+        """Return keys of the chunks that are newer than a key, by id."""
         rows = self._database.rows("SELECT id, key FROM chunks WHERE key > ?", (key,))
         return {row["id"]: row["key"] for row in rows}
 
     def hashes(self, uris: Sequence[str]) -> dict[str, bytes]:
-        """Hashes of the documents at some URIs, by URI; those that are not there are left out."""
+        """Return hashes of the documents at some URIs, by URI; those that are not there are left out."""
         rows = self._database.rows_in("SELECT uri, hash FROM documents WHERE uri IN ({})", uris)
         return {row["uri"]: row["hash"] for row in rows}
 
     def last_chunk(self) -> int:
-        """Key of the newest chunk there ever was."""
+        """Return the highest key a chunk ever had."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")
         return 0 if row is None else int(row["seq"])
 
     def chunk_keys_where(self, filters: Filters) -> ChunkKeys:
-        """Chunks of the documents that fulfil filters; all chunks where there are none."""
+        """Return the chunks of the documents that match filters; all chunks without filters."""
         sql, parameters = chunks_where(filters)
         with self._database.read() as db:
             cursor = db.cursor()
@@ -173,12 +173,12 @@ class DocumentReader:
             return ChunkKeys(key for (key,) in cursor.execute(sql, parameters))
 
     def field_names(self) -> list[str]:
-        """Names that the documents' fields have, sorted."""
+        """Return names that the documents' fields have, sorted."""
         rows = self._database.rows(FIELD_NAMES)
         return [row["name"] for row in rows]
 
     def counts(self) -> tuple[int, int, int]:
-        """How many documents, chunks and characters there are."""
+        """Return how many documents, chunks and characters there are."""
         row = self._database.row(
             "SELECT (SELECT COUNT(*) FROM documents), (SELECT COUNT(*) FROM chunks), "
             "(SELECT COALESCE(SUM(length), 0) FROM documents)"
@@ -186,36 +186,36 @@ class DocumentReader:
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
 
     def languages(self) -> dict[str, int]:
-        """How many chunks there are in each language, most first."""
+        """Return how many chunks there are in each language, most first."""
         rows = self._database.rows(
             "SELECT language, COUNT(*) AS n FROM chunks GROUP BY language ORDER BY n DESC, language"
         )
         return {row["language"]: row["n"] for row in rows}
 
     def languages_of(self, keys: Sequence[int]) -> dict[int, str]:
-        """Language of chunks by key; those that are gone are left out."""
+        """Return the language of chunks by key; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, language FROM chunks WHERE key IN ({})", keys)
         return {row["key"]: row["language"] for row in rows}
 
 
 class DocumentTable(DocumentReader):
-    """Documents in the record."""
+    """Documents in the store."""
 
     def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
         super().__init__(database)
         self._writer = DocumentWriter(database, graph, changes)
 
     def upsert(self, document: PreparedDocument) -> UpsertOutcome:
-        """Add a document, or make the one with its URI equal to it; see `put_all`."""
+        """Insert or update a document by its URI; see `upsert_all`."""
         return self.upsert_all([document])[0]
 
     def upsert_all(self, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
-        """Add documents, or make those with their URIs equal to them, with few statements for all.
+        """Insert or update documents by their URIs, with few statements for all.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
 
         Returns:
-            What became of each, in order.
+            The outcome of each, in order.
         """
         return self._writer.upsert(documents)
 
@@ -229,7 +229,7 @@ class DocumentTable(DocumentReader):
 
 
 def _encodable(id_: str) -> str:
-    """An id without halves of surrogate pairs, which SQLite cannot take and no id holds."""
+    """Return an id without lone surrogates, which SQLite cannot store and no id holds."""
     return id_.encode("utf-8", "replace").decode()
 
 
@@ -252,9 +252,9 @@ _Placed = tuple[int, int, "PreparedChunk"]  # key of the document, place in it, 
 
 
 class DocumentWriter:
-    """Puts documents and takes them out, with all that hangs on them.
+    """Writes and removes documents with all that depends on them.
 
-    Keys are given here rather than by SQLite, in the order of the documents, so that all rows of a table
+    Keys are assigned here rather than by SQLite, in the order of the documents, so that all rows of a table
     go in at once.
     """
 
@@ -264,12 +264,12 @@ class DocumentWriter:
         self._changes = changes
 
     def upsert(self, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
-        """Add documents, or make those with their URIs equal to them.
+        """Insert or update documents by their URIs.
 
         Chunks that did not change keep their keys, vectors, mentions and place in the indexes.
 
         Returns:
-            What became of each, in order.
+            The outcome of each, in order.
         """
         with self._database.write() as db:
             return [outcome for part in _apart(documents) for outcome in self._upsert(db, part)]
@@ -289,7 +289,7 @@ class DocumentWriter:
             db.execute("UPDATE documents SET hash = x'' WHERE key = ?", (document,))
 
     def _upsert(self, db: sqlite3.Connection, documents: Sequence[PreparedDocument]) -> list[UpsertOutcome]:
-        """Put documents that all have different URIs."""
+        """Insert or update documents that all have different URIs."""
         sql = "SELECT uri, key, hash FROM documents WHERE uri IN ({})"
         there = {row["uri"]: row for row in self._database.rows_in(sql, [d.uri for d in documents])}
         added = [document for document in documents if document.uri not in there]
@@ -326,7 +326,7 @@ class DocumentWriter:
         """Write what is new of documents that are there, and take out what is gone.
 
         Returns:
-            The chunks still to be written, and the hashes of the vectors that may have to go.
+            The chunks still to be written, and the hashes of vectors that may be unused now.
         """
         if not documents:
             return [], set()
@@ -406,13 +406,13 @@ class DocumentWriter:
         )
 
     def _next_key(self, table: Literal["documents", "chunks"]) -> int:
-        """The key that SQLite would give next; no other writer gives one until the transaction ends."""
+        """Return the key that SQLite would assign next; stable until the transaction ends."""
         row = self._database.row("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,))
         return 1 if row is None else int(row["seq"]) + 1
 
 
 def _apart(documents: Sequence[PreparedDocument]) -> Iterator[list[PreparedDocument]]:
-    """The documents in order, in parts in which no URI is there twice."""
+    """Split documents, in order, into parts in which no URI occurs twice."""
     part: dict[str, PreparedDocument] = {}
     for document in documents:
         if document.uri in part:

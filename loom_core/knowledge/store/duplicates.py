@@ -1,4 +1,4 @@
-"""Documents with the same text, or nearly the same, in the record."""
+"""Duplicate and near-duplicate documents in the store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CopyOf", "DuplicateGroup", "DuplicateReader", "DuplicateTable", "Sim
 
 
 class SimilarText(NamedTuple):
-    """A text that is nearly another, by the other's key, and how near it is."""
+    """A near-duplicate text: its key, and its similarity."""
 
     text: int
     likeness: float
@@ -22,7 +22,7 @@ class SimilarText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CopyOf:
-    """A document that has the same text as another one, or nearly.
+    """A document that is a duplicate or near-duplicate of another one.
 
     Attributes:
         likeness: share of the shingles of both texts that both have; 1 for the same text.
@@ -34,7 +34,7 @@ class CopyOf:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateGroup:
-    """Documents that are the same or nearly the same as some other one of the group.
+    """Documents that are duplicates or near-duplicates of one another.
 
     Attributes:
         documents: id and URI of each, oldest first.
@@ -46,23 +46,23 @@ class DuplicateGroup:
 
 
 class DuplicateReader:
-    """Which texts documents have, and which texts are nearly the same, as the record tells of them."""
+    """Reads the texts of documents, and which texts are near-duplicates."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def pending_comparisons(self, limit: int) -> list[int]:
-        """Keys of documents whose text has yet to be compared with the others'."""
+        """Return keys of documents whose text has yet to be compared with the others'."""
         rows = self._database.rows("SELECT document FROM uncompared ORDER BY document LIMIT ?", (limit,))
         return [row["document"] for row in rows]
 
     def text_with(self, hash_: bytes) -> int | None:
-        """Key of a text that some document has already, or None."""
+        """Return the key of a text that some document has already, or None."""
         row = self._database.row("SELECT key FROM texts WHERE hash = ?", (hash_,))
         return None if row is None else int(row["key"])
 
     def candidates(self, bands: Sequence[int], *, limit: int) -> list[int]:
-        """Texts that have some bands, those with most of them first."""
+        """Return the texts that share some bands, those with most of them first."""
         marks = ",".join("?" * len(bands))
         rows = self._database.rows(
             f"SELECT text FROM bands WHERE band IN ({marks}) GROUP BY text "
@@ -81,7 +81,7 @@ class DuplicateReader:
         return (rows[0]["hash"] if rows else b""), [row["document"] for row in rows]
 
     def of(self, document: int, *, limit: int = 3) -> list[CopyOf]:
-        """The other documents that have the text of a document or nearly, the nearest and oldest first."""
+        """Return the duplicates and near-duplicates of a document, nearest first, then oldest."""
         rows = self._database.rows(
             "WITH mine AS (SELECT text FROM copies WHERE document = ?1), near (text, likeness) AS ("
             "SELECT text, 1.0 FROM mine "
@@ -95,7 +95,7 @@ class DuplicateReader:
         return [CopyOf(row["uri"], row["likeness"]) for row in rows]
 
     def groups(self) -> list[DuplicateGroup]:
-        """All groups of documents that are the same or nearly, the largest first."""
+        """Return all groups of duplicate or near-duplicate documents, the largest first."""
         likenesses = self._database.rows("SELECT text, other, likeness FROM likenesses ORDER BY text, other")
         rows = self._database.rows(
             "SELECT c.text, d.id, d.uri FROM copies AS c JOIN documents AS d ON d.key = c.document "
@@ -115,7 +115,7 @@ class DuplicateReader:
         return sorted(groups, key=lambda group: -len(group.documents))
 
     def count(self) -> int:
-        """How many documents have a text that another one has, or nearly."""
+        """Return how many documents have a duplicate or near-duplicate."""
         row = self._database.row(
             "SELECT COUNT(*) AS n FROM copies WHERE text IN (SELECT text FROM copies GROUP BY text "
             "HAVING COUNT(*) > 1 UNION SELECT text FROM likenesses UNION SELECT other FROM likenesses)"
@@ -124,9 +124,9 @@ class DuplicateReader:
 
 
 class DuplicateTable(DuplicateReader):
-    """Which texts documents have, and which texts are nearly the same.
+    """The texts of documents, and which texts are near-duplicates.
 
-    It follows the documents by itself: a document that is removed or changed takes what was known of its
+    It follows the documents: a document that is removed or changed takes the rows of its
     text with it, unless others have it.
     """
 
@@ -163,7 +163,7 @@ class DuplicateTable(DuplicateReader):
 
 
 def _find_components(pairs: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """For each of the things that pairs connect, the first of those that it is connected with."""
+    """Map each element of the pairs to the first one of its connected component."""
     parents: dict[int, int] = {}
 
     def root(thing: int) -> int:

@@ -1,4 +1,4 @@
-"""The table `fields`: what filters look at, and how a filter becomes SQL over it."""
+"""The table `fields`: field values for filters, and the translation of filters to SQL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COMPARED = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
     """Return the fields that filters can find a document by: language, type, title, and scalar metadata.
 
-    Each element of a list is a value of its own. What is neither is left out.
+    Each element of a list is a separate value. Anything else is left out.
     """
     fields: list[tuple[str, object]] = [
         ("language", language),
@@ -50,7 +50,7 @@ def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
 
 
 def chunks_where(filters: Filters) -> _Sql:
-    """A statement for the keys of the chunks whose documents fulfil filters, and its parameters."""
+    """Return a statement for the chunk keys of the documents that match filters, and its parameters."""
     tests, parameters = ["1"], list[_Parameter]()
     for field in filters.fields:
         wanted = [condition for condition in field.conditions if condition.operator != "ne"]
@@ -103,7 +103,7 @@ def _test(condition: FieldCondition) -> _Sql:
 
 
 def _range(sign: str, value: FieldValue) -> _Sql:
-    """Compares as a number and as a date what is one, and as text what is neither."""
+    """Compare numbers as numbers, dates as dates, and everything else as text."""
     tests, parameters = list[str](), list[_Parameter]()
     if value.number is not None:
         tests.append(f"number {sign} ?")
@@ -119,7 +119,7 @@ def _range(sign: str, value: FieldValue) -> _Sql:
 
 
 def _column(period: Period) -> tuple[str, float, float]:
-    """The column that a date is compared with, and its bounds there."""
+    """Return the column that a date is compared with, and its bounds there."""
     column, start = ("instant", period.instant) if period.is_clock_time else ("local", period.local)
     return column, start, start + period.length
 

@@ -28,7 +28,7 @@ _FILE = (
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file whose document is in the record, as it was when the document was read from it.
+    """A file whose document is in the store, as of when the document was read.
 
     Attributes:
         document: key of the document.
@@ -43,19 +43,19 @@ class KnownFile:
 
 
 class FileTable:
-    """The files of documents. A row counts only while its document is what was read from the file then."""
+    """The files of documents. A row is valid only while its document is the one read from the file then."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
     def find_known(self, uris: Sequence[str], settings: bytes) -> dict[str, KnownFile]:
-        """The files at some addresses, as far as their documents were made by the same settings."""
+        """Return the files at some addresses whose documents were made with the same settings."""
         rows = self._database.rows_in(_FILE + "WHERE d.uri IN ({}) AND f.settings = ?", uris, (settings,))
         return {row["uri"]: _file_of_row(row) for row in rows}
 
     def leaving(self, job: int, content: bytes, settings: bytes) -> list[KnownFile]:
-        """The files that had some content and whose documents a job is about to remove, oldest first."""
+        """Return files of some content whose documents a job is about to remove, oldest first."""
         rows = self._database.rows(
             _FILE + "WHERE f.content = ? AND f.settings = ? AND EXISTS (SELECT 1 FROM items AS i "
             "WHERE i.job = ? AND i.uri = d.uri AND i.state = 'leaving') ORDER BY d.key",
@@ -66,10 +66,10 @@ class FileTable:
     def move(self, source: KnownFile, uri: str, *, id_: str) -> bool:
         """Give a document another address, with the id that goes with it; part of a transaction.
 
-        Its text, chunks, vectors and all that was found in them stay as they are.
+        Its text, chunks, vectors and findings stay as they are.
 
         Args:
-            source: the document, which is to be at the address that it was known at.
+            source: the document, which must still be at its known address.
             uri: the new address. A document that is there has to be removed first.
             id_: the document's id at this address.
 
@@ -103,7 +103,7 @@ class FileTable:
             )
 
     def documents_at(self, uris: Sequence[str]) -> dict[str, int]:
-        """Keys of the documents at some addresses, files or not."""
+        """Return keys of the documents at some addresses, files or not."""
         rows = self._database.rows_in("SELECT key, uri FROM documents WHERE uri IN ({})", uris)
         return {row["uri"]: row["key"] for row in rows}
 
@@ -117,7 +117,7 @@ class FileTable:
         return [(row["key"], row["uri"]) for row in rows]
 
     def count_under(self, folder: str, *, limit: int) -> int:
-        """How many documents there are below a folder's address, up to a limit."""
+        """Return how many documents there are below a folder's address, up to a limit."""
         return len(self.documents_under(folder, limit=limit))
 
 
@@ -135,7 +135,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileFingerprint:
-    """A file at one moment.
+    """Fingerprint of a file: size, times and content hash.
 
     Attributes:
         size: in bytes.
@@ -158,18 +158,18 @@ def read_fingerprint(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) 
     """Read a file and say what it is like. Blocks.
 
     A file that changed within the last two seconds may change again with the same time, as clocks of file
-    systems are coarse; its time counts for nothing (Git calls such a file racily clean).
+    systems are coarse; its time is ignored (Git calls such a file racily clean).
 
     Args:
         path: a regular file.
         max_bytes: a larger file is not read.
-        roots: where given, a file outside them is not read, see `open_regular`.
+        roots: if given, a file outside them is not read, see `open_regular`.
 
     Returns:
         Its state, or None if it is too large, or changed while it was read.
 
     Raises:
-        OSError: it is gone, no regular file, or cannot be read.
+        OSError: it is missing, not a regular file, or unreadable.
         ValueError: no file can have this path.
     """
     began = time.time_ns()

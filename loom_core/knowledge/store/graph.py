@@ -155,11 +155,11 @@ class MentionReader:
         self.aliases = AliasTable(database)
 
     def canonical_of(self, entities: Sequence[int]) -> dict[int, int]:
-        """The entity that stands for its group, for those entities that are in one."""
+        """Return the canonical entity of each of some entities that is in a group."""
         return self.aliases.canonical_of(entities)
 
     def mentions_in(self, chunks: Collection[int]) -> list[MentionRow]:
-        """Mentions in chunks, by chunk in their order."""
+        """Return mentions in chunks, by chunk in their order."""
         return list(map(MentionRow._make, zip(*self._columns(_MENTIONS_IN, chunks), strict=True)))
 
     def abouts_in(self, chunks: Collection[int]) -> list[AboutRow]:
@@ -167,32 +167,32 @@ class MentionReader:
         return list(map(AboutRow._make, zip(*self._columns(_ABOUTS_IN, chunks), strict=True)))
 
     def entities_in(self, chunks: Collection[int]) -> set[int]:
-        """Entities that chunks mention or are about."""
+        """Return entities that chunks mention or are about."""
         (entities,) = self._columns(_ENTITIES_IN, chunks)
         return set(entities)
 
     def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
-        """The documents that chunks are of; chunks that are gone are left out."""
+        """Return the documents that chunks are of; chunks that are gone are left out."""
         keys, documents = self._columns(_DOCUMENTS_OF, chunks)
         return dict(zip(keys, documents, strict=True))
 
     def mentions_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
-        """The first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
+        """Return the first mentions of each entity: chunk and confidence, at most `limit`, by chunk."""
         found = self._of_each(_MENTIONS_OF, entities, limit)
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
     def passing_mentions_of(
         self, entities: Collection[int], *, limit: int
     ) -> dict[int, list[tuple[int, float]]]:
-        """The first mentions of each entity in chunks that are not about it anyway.
+        """Return the first mentions of each entity in chunks that are not about it.
 
-        Of an entity that is mentioned throughout only the first 50 mentions are looked at.
+        Of a ubiquitous entity only the first 50 mentions are read.
         """
         found = self._of_each(_PASSING_MENTIONS_OF, entities, limit)
         return {entity: sorted(rows, key=_by_chunk)[:limit] for entity, rows in found.items()}
 
     def abouts_of(self, entities: Collection[int], *, limit: int) -> dict[int, list[tuple[int, float]]]:
-        """Chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
+        """Return chunks that are about each entity: chunk and confidence, at most `limit`, surest first."""
         found = self._of_each(_ABOUTS_OF, entities, limit)
         return {entity: sorted(rows, key=_surest)[:limit] for entity, rows in found.items()}
 
@@ -201,7 +201,7 @@ class MentionReader:
             return list(map(json.loads, db.execute(sql, (_json_array(chunks),)).fetchone()))
 
     def _of_each(self, sql: str, entities: Collection[int], limit: int) -> dict[int, list[tuple[int, float]]]:
-        """Rows of canonical entities: at most `limit` of each of the entities that one stands for."""
+        """Return rows of canonical entities: at most `limit` of each member of their groups."""
         if not entities:
             return {}
         with self._database.read() as db:
@@ -244,10 +244,10 @@ FROM (SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.va
 
 
 class EntityReader(MentionReader):
-    """Reads entities and what connects them: keys of any are given, those of canonical ones returned."""
+    """Reads entities and their relations: accepts the keys of any entity, returns canonical ones."""
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
-        """Entities by id (`name_key` of a name): those that exist, with their own keys."""
+        """Return entities by id (`name_key` of a name): those that exist, with their own keys."""
         # Batches of an ingest ask for thousands: in order, what the index has side by side is met together.
         wanted = sorted(ids)
         with self._database.read() as db:
@@ -255,18 +255,18 @@ class EntityReader(MentionReader):
         return {id_: key for id_, key in zip(wanted, json.loads(keys), strict=True) if key is not None}
 
     def find_canonical(self, ids: Sequence[str]) -> dict[str, int]:
-        """The same with the keys of the entities that stand for them."""
+        """Return the keys of the canonical entities, by id."""
         found = self.find(ids)
         canonical = self.canonical_of(sorted(set(found.values())))
         return {id_: canonical.get(key, key) for id_, key in found.items()}
 
     def names_of(self, entities: Sequence[int]) -> dict[int, str]:
-        """The name of each entity that is used most, of all that it has."""
+        """Return the most used name of each entity."""
         wanted = set(entities)
         return {key: rows[-1]["name"] for key, rows in self._name_rows(entities).items() if key in wanted}
 
     def spellings(self, entities: Sequence[int]) -> dict[int, str]:
-        """The spelling of each entity's own name that is used most, by entity, the most used first."""
+        """Return the most used spelling of each entity's own name, by entity, the most used first."""
         rows = self._database.rows_in(
             "SELECT entity, name, SUM(uses) AS uses FROM names WHERE entity IN ({}) GROUP BY entity, name "
             "ORDER BY uses, name DESC",
@@ -277,7 +277,7 @@ class EntityReader(MentionReader):
         return {entity: name for entity, (_, name) in ordered}
 
     def nodes(self, entities: Sequence[int]) -> list[EntityNode]:
-        """Entities as the graph store holds them; keys that are gone are left out."""
+        """Return entities as the graph store holds them; keys that are gone are left out."""
         nodes: list[EntityNode] = []
         for key, rows in self._name_rows(entities).items():
             types = [row["type"] for row in rows if row["type"] != "thing"]
@@ -292,17 +292,17 @@ class EntityReader(MentionReader):
         return nodes
 
     def edges(self, entities: Sequence[int]) -> list[EntityEdge]:
-        """Relations that touch one of the entities, those of several chunks as one."""
+        """Return relations that touch one of the entities, aggregated over chunks."""
         members = self._members(entities)
         rows = {tuple(row) for end in ("subject", "object") for row in self._relation_rows(end, members)}
         return self._merge(rows)
 
     def edges_from(self, entities: Sequence[int]) -> list[EntityEdge]:
-        """Relations whose subject is one of the entities."""
+        """Return relations whose subject is one of the entities."""
         return self._merge(map(tuple, self._relation_rows("subject", self._members(entities))))
 
     def keys(self, *, after: int = 0, limit: int = 5000) -> list[int]:
-        """Keys of canonical entities, ascending."""
+        """Return keys of canonical entities, ascending."""
         rows = self._database.rows(
             "SELECT key FROM entities AS e WHERE key > ? "
             "AND NOT EXISTS (SELECT 1 FROM aliases WHERE entity = e.key AND canonical != e.key) "
@@ -312,14 +312,14 @@ class EntityReader(MentionReader):
         return [row["key"] for row in rows]
 
     def highest(self) -> int:
-        """The highest key that an entity has, or 0."""
+        """Return the highest key that an entity has, or 0."""
         row = self._database.row("SELECT MAX(key) AS key FROM entities")
         return 0 if row is None or row["key"] is None else int(row["key"])
 
     def evidence(
         self, subject: int, predicate: str, object_: int, *, limit: int
     ) -> list[tuple[int, int, int]]:
-        """Where a relation was read: chunk, and the stretch of its text."""
+        """Return where a relation was read: chunk, and the span of its text."""
         rows = self._database.rows(
             f"SELECT r.chunk, r.start, r.end FROM ({_NAMES_OF}) AS n "
             "CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.subject = n.entity "
@@ -344,7 +344,7 @@ class EntityReader(MentionReader):
         return list(dict.fromkeys(canonical.get(entity, entity) for entity in found))
 
     def counts(self) -> tuple[int, int, int]:
-        """How many entities, different relations between them, and mentions there are."""
+        """Return how many entities, different relations between them, and mentions there are."""
         row = self._database.row(
             "SELECT (SELECT COUNT(*) FROM entities) "
             "- (SELECT COUNT(*) FROM aliases WHERE entity != canonical), "
@@ -356,7 +356,7 @@ class EntityReader(MentionReader):
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
 
     def all_nodes(self) -> Iterator[EntityNode]:
-        """Every entity that `nodes` would give, by key: 0.3 s for 100,000."""
+        """Yield every entity that `nodes` would give, by key: 0.3 s for 100,000."""
         with self._database.read() as db:
             for key, rows in groupby(db.execute(_NODES), itemgetter(0)):
                 name, type_, mentions = "", "thing", 0
@@ -367,7 +367,7 @@ class EntityReader(MentionReader):
                 yield EntityNode(key, name, type_, mentions)
 
     def all_edges(self) -> Iterator[EntityEdge]:
-        """Every relation that `edges_from` would give: 0.3 s for 100,000 that are read."""
+        """Yield every relation that `edges_from` would give: 0.3 s for 100,000 that are read."""
         with self._database.read() as db:
             (count,) = db.execute("SELECT COUNT(*) FROM relations").fetchone()
             slices = count // _SLICE + 1
@@ -375,13 +375,13 @@ class EntityReader(MentionReader):
                 yield from starmap(EntityEdge, db.execute(_EDGES, (slices, number)))
 
     def all_evidence(self) -> Iterator[RelationEvidence]:
-        """Where each relation that `all_edges` gives is said most surely."""
+        """Return the surest evidence of each relation of `all_edges`."""
         with self._database.read() as db:
             for row in db.execute(_EVIDENCE):
                 yield RelationEvidence(*row[:6])
 
     def _members(self, entities: Sequence[int]) -> list[int]:
-        """The entities, and all that are the same as one of them."""
+        """Return the entities with all members of their groups."""
         canonical = set(self.canonical_of(entities).values())
         grouped = self.aliases.members_of(sorted(canonical)) if canonical else {}
         return sorted({*entities}.union(*grouped.values()))
@@ -402,7 +402,7 @@ class EntityReader(MentionReader):
         return dict(sorted(found.items()))
 
     def _relation_rows(self, end: str, members: Sequence[int]) -> list[sqlite3.Row]:
-        """Relations by name that have one of the entities at an end: with support and confidence."""
+        """Return relations by name that have one of the entities at an end: with support and confidence."""
         return self._database.rows(
             "SELECT subject, predicate, object, COUNT(*) AS support, MAX(r.confidence) AS confidence "
             f"FROM ({_NAMES_OF}) AS n CROSS JOIN relations AS r ON r.chunk = n.chunk AND r.{end} = n.entity "
@@ -411,7 +411,7 @@ class EntityReader(MentionReader):
         )
 
     def _merge(self, rows: Iterable[tuple[int, str, int, int, float]]) -> list[EntityEdge]:
-        """Relations between canonical entities; what relates an entity to itself is left out."""
+        """Merge relations of canonical entities; drop self-relations."""
         rows = list(rows)
         ends = {end for subject, _, object_, _, _ in rows for end in (subject, object_)}
         canonical = self.canonical_of(sorted(ends))
@@ -430,7 +430,7 @@ _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
 class MentionLink(NamedTuple):
-    """The name of a subject in a chunk, and where it stands."""
+    """A mention of a subject in a chunk: its name and place."""
 
     chunk: int
     entity: int
@@ -440,7 +440,7 @@ class MentionLink(NamedTuple):
 
 
 class NewName(NamedTuple):
-    """A subject whose name has yet to be looked for in the chunks up to `newest`."""
+    """A new subject whose name is still to be searched for in the chunks up to `newest`."""
 
     entity: int
     id: str
@@ -448,20 +448,20 @@ class NewName(NamedTuple):
 
 
 class GraphTable(EntityReader):
-    """The graph of the record. An entity lives while a mention, a subject or a relation needs it."""
+    """The graph of the store. An entity lives while a mention, a subject or a relation needs it."""
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
-        """Write what was found in chunks; see `add_columns`."""
+        """Add the findings in chunks; see `add_columns`."""
         return self.add_columns(
             [(chunk, extraction_columns(extraction)) for chunk, extraction in extractions]
         )
 
     def add_columns(self, chunks: Sequence[tuple[int, ExtractionColumns]]) -> set[int]:
-        """Write what was found in chunks; part of the transaction that writes the chunks.
+        """Add the findings in chunks; part of the transaction that writes the chunks.
 
         Returns:
-            Keys of the entities that are in another group than before, and of those that stood or stand for
-            these groups. They may be in other chunks.
+            Keys of the entities whose group changed, and of their canonical entities, old and new.
+            They may be in other chunks.
         """
         with self._database.write() as db:
             keys, decided = self._entity_keys(db, chunks)
@@ -502,7 +502,7 @@ class GraphTable(EntityReader):
             return self.aliases.regroup(stated | decided)
 
     def add_links(self, links: Iterable[MentionLink]) -> set[int]:
-        """Write mentions found by looking for known names.
+        """Add mentions found by searching for known names.
 
         A mention that an extractor found at the same place stays as it is.
 
@@ -521,17 +521,17 @@ class GraphTable(EntityReader):
         return {entity for _, entity, _ in found}
 
     def _read_mentions(self, db: sqlite3.Connection, chunks: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-        """Chunk, entity and start of all mentions in some chunks."""
+        """Return chunk, entity and start of all mentions in some chunks."""
         cursor = db.cursor()
         cursor.row_factory = None  # plain tuples: there are many
         sql = "SELECT chunk, entity, start FROM json_each(?) CROSS JOIN mentions ON chunk = value"
         return cursor.execute(sql, (json.dumps(chunks),))
 
     def remove(self, chunks: Sequence[int]) -> set[int]:
-        """Take back what was found in chunks; part of the transaction that removes them.
+        """Remove the findings in chunks; part of the transaction that removes them.
 
         Returns:
-            Keys of the entities it touches, those that are gone with it included.
+            Keys of the affected entities, including deleted ones.
         """
         with self._database.write() as db:
             uses: Counter[tuple[int, str, str]] = Counter()
@@ -556,7 +556,7 @@ class GraphTable(EntityReader):
             return touched | self.aliases.regroup(grouped)
 
     def subjects(self) -> list[tuple[int, str]]:
-        """Every entity that something is titled, headed or defined with: key and id."""
+        """Return every entity that is the subject of a title, heading or definition: key and id."""
         # Of a million subjects so in half the time that it takes to ask for each entity whether it is one.
         rows = self._database.rows(
             "SELECT key, id FROM entities "
@@ -565,14 +565,14 @@ class GraphTable(EntityReader):
         return [(key, id_) for key, id_ in rows]
 
     def still_subjects(self, entities: Sequence[int]) -> set[int]:
-        """Those of the entities that something is titled, headed or defined with."""
+        """Return those of the entities that are the subject of a title, heading or definition."""
         rows = self._database.rows_in(
             f"SELECT key FROM entities AS e WHERE key IN ({{}}) AND EXISTS ({_SUBJECT}e.key)", entities
         )
         return {row["key"] for row in rows}
 
     def subjects_since(self, entities: Sequence[int], chunk: int) -> set[int]:
-        """Those of the entities that have been subjects ever since a chunk was written."""
+        """Return those of the entities that have been subjects since before a chunk was written."""
         rows = self._database.rows_in(
             "SELECT DISTINCT entity FROM abouts WHERE entity IN ({}) "
             "AND source != 'first_phrase' AND chunk <= ?",
@@ -582,11 +582,11 @@ class GraphTable(EntityReader):
         return {row["entity"] for row in rows}
 
     def new_names(self, *, limit: int = -1, since: int = 0) -> list[NewName]:
-        """Subjects whose names have yet to be looked for in earlier chunks, oldest first.
+        """Return subjects whose names are still to be searched for in earlier chunks, oldest first.
 
         Args:
             limit: maximum number; below 0, all.
-            since: only those that came after `linked` was this, and maybe others.
+            since: only those that came after `link_watermark` was this, and maybe others.
         """
         rows = self._database.rows(
             "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
@@ -596,37 +596,37 @@ class GraphTable(EntityReader):
         return list(map(NewName._make, rows))
 
     def new_name_count(self) -> int:
-        """How many new names there are."""
+        """Return how many new names there are."""
         row = self._database.row("SELECT COUNT(*) AS n FROM new_names")
         return 0 if row is None else int(row["n"])
 
     def link_watermark(self) -> int:
-        """Key of the last chunk in which all names were looked for, but for the new ones."""
+        """Return the watermark of entity linking: the last chunk searched for all names but new ones."""
         row = self._database.row("SELECT linked FROM coverage")
         return 0 if row is None else int(row["linked"])
 
     def advance_link_watermark(self, chunk: int) -> None:
-        """Note that all names were looked for in the chunks up to one."""
+        """Advance the watermark of entity linking to a chunk."""
         with self._database.write() as db:
             db.execute("UPDATE coverage SET linked = ?", (chunk,))
 
     def texts(self, chunks: Sequence[int]) -> list[tuple[int, str]]:
-        """Texts of chunks, for names to be looked for in; those that are gone are left out."""
+        """Return the texts of chunks, to search them for names; those that are gone are left out."""
         rows = self._database.rows_in("SELECT key, text FROM chunks WHERE key IN ({})", chunks)
         return list(map(tuple, rows))
 
     def texts_after(self, chunk: int, *, limit: int) -> list[tuple[int, str]]:
-        """The texts of the next chunks after one, in their order."""
+        """Return the texts of the next chunks after one, in their order."""
         sql = "SELECT key, text FROM chunks WHERE key > ? ORDER BY key LIMIT ?"
         return list(map(tuple, self._database.rows(sql, (chunk, limit))))
 
     def forget_new_names(self, entities: Iterable[int]) -> None:
-        """Note that the names have been looked for."""
+        """Note that the names have been searched for."""
         with self._database.write() as db:
             db.executemany("DELETE FROM new_names WHERE entity = ?", [(entity,) for entity in entities])
 
     def _unlink(self, db: sqlite3.Connection, subjects: set[int]) -> dict[tuple[int, str, str], int]:
-        """Drop the mentions that are there only because something was titled with the name."""
+        """Drop the mentions that exist only because the name was a subject."""
         uses: Counter[tuple[int, str, str]] = Counter()
         for entity in subjects:
             if db.execute(f"{_SUBJECT}? LIMIT 1", (entity,)).fetchone():
@@ -668,10 +668,10 @@ class GraphTable(EntityReader):
     def _entity_keys(
         self, db: sqlite3.Connection, chunks: Sequence[tuple[int, ExtractionColumns]]
     ) -> tuple[dict[str, int], set[int]]:
-        """Keys of the entities that are found in chunks; new ones are written.
+        """Return keys of the entities that are found in chunks; new ones are written.
 
         Returns:
-            The keys by id, and those of new entities that people decided about before.
+            The keys by id, and those of new entities with earlier decisions of users.
         """
         ids = set(chain.from_iterable(found.mentions.entity for _, found in chunks))
         ids.update(chain.from_iterable(found.abouts.entity for _, found in chunks))
@@ -689,7 +689,7 @@ class GraphTable(EntityReader):
 
     @staticmethod
     def _next_key(db: sqlite3.Connection) -> int:
-        """The key that SQLite would give next; no other writer gives one until the transaction ends."""
+        """Return the key that SQLite would assign next; stable until the transaction ends."""
         row = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entities'").fetchone()
         return 1 if row is None else int(row["seq"]) + 1
 

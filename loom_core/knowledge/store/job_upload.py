@@ -1,4 +1,4 @@
-"""Taking in a job that is too large for one transaction: nothing is done of it before all of it is here."""
+"""Upload of a job that is too large for one transaction: work on it starts once it is complete."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["JobUpload", "discard_unacknowledged"]
 
 
 class JobUpload:
-    """A job whose documents are handed over in portions; it exists for others once it is acknowledged.
+    """A job whose documents are uploaded in parts; invisible to others until it is acknowledged.
 
-    What a process leaves behind that is killed meanwhile is cleared away by `abandon_received`.
+    `discard_unacknowledged` removes what a killed process left behind.
 
     Args:
-        database: the record.
-        request: what is asked for, JSON.
+        database: the store.
+        request: the request as JSON.
     """
 
     def __init__(self, database: Database, request: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class JobUpload:
             self._key = int(cursor.lastrowid or 0)
 
     def append(self, items: Sequence[tuple[str, bytes]]) -> None:
-        """Write down some documents: URI and payload."""
+        """Store some documents: URI and payload."""
         with self._database.write() as db:
             db.executemany(
                 "INSERT INTO items (job, ordinal, uri, size, state, payload) "
@@ -56,7 +56,7 @@ class JobUpload:
         self._next += len(items)
 
     def acknowledge(self) -> str:
-        """Make it a job like any other: from here on it is done even if the process dies.
+        """Turn it into an ordinary job: from here on it is durable.
 
         Returns:
             The job's id.
@@ -67,7 +67,7 @@ class JobUpload:
 
 
 def discard_unacknowledged(database: Database) -> int:
-    """Forget all jobs that were never acknowledged; only while no process hands over any.
+    """Discard all jobs that were never acknowledged; only while no process uploads one.
 
     Returns:
         How many there were.

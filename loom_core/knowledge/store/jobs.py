@@ -1,4 +1,4 @@
-"""Jobs: what was asked to be added or kept in step, and how far that is. Acknowledged once written here."""
+"""Jobs: requests to add or sync documents, and their progress. Durable once written here."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ _PURGE_LIMIT = 5_000  # rows at a time, for a tenth of a second in which no othe
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request to add documents, or to keep folders in step, with how far it is.
+    """A request to add documents or to sync folders, with its progress.
 
     Attributes:
         id: handle to ask with.
         kind: `add`; or `sync`, which also removes what is gone.
         state: `queued` until it is begun, `listing` until its folders are listed, `running` until every
-            document is in the record.
-        request: what was asked for, as JSON.
+            document is in the store.
+        request: the request as JSON.
         counts: number of documents by state.
         chunks: chunks written so far.
         error: why it failed as a whole, or empty.
@@ -72,7 +72,7 @@ class Job:
 
     @property
     def roots(self) -> tuple[Path, ...]:
-        """Real paths of the folders outside which nothing is read for it; empty where anything may be."""
+        """Real paths of the folders that it may read; empty if it may read anything."""
         return tuple(map(Path, self.request.get("roots", ())))
 
     @property
@@ -82,18 +82,18 @@ class Job:
 
     @property
     def total(self) -> int:
-        """How many documents it has, as far as is known."""
+        """Number of its documents, as far as known."""
         return sum(self.counts.values())
 
     @property
     def processed(self) -> int:
-        """How many documents are through."""
+        """Number of its documents that are settled."""
         return self.total - sum(self.counts.get(state, 0) for state in _TO_DO)
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDocument:
-    """A document that listing found for a job.
+    """A document that the file listing found for a job.
 
     Attributes:
         size: in bytes.
@@ -109,12 +109,12 @@ class ListedDocument:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """How fast a job went in the last half minute that a process worked on it.
+    """Throughput of a job in the last half minute of work.
 
     Attributes:
         documents: a second.
         chunks: a second.
-        seconds_left: until it is done at this pace; None where that is not known.
+        seconds_left: until it is done at this rate; None if unknown.
     """
 
     documents: float
@@ -123,18 +123,18 @@ class Throughput:
 
 
 class JobReader:
-    """Jobs as the record tells of them: how far each is, and what has become of its documents."""
+    """Reads the progress of jobs, and the outcome of their documents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def get(self, id_: str) -> Job | None:
-        """A job by its id."""
+        """Return a job by its id."""
         row = self._database.row("SELECT * FROM jobs WHERE id = ?", (id_,))
         return None if row is None else self._job(row)
 
     def list(self, *, limit: int = 20, before: float = math.inf) -> list[Job]:
-        """The newest jobs, newest first.
+        """Return the newest jobs, newest first.
 
         Args:
             limit: maximum number.
@@ -146,14 +146,14 @@ class JobReader:
         return [self._job(row) for row in rows]
 
     def next(self) -> Job | None:
-        """The oldest job that is not finished."""
+        """Return the oldest job that is not finished."""
         row = self._database.row(
             f"SELECT * FROM jobs WHERE state IN {_OPEN} AND finished_at IS NULL ORDER BY key LIMIT 1"
         )
         return None if row is None else self._job(row)
 
     def is_open(self, job: Job) -> bool:
-        """Whether a job still goes on; asked in a transaction, it stays so until the end of that."""
+        """Whether a job is unfinished; in a transaction, that stays true until its end."""
         row = self._database.row("SELECT finished_at FROM jobs WHERE key = ?", (job.key,))
         return row is not None and row["finished_at"] is None
 
@@ -166,11 +166,11 @@ class JobReader:
         state: Literal["pending", "leaving"] = "pending",
         after: int = -1,
     ) -> list[JobItem]:
-        """The next documents of a job, at least one where there are any.
+        """Return the next documents of a job, at least one if there are any.
 
         Args:
             job: the job.
-            limit: the highest number.
+            limit: maximum number.
             size: bytes that they may have together.
             state: those to be added, or those to be removed.
             after: ordinal of the last document that is being worked on already.
@@ -192,7 +192,7 @@ class JobReader:
         return items
 
     def still_open(self, job: Job, items: Sequence[JobItem]) -> set[int]:
-        """Ordinals of those of a job's documents that were not settled since they were read."""
+        """Return ordinals of those of a job's documents that were not settled since they were read."""
         rows = self._database.rows_in(
             "SELECT ordinal FROM items WHERE ordinal IN ({}) AND job = ? AND state IN ('pending', 'leaving')",
             [item.ordinal for item in items],
@@ -203,7 +203,7 @@ class JobReader:
     def report(
         self, job: Job, states: Sequence[ItemState], *, limit: int = 50, after: int = -1
     ) -> list[JobItem]:
-        """Documents of a job in given states with the reasons, after the one with an ordinal."""
+        """Return documents of a job in given states with the reasons, after the one with an ordinal."""
         marks = ",".join("?" * len(states))
         rows = self._database.rows(
             f"SELECT ordinal, uri, size, state, reason, NULL AS payload FROM items "
@@ -213,7 +213,7 @@ class JobReader:
         return [JobItem(**dict(row)) for row in rows]
 
     def list_skipped(self, job: Job, *, limit: int) -> list[tuple[str, str]]:
-        """Addresses of skipped documents of a job, each with the reason."""
+        """Return the addresses of skipped documents of a job, each with the reason."""
         rows = self._database.rows(
             "SELECT uri, reason FROM items INDEXED BY items_state "
             "WHERE job = ? AND state = 'skipped' ORDER BY ordinal LIMIT ?",
@@ -222,7 +222,7 @@ class JobReader:
         return [(row["uri"], row["reason"]) for row in rows]
 
     def throughput(self, job: Job) -> Throughput | None:
-        """How fast a job goes; None where nothing is known yet, or any more."""
+        """Return the throughput of a job; None if it is not known."""
         row = self._database.row(
             "SELECT SUM(seconds) AS seconds, SUM(documents) AS documents, SUM(chunks) AS chunks "
             "FROM job_paces WHERE job = ?",
@@ -242,7 +242,7 @@ class JobReader:
         return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
 
     def count_embedded(self, job: Job) -> int:
-        """How many of a job's chunks have vectors; without an embedder, none. Costs as many look-ups."""
+        """Return how many of a job's chunks have vectors; 0 without an embedder. Costs a look-up each."""
         if job.first_chunk is None:
             return 0
         last = job.last_chunk if job.last_chunk is not None else (1 << 62)
@@ -254,7 +254,7 @@ class JobReader:
         return max(0, job.chunks - (0 if row is None else int(row["missing"])))
 
     def notes(self, job: Job, *, limit: int = 50, after: int = 0) -> list[tuple[int, str]]:
-        """The notes about a job after the one with a key, with their keys."""
+        """Return the notes about a job after the one with a key, with their keys."""
         rows = self._database.rows(
             "SELECT key, note FROM job_notes WHERE job = ? AND key > ? ORDER BY key LIMIT ?",
             (job.key, after, limit),
@@ -262,7 +262,7 @@ class JobReader:
         return [(row["key"], row["note"]) for row in rows]
 
     def count_notes(self, job: Job) -> int:
-        """How many notes there are about a job."""
+        """Return how many notes there are about a job."""
         row = self._database.row("SELECT COUNT(*) AS n FROM job_notes WHERE job = ?", (job.key,))
         return 0 if row is None else int(row["n"])
 
@@ -280,11 +280,11 @@ class JobReader:
 
 
 class JobTable(JobReader):
-    """Jobs in the record. What each does is counted as it happens, so that asking costs next to nothing.
+    """Jobs in the store. Progress is counted as it happens, so that reading it is cheap.
 
     Args:
-        database: the record.
-        keep: how many finished jobs are remembered.
+        database: the store.
+        keep: how many finished jobs are kept.
     """
 
     def __init__(self, database: Database, *, keep: int = 1000) -> None:
@@ -299,13 +299,13 @@ class JobTable(JobReader):
         listed: bool = False,
         kind: JobKind = "add",
     ) -> str:
-        """Acknowledge a request: from here on it is done even if the process dies.
+        """Acknowledge a request: from here on it is durable.
 
         Args:
-            request: what is asked for, JSON.
+            request: the request as JSON.
             items: documents given as they are, with their payloads.
             listed: whether `items` is all there is, so that no folder has to be listed.
-            kind: what is to be done.
+            kind: the kind of the job.
 
         Returns:
             The job's id.
@@ -329,7 +329,7 @@ class JobTable(JobReader):
         return id_
 
     def start(self, job: Job) -> None:
-        """Note that work on a job begins, or starts over: its folders are listed from the start."""
+        """Mark a job as started or restarted: its folders are listed from the start."""
         with self._database.write() as db:
             db.execute(
                 "UPDATE jobs SET started_at = ?, first_chunk = "
@@ -346,12 +346,12 @@ class JobTable(JobReader):
                 )
 
     def append(self, job: Job, found: Sequence[ListedDocument], *, unchanged: int = 0) -> None:
-        """Note documents that listing found, unless the job is over.
+        """Add documents that the file listing found, unless the job is over.
 
         Args:
             job: the job.
             found: documents, each of which becomes an item.
-            unchanged: how many more there are about which nothing is to be done or said.
+            unchanged: number of further documents that need no work.
         """
         with self._database.write() as db:
             if not self.is_open(job):
@@ -368,16 +368,16 @@ class JobTable(JobReader):
             _count(db, job.key, counts)
 
     def finish_listing(self, job: Job) -> None:
-        """Note that all documents of a job are known."""
+        """Mark the file listing of a job as complete."""
         with self._database.write() as db:
             db.execute("UPDATE jobs SET state = 'running' WHERE key = ? AND state = 'listing'", (job.key,))
 
     def settle(self, job: Job, item: JobItem, state: ItemState, *, reason: str = "", chunks: int = 0) -> None:
-        """Note what became of a document; see `settle_all`."""
+        """Record the outcome of a document; see `settle_all`."""
         self.settle_all(job, [(item, ItemOutcome(state, reason, chunks))])
 
     def settle_all(self, job: Job, settled: Sequence[tuple[JobItem, ItemOutcome]]) -> None:
-        """Note what became of documents; part of the transaction that writes them.
+        """Record the outcome of documents; part of the transaction that writes them.
 
         Of a job that was cancelled meanwhile, a document that was not begun counts as skipped.
         """
@@ -397,7 +397,7 @@ class JobTable(JobReader):
                 _count(db, job.key, {state: change}, chunks=chunks[state])
 
     def withdraw(self, uris: Sequence[str]) -> None:
-        """Add no more what open jobs have still to add at some addresses, as it has been removed since."""
+        """Drop pending documents of open jobs at some addresses that were removed since."""
         with self._database.write() as db:
             rows = self._database.rows_in(
                 "SELECT i.job, i.ordinal FROM jobs AS j CROSS JOIN items AS i INDEXED BY items_state "
@@ -413,7 +413,7 @@ class JobTable(JobReader):
                 _count(db, job, {"pending": -count, "skipped": count})
 
     def drop(self, job: Job, uri: str) -> None:
-        """Forget a document that was leaving, as it goes on under another address."""
+        """Drop a document from the removals of a job, as it moved to another address."""
         with self._database.write() as db:
             cursor = db.execute(
                 "DELETE FROM items WHERE job = ? AND state = 'leaving' AND uri = ?", (job.key, uri)
@@ -421,7 +421,7 @@ class JobTable(JobReader):
             _count(db, job.key, {"leaving": -cursor.rowcount})
 
     def finish(self, job: Job, state: JobState = "done", *, error: str = "") -> None:
-        """Note that a job is over, unless it was before. Of a cancelled one the rest counts as skipped."""
+        """Mark a job as over, unless it was. The rest of a cancelled one counts as skipped."""
         with self._database.write() as db:
             cursor = db.execute(
                 "UPDATE jobs SET state = ?, error = ?, finished_at = ?, "
@@ -438,7 +438,7 @@ class JobTable(JobReader):
                 _count(db, job.key, {"skipped": sum(row["documents"] for row in rest)})
 
     def purge(self) -> bool:
-        """Delete some of what is no longer needed: the rest of jobs that are over, and the oldest jobs.
+        """Purge some rows that are no longer needed: items of finished jobs, and the oldest jobs.
 
         Returns:
             Whether there was anything.
@@ -482,13 +482,13 @@ def _count(db: sqlite3.Connection, job: int, documents: Mapping[ItemState, int],
 
 
 class JobProgress:
-    """Notes what `JobReader` tells of a job besides its documents; it goes when the job goes."""
+    """Records the throughput, usage and notes of a job; deleted with the job."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def note_work(self, job: Job, *, seconds: float, documents: int, chunks: int) -> None:
-        """Note how long a piece of a job's work took. Kept, so that a restart does not begin from nothing."""
+        """Record how long a piece of a job's work took. Kept across restarts."""
         with self._database.write() as db:
             cursor = db.execute(
                 "INSERT INTO job_paces (job, seconds, documents, chunks) SELECT key, ?, ?, ? FROM jobs "
@@ -498,7 +498,7 @@ class JobProgress:
             db.execute("DELETE FROM job_paces WHERE key <= ?", ((cursor.lastrowid or 0) - _PIECES,))
 
     def add_llm_usage(self, job: Job, usage: Usage) -> None:
-        """Add what a language model has just taken for a job, while the job is remembered."""
+        """Add the usage of a language model to a job, while the job exists."""
         with self._database.write() as db:
             db.execute(
                 "INSERT INTO job_spendings SELECT key, ?, ?, ? FROM jobs WHERE key = ? "
@@ -508,7 +508,7 @@ class JobProgress:
             )
 
     def note(self, job: Job, notes: Sequence[str]) -> None:
-        """Keep notes about documents of a job that are in."""
+        """Record notes about stored documents of a job."""
         with self._database.write() as db:
             db.executemany(
                 "INSERT INTO job_notes (job, note) VALUES (?, ?)", [(job.key, note) for note in notes]

@@ -1,4 +1,4 @@
-"""Documents on their way into the store: the item of a job, the prepared document, the outcome.
+"""Documents before they are written: the item of a job, the prepared document, the outcome.
 
 A prepared document is ready to be written: only the transaction is left.
 """
@@ -48,13 +48,13 @@ ItemState = Literal[
 
 @dataclass(frozen=True, slots=True)
 class JobItem:
-    """One document of a job, and all that it is prepared from.
+    """A document of a job, and the input of its preparation.
 
     Attributes:
         uri: of the document; a `file://` URI says where it is read from, if there is no payload.
-        payload: a document as `draft_payload` packs it, a page as `Fetched` does, or None for a file.
+        payload: a document as `draft_payload` packs it, a page as `FetchedPage` does, or None for a file.
         metadata: fields that are added to its own.
-        known: hash of the document that the record has at this URI; the same again means nothing to do.
+        known: hash of the document that the store has at this URI; the same again means nothing to do.
         size: about how many bytes it is.
         roots: real paths of folders; where given, no file outside them is read.
         ordinal: its place in the job.
@@ -75,13 +75,13 @@ class JobItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemOutcome:
-    """The end of an item's way, for which nothing is left to prepare.
+    """Final state of an item that needs no preparation.
 
     Attributes:
         state: as the job counts it.
         reason: why there is no document, or empty.
         chunks: how many the document has.
-        hash: of a document that was found unchanged: it counts only while the record still has that.
+        hash: of a document that was found unchanged: it counts only while the store still has that.
         by_content: whether a failure is final, as what was given holds no document; else it may go well
             another time.
     """
@@ -94,7 +94,7 @@ class ItemOutcome:
 
 
 class MentionColumns(NamedTuple):
-    """The mentions of a chunk, one for an entity at a place."""
+    """The mentions of a chunk as columns, one per entity and place."""
 
     entity: tuple[str, ...] = ()
     start: tuple[int, ...] = ()
@@ -106,7 +106,7 @@ class MentionColumns(NamedTuple):
 
 
 class AboutColumns(NamedTuple):
-    """Subjects of a chunk, one for an entity from a source."""
+    """The subjects of a chunk as columns, one per entity and source."""
 
     entity: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
@@ -115,9 +115,9 @@ class AboutColumns(NamedTuple):
 
 
 class RelationColumns(NamedTuple):
-    """The relations in a chunk, which has a mention or an about of both ends of each.
+    """The relations in a chunk as columns; the chunk mentions or is about both ends of each.
 
-    By those the relations of an entity are found.
+    They are used to find the relations of an entity.
     """
 
     subject: tuple[str, ...] = ()
@@ -130,9 +130,9 @@ class RelationColumns(NamedTuple):
 
 
 class AliasColumns(NamedTuple):
-    """Names that a chunk says are of one entity, and has a mention or an about of.
+    """Alias statements of a chunk as columns; the chunk mentions or is about both names.
 
-    `entity` is what an acronym stands for.
+    `entity` is the expansion of an acronym.
     """
 
     entity: tuple[str, ...] = ()
@@ -144,9 +144,9 @@ class AliasColumns(NamedTuple):
 
 
 class ExtractionColumns(NamedTuple):
-    """Findings in a chunk, as columns of the graph's tables, with entities by id.
+    """Findings in a chunk as columns of the graph's tables, with entities by id.
 
-    Rows are many, and are only made where they are written: zipping columns takes a fraction of the time.
+    Rows are only made when written: zipping columns takes a fraction of the time.
     """
 
     mentions: MentionColumns = MentionColumns()
@@ -161,7 +161,7 @@ class PreparedChunk:
 
     Attributes:
         id: public id, unique in the knowledge base.
-        found: what is written of it into the graph.
+        found: its findings, for the graph.
         hash: of all that is indexed of the chunk; a chunk with the same hash is the same chunk.
         vector_hash: of the text that is embedded.
         tokens: `index_tokens` of it, joined by spaces.
@@ -187,7 +187,7 @@ class PreparedDocument:
         text: UTF-8, deflated.
         blocks: structure of the text, see `encode_blocks`.
         fields: what filters find it by.
-        notes: what is worth telling of how it was prepared, a line each.
+        notes: on its preparation, a line each.
     """
 
     id: str
@@ -211,7 +211,7 @@ Prepared: TypeAlias = PreparedDocument | ItemOutcome
 
 
 def extraction_columns(extraction: Extraction) -> ExtractionColumns:
-    """An extraction as columns: names that are no names left out, and the same said twice only once."""
+    """Convert an extraction to columns: without invalid names and duplicates."""
     mentions: dict[tuple[str, int], tuple[str, int, int, str, str, str, float]] = {}
     for name, start, end, type_, method, confidence in extraction.mentions:
         if id_ := name_key(name):
@@ -252,7 +252,7 @@ _KINDS = frozenset[str](get_args(BlockKind))
 
 
 def block_rows(blocks: Iterable[Block]) -> list[list[object]]:
-    """Blocks as JSON has them: kind, start, length, path, level, and where it has them page and name.
+    """Convert blocks to JSON rows: kind, start, length, path, level, and optionally page and name.
 
     A start counts from the end of the block before, which keeps numbers small.
     """
@@ -272,14 +272,14 @@ def block_rows(blocks: Iterable[Block]) -> list[list[object]]:
 
 
 def blocks_of_rows(rows: object, *, length: int) -> tuple[Block, ...]:
-    """Blocks from their rows.
+    """Restore blocks from their rows.
 
     Args:
         rows: what `block_rows` gave.
         length: of the text, in code points.
 
     Raises:
-        ValueError: they are no such rows, or do not lie one after the other in the text.
+        ValueError: they are not such rows, or not consecutive in the text.
     """
     blocks: list[Block] = []
     position = 0
@@ -309,7 +309,7 @@ def encode_blocks(blocks: Sequence[Block]) -> bytes:
 
 
 def decode_blocks(packed: bytes, *, length: int) -> tuple[Block, ...]:
-    """Unpack blocks of a text of so many code points.
+    """Unpack blocks of a text with a number of code points.
 
     Raises:
         ValueError: `encode_blocks` did not pack them, or not for this text.

@@ -332,7 +332,7 @@ ALTER TABLE changes ADD COLUMN count INTEGER NOT NULL DEFAULT 1;
 
 -- Its directories held another index of vectors.
 DELETE FROM indexes WHERE name = 'vectors';
-CREATE TABLE unembedded (        -- chunks without a vector; the triggers below see to it, whoever writes
+CREATE TABLE unembedded (        -- chunks without a vector; maintained by the triggers below
     chunk INTEGER PRIMARY KEY
 );
 CREATE TABLE coverage (          -- its only row

@@ -1,4 +1,4 @@
-"""The record of one knowledge base, opened."""
+"""The knowledge store: the system of record of one knowledge base, opened."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["KnowledgeStore", "MetaName"]
 MetaName = Literal[
     "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
 ]
-"""Metadata of the knowledge base in the record; `llm` is the language model that read it last, if any."""
+"""Metadata of the knowledge base in the store; `llm` is the language model that read it last, if any."""
 
 
 class KnowledgeStore:
-    """Everything that a knowledge base knows, and the only place where it is written first.
+    """System of record of a knowledge base: everything is written here first.
 
     Every method of its tables is one transaction, or part of the `database.write()` around it.
 
     Args:
-        path: `record.db`, made if absent; None keeps the record in memory.
+        path: `record.db`, made if absent; None keeps the store in memory.
         read_only: refuse to change anything.
 
     Raises:
@@ -53,12 +53,12 @@ class KnowledgeStore:
         self.duplicates = DuplicateTable(self.database)
 
     def get(self, name: MetaName) -> str:
-        """A remembered value, or an empty string."""
+        """Return a metadata value, or an empty string."""
         row = self.database.row("SELECT value FROM meta WHERE name = ?", (name,))
         return "" if row is None else row["value"]
 
     def set(self, name: MetaName, value: str) -> None:
-        """Remember a value."""
+        """Set a metadata value."""
         with self.database.write() as db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 

@@ -1,4 +1,4 @@
-"""Embeddings in the record: float16 blobs by the hash of what was embedded."""
+"""Embeddings in the store: float16 blobs by the hash of the embedded text."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
 
 
 class VectorTable:
-    """Vectors of chunks. Which model made them is in the record's meta (`embedder`)."""
+    """Vectors of chunks. The store's metadata `embedder` names the model."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
     def pending(self, limit: int) -> list[tuple[int, bytes]]:
-        """Chunks that have no vector yet, oldest first: key and hash of the text to embed."""
+        """Return chunks that have no vector yet, oldest first: key and hash of the text to embed."""
         rows = self._database.rows(
             "SELECT c.key, c.vector_hash FROM unembedded AS u JOIN chunks AS c ON c.key = u.chunk "
             "ORDER BY u.chunk LIMIT ?",
@@ -37,7 +37,7 @@ class VectorTable:
     def store(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
         """Store unit vectors and note every chunk that has one of them now.
 
-        Those of texts that have gone while they were embedded are left out.
+        Vectors of texts that were deleted meanwhile are left out.
         """
         import numpy as np
 
@@ -54,7 +54,7 @@ class VectorTable:
             self._changes.note("vector+", sorted(row["key"] for row in rows))
 
     def of(self, keys: Sequence[int]) -> tuple[list[int], NDArray[np.float32]]:
-        """Vectors of chunks: the keys that have one, and a float32 array with a row for each."""
+        """Return the vectors of chunks: the keys that have one, and a float32 array with a row for each."""
         rows = self._database.rows_in(
             "SELECT c.key, v.vector FROM chunks AS c JOIN vectors AS v ON v.hash = c.vector_hash "
             "WHERE c.key IN ({})",
@@ -63,12 +63,12 @@ class VectorTable:
         return [row["key"] for row in rows], _matrix([row["vector"] for row in rows])
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have a vector, and how many there are."""
+        """Return how many chunks have a vector, and how many there are."""
         row = self._database.row("SELECT chunks, unembedded FROM coverage")
         return (0, 0) if row is None else (row["chunks"] - row["unembedded"], row["chunks"])
 
     def clear(self) -> None:
-        """Forget all vectors, as another model is to make them."""
+        """Delete all vectors, before another model makes them."""
         with self._database.write() as db:
             db.execute("DELETE FROM vectors")
 
@@ -86,16 +86,16 @@ _INDEXES: tuple[IndexName, ...] = ("vectors", "chroma")
 
 
 class EmbedderMigration:
-    """The change from one embedder to another. What is known of it is in the record's meta as `next_…`."""
+    """Migration from one embedder to another. Its state is in the store's metadata as `next_…`."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
         self._changes = changes
 
     def begin(self, embedder: EmbeddingProvider) -> None:
-        """Have another embedder take over, once there are all its vectors.
+        """Begin a migration to another embedder, which takes over once it has all vectors.
 
-        The one that is in charge calls the change off; the one that is on its way already goes on.
+        The current embedder cancels the change; the one that is the target already continues.
         """
         with self._database.write() as db:
             known = dict(db.execute("SELECT name, value FROM meta").fetchall())
@@ -112,17 +112,17 @@ class EmbedderMigration:
             )
 
     def target_embedder(self) -> str:
-        """Id of the embedder that is to take over, or empty."""
+        """Return the id of the embedder that is to take over, or empty."""
         row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedder'")
         return "" if row is None else row["value"]
 
     def config(self) -> dict[str, str]:
-        """Configuration that recreates that embedder; empty without one."""
+        """Return the configuration that recreates that embedder; empty without one."""
         row = self._database.row("SELECT value FROM meta WHERE name = 'next_embedding_config'")
         return {} if row is None else json.loads(row["value"])
 
     def pending(self, limit: int, *, after: int = 0) -> list[tuple[int, bytes]]:
-        """Chunks after a key that have no such vector yet: key and hash of the text to embed."""
+        """Return chunks after a key that have no such vector yet: key and hash of the text to embed."""
         rows = self._database.rows(
             "SELECT key, vector_hash FROM chunks AS c WHERE key > ? AND NOT EXISTS "
             "(SELECT 1 FROM next_vectors WHERE hash = c.vector_hash) ORDER BY key LIMIT ?",
@@ -131,7 +131,7 @@ class EmbedderMigration:
         return [(row["key"], row["vector_hash"]) for row in rows]
 
     def store(self, embedder: str, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
-        """Store unit vectors, unless another embedder than the one that made them is wanted by now."""
+        """Store unit vectors, unless another embedder is the target by now."""
         import numpy as np
 
         rows = [
@@ -143,7 +143,7 @@ class EmbedderMigration:
                 db.executemany("INSERT OR REPLACE INTO next_vectors VALUES (?, ?)", rows)
 
     def coverage(self) -> tuple[int, int]:
-        """How many chunks have such a vector, and how many there are. Costs a pass over them."""
+        """Return how many chunks have such a vector, and how many there are. Costs a pass over them."""
         row = self._database.row(
             "SELECT COUNT(*) AS total, COALESCE(SUM(EXISTS "
             "(SELECT 1 FROM next_vectors WHERE hash = vector_hash)), 0) AS done FROM chunks"
@@ -151,7 +151,7 @@ class EmbedderMigration:
         return (0, 0) if row is None else (row["done"], row["total"])
 
     def switch(self, embedder: str) -> bool:
-        """Put the next vectors in the place of the others, if there are all of them, as one transaction.
+        """Replace the vectors by the next ones, if they are complete, in one transaction.
 
         The indexes of vectors are rebuilt after that.
 
@@ -182,22 +182,22 @@ class EmbedderMigration:
 
 
 class ImportedVectors:
-    """Vectors by the hash of the text that was embedded, made by the embedder of the record."""
+    """Vectors from an archive, by the hash of the embedded text, made by the store's embedder."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def store(self, rows: Sequence[tuple[bytes, bytes]]) -> None:
-        """Keep vectors: hash and float16 blob."""
+        """Store vectors: hash and float16 blob."""
         with self._database.write() as db:
             db.executemany("INSERT OR IGNORE INTO offered_vectors VALUES (?, ?)", rows)
 
     def has_any(self) -> bool:
-        """Whether any vector is kept."""
+        """Whether any vector is stored."""
         return self._database.row("SELECT 1 FROM offered_vectors LIMIT 1") is not None
 
     def of(self, hashes: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
-        """Those of some texts that are kept: hashes, and a row for each."""
+        """Return those of some texts that are kept: hashes, and a row for each."""
         import numpy as np
 
         rows = self._database.rows_in("SELECT hash, vector FROM offered_vectors WHERE hash IN ({})", hashes)
@@ -207,7 +207,7 @@ class ImportedVectors:
         return [row["hash"] for row in rows], packed.reshape(len(rows), -1).astype(np.float32)
 
     def clear(self) -> None:
-        """Forget them all, unless documents are still to come that they may be for."""
+        """Delete them all, unless documents that may need them are still to come."""
         with self._database.write() as db:
             db.execute(
                 "DELETE FROM offered_vectors WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"

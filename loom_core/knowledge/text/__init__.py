@@ -1,1 +1,1 @@
-"""Text analysis: tokens, languages, scripts, identifiers, names. Knows nothing of knowledge bases."""
+"""Text analysis: tokens, languages, scripts, identifiers, names. Independent of knowledge bases."""

@@ -1,6 +1,6 @@
-"""Text analysis: word boundaries, and tokens for search.
+"""Text analysis: word segmentation, and tokens for search.
 
-Chinese is cut by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when cutting
+Chinese is segmented by `rjieba` (a Rust build of jieba: 25 times the speed of the Python one when segmenting
 and 90 times when tagging, on the same text) into words and, in addition, character bigrams, so that a
 name the dictionary does not know is still found. English words are stemmed (Snowball). Everything is
 compared in NFKC, case-folded and in simplified characters, so that full-width and half-width text, and
@@ -17,7 +17,7 @@ from itertools import chain, filterfalse
 from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.cjk import CJK, cjk_parts, holds_cjk, is_cjk
+from loom_core.cjk import CJK, cjk_parts, has_cjk, is_cjk
 from loom_core.knowledge.text.identifiers import Identifier, identifiers_in
 from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.scripts import to_simplified
@@ -51,12 +51,12 @@ _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
 
 def is_stop_word(word: str) -> bool:
-    """Whether a case-folded word is too common in English or Chinese to say anything."""
+    """Whether a case-folded word is a stop word, in English or Chinese."""
     return word in ENGLISH_STOP_WORDS or word in CHINESE_STOP_WORDS
 
 
 def words(text: str) -> list[str]:
-    """Words in order, as written: Chinese cut by rjieba, other scripts by word characters."""
+    """Return the words in order, as written: Chinese by rjieba, other scripts by word characters."""
     found: list[str] = []
     for match in _TOKEN.finditer(text):
         token = match.group()
@@ -65,20 +65,20 @@ def words(text: str) -> list[str]:
 
 
 def content_words(question: str) -> str:
-    """The words of a question that say something, each once, with spaces between; all of it if none does."""
+    """Return the content words of a question, each once, joined by spaces; all of it if it has none."""
     chosen = [word for word in words(question) if not is_stop_word(word.casefold())]
     return " ".join(dict.fromkeys(chosen)) or question
 
 
 def analyse(text: str) -> list[str]:
-    """Tokens of a text for the lexical index; a question is analysed the same way.
+    """Return the tokens of a text or a question for the lexical index.
 
     English stop words are dropped, unless they are in capitals (WHO), and words stemmed; an identifier
     gives itself and its parts (`HTTPServer` → `httpserver`, `http`, `server`); Chinese gives words, with
     the words inside long words, and character bigrams. Tokens hold no white space.
     """
     normal = _compatible(text)
-    if holds_cjk(normal):
+    if has_cjk(normal):
         return _cjk_text_tokens(normal)
     return forms_of(normal).tokens.split()
 
@@ -88,10 +88,10 @@ def analyse_passage(text: str, *, above: str = "") -> str:
 
     Args:
         text: the passage.
-        above: what is indexed with it, ending with a line end.
+        above: title and headings, ending with a line end.
     """
     normal = _compatible(above + text)
-    if holds_cjk(normal) or holds_cjk(text) or holds_cjk(above):
+    if has_cjk(normal) or has_cjk(text) or has_cjk(above):
         return " ".join(_cjk_passage_tokens(text, above, normal))
     before, own = forms_of(above), forms_of(text)
     tokens = (before.tokens + own.tokens).rstrip()
@@ -121,20 +121,20 @@ _NO_FORMS = Forms("", "", ())
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its tokens, and for its keywords
 def forms_of(text: str) -> Forms:
     """Return the search forms of a text without CJK characters."""
-    # Most pieces are words that were seen before; so all that is known of them is taken in one go.
+    # Most pieces are words that were seen before; so one look-up gets everything known of them.
     tokens, lookups, identifiers = zip(_NO_FORMS, *map(_forms, _pieces(text)), strict=True)
     return Forms("".join(tokens), "".join(lookups), tuple(chain.from_iterable(identifiers)))
 
 
 def _pieces(text: str) -> list[str]:
-    """A text cut at white space and at marks that are in no word, so that most pieces are words."""
+    """Split a text at white space and at marks that are in no word, so that most pieces are words."""
     if text.isascii():
         return text.encode().translate(_ASCII_GAPS).replace(b". ", b"  ").decode().split()
     return text.replace(", ", " ").replace(". ", " ").split()
 
 
 def _compatible(text: str) -> str:
-    """A text in NFKC. The marks of Chinese text are seen to beforehand: most texts need no more than that."""
+    """Normalise a text to NFKC; common Chinese marks first, as most texts need no more."""
     if not text.isascii():
         for mark, plain in _FULL_WIDTH:
             text = text.replace(mark, plain)
@@ -150,7 +150,7 @@ _Words = tuple[str, ...]
 
 @memoize
 def _forms(piece: str) -> Forms:
-    """`Forms` of a piece of a text, which holds no white space."""
+    """Return the `Forms` of a piece of a text, which holds no white space."""
     if _is_plain(piece) or (piece.isdecimal() and piece.isascii()):
         return Forms(_join_with_gap(_plain_tokens(piece)), "", ())
     if piece.isascii() and len(parts := _pieces(piece)) > 1:  # other texts are cut less finely
@@ -177,7 +177,7 @@ def _join_with_gap(words: Iterable[str]) -> str:
 
 
 def _cjk_text_tokens(normal: str) -> list[str]:
-    """Tokens of a text in NFKC that holds CJK characters."""
+    """Return tokens of a text in NFKC that holds CJK characters."""
     gaps, runs = cjk_parts(to_simplified(normal))
     return _tokens_of_parts(gaps, runs, segment_for_search(runs))
 
@@ -198,7 +198,7 @@ def _cjk_passage_tokens(text: str, above: str, normal: str) -> list[str]:
 
 
 def _tokens_of_parts(gaps: list[str], runs: list[str], words: list[list[str]]) -> list[str]:
-    """Tokens of runs of CJK characters, given their words, and of the gaps around them."""
+    """Return tokens of runs of CJK characters, given their words, and of the gaps around them."""
     tokens = list(_gap_tokens(gaps[0]))
     for run, found, gap in zip(runs, words, gaps[1:], strict=True):
         tokens += found
@@ -221,22 +221,22 @@ def _lookups_between(gaps: list[str], runs: list[str]) -> list[str]:
 
 @memoize
 def _gap_tokens(gap: str) -> _Words:
-    """The tokens of the text between two runs of CJK characters, which mostly is a mark."""
+    """Return the tokens of the text between two runs of CJK characters, mostly a mark."""
     return tuple("".join([_forms(piece).tokens for piece in gap.split()]).split())
 
 
 def lookup_tokens(text: str) -> list[str]:
-    """Tokens by which the passages that may hold a name are looked up: words, and pairs of CJK characters.
+    """Return the tokens to look up passages that may hold a name: words, and pairs of CJK characters.
 
-    They are read off the surface tokens one by one, so that those of a name are always among those of a
-    passage that holds it, whatever stands around the name and whatever punctuation is inside it.
+    They derive from single surface tokens, so that those of a name are always among those of a
+    passage that holds it, whatever is around the name and whatever punctuation is inside it.
     """
     keys = surface_keys(text)
-    return list(_lookup_tokens_of(keys if holds_cjk("".join(keys)) else dict.fromkeys(keys)))
+    return list(_lookup_tokens_of(keys if has_cjk("".join(keys)) else dict.fromkeys(keys)))
 
 
 def _lookup_tokens_of(keys: Iterable[str]) -> Iterator[str]:
-    """The lookup tokens of surface keys."""
+    """Yield the lookup tokens of surface keys."""
     before = ""
     for key in keys:
         if not is_cjk(key[0]):
@@ -270,7 +270,7 @@ def _latin_tokens(token: str) -> tuple[str, ...]:
 
 
 def _is_plain(token: str) -> bool:
-    """Whether a word is what most are: English, and small but for the first letter."""
+    """Whether a word is plain: ASCII letters, lower case after the first."""
     return token.isascii() and token.isalpha() and (token[1:].islower() or len(token) == 1)
 
 
@@ -301,6 +301,6 @@ def _stem(word: str) -> str:
     if stem is None:
         import Stemmer
 
-        # Without a cache of its own, as each word is asked about once.
+        # Without a cache, as each word comes once.
         stem = _local.stem = Stemmer.Stemmer("english", maxCacheSize=0).stemWord
     return stem(word)

@@ -1,4 +1,4 @@
-"""Identifiers: words that their form tells from those of prose, as `HTTPServer`, `snake_case` or `v2.3.1`."""
+"""Identifiers: words whose form differs from prose, such as `HTTPServer`, `snake_case` or `v2.3.1`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PART = f"[{_LETTER}0-9_]++"
 # A plain word is no candidate; it is matched by itself, outside the group.
 _CANDIDATE = re.compile(f"[{_LETTER}][a-zß-öø-ÿ]*+(?![.-]?[{_LETTER}0-9_])|({_PART}(?:[.-]{_PART})*+)")
 _OPTION = re.compile(f"(?<![{_LETTER}0-9_-])--[A-Za-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+")
-# Stretches that both patterns see as a whole; the first character stands alone, so that the engine leaps.
+# Stretches that both patterns see as a whole; the first character is separate, so that the engine skips.
 _STRETCH = re.compile(f"[{_LETTER}0-9_.-][{_LETTER}0-9_.-]*")
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9]+s?(?:-[A-Z0-9]+)*")
@@ -50,12 +50,12 @@ _BEFORE_NAMES = frozenset(
 
 
 def identifiers_between_cjk(text: str) -> Iterator[Identifier]:
-    """The identifiers and options of a text that need not have blanks between its words."""
+    """Return the identifiers and options of a text without blanks between its words."""
     return chain.from_iterable(map(_remembered_in, _STRETCH.findall(text)))
 
 
 def identifiers_in(stretch: str) -> tuple[Identifier, ...]:
-    """The identifiers and options in a stretch of text without blanks."""
+    """Return the identifiers and options in a stretch of text without blanks."""
     if _is_prose(stretch):
         return ()
     found: list[Identifier] = []
@@ -72,9 +72,9 @@ _remembered_in = memoize(identifiers_in)
 
 
 def _is_prose(stretch: str) -> bool:
-    """Whether a stretch is no identifier, as most are: a number, or small letters but for the first.
+    """Whether a stretch is prose, as most are: a number, or lower case after the first letter.
 
-    Marks may stand around it, and single hyphens or apostrophes between letters.
+    Marks may be around it, and single hyphens or apostrophes between letters.
     """
     bare = stretch.strip(_AROUND)
     if "-" in bare or "'" in bare:

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import lru_cache
 from operator import itemgetter
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 from loom_core.knowledge.text.analysis import forms_of, is_stop_word
 from loom_core.knowledge.text.identifiers import identifiers_between_cjk
 from loom_core.knowledge.text.memoization import memoize
@@ -41,9 +41,9 @@ _GENERIC = frozenset(
 
 
 def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
-    """The identifiers and significant Chinese words of a passage, the most significant first.
+    """Return the identifiers and significant Chinese words of a passage, the most significant first.
 
-    Identifiers are told by their form: `HTTPServer`, `iPhone`, `snake_case`, `SHA256`, `UTF-8`,
+    Identifiers are recognized by their form: `HTTPServer`, `iPhone`, `snake_case`, `SHA256`, `UTF-8`,
     `dotted.path`, `settings.toml`, `v2.3.1`, `--flag-name`. Chinese words have two characters or more
     and are not common ones. Significance is how often a form occurs times the weight of its kind;
     among equals, what comes first. Forms that differ only in case are one, written as at first.
@@ -63,7 +63,7 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
 def _by_score(text: str) -> dict[float, list[str]]:
-    is_cjk_text = holds_cjk(text)
+    is_cjk_text = has_cjk(text)
     forms: dict[str, str] = {}
     scores: dict[str, float] = {}
     for form, weight in identifiers_between_cjk(text) if is_cjk_text else forms_of(text).identifiers:

@@ -1,10 +1,10 @@
-"""In which language a text is, told by its script."""
+"""Language detection by script."""
 
 from __future__ import annotations
 
 import re
 
-from loom_core.cjk import HAN, holds_cjk
+from loom_core.cjk import HAN, has_cjk
 
 __all__ = ["detect_language", "language_group"]
 
@@ -21,7 +21,7 @@ def detect_language(text: str) -> str:
     does little harm to the other languages written in it. Only the first 4,000 characters are read.
     """
     sample = text[:4000]
-    if not holds_cjk(sample):
+    if not has_cjk(sample):
         return "en" if _LATIN.search(sample) else "und"
     han = sum(map(len, _HAN.findall(sample)))
     kana, hangul = len(_KANA.findall(sample)), len(_HANGUL.findall(sample))

@@ -1,4 +1,4 @@
-"""Functions of words that are asked the same again and again, and remember what they said."""
+"""Memoization of functions of words."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["memoize"]
 _T = TypeVar("_T")
 
 _MOST = 65536  # answers of one generation
-_LONGEST = 64  # characters of a question: what is longer is not likely to come again
+_LONGEST = 64  # characters of a question: a longer text is not likely to repeat
 
 
 def memoize(function: Callable[[str], _T]) -> Callable[[str], _T]:
-    """A function of a word that remembers its answers, for `map` over all the words of a text.
+    """Memoize a function of a word, for `map` over all the words of a text.
 
     A known word costs a third of what it costs with `functools.lru_cache`, which keeps its answers in order.
-    The answers are remembered by generations: of the last but one stays what is asked again.
+    The cache has two generations: an entry survives if it is used again.
     """
     return _Memo(function).__getitem__
 

@@ -1,8 +1,8 @@
-"""Finding the names of known subjects in passages: the links of the graph.
+"""Name matching: find the names of known subjects in passages, for entity linking.
 
 A passage that names the title, heading or defined term of another one is linked to it, and following
-such links is what answers questions that no single passage answers. Which names a passage holds
-depends on its text and on the names alone, never on the order in which they came.
+such links answers multi-hop questions, which no single passage answers. Which names a passage holds
+depends only on its text and the names, never on the order in which they came.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SIGNS = re.compile(r"[\W_]+")
 
 
 class NameMatch(NamedTuple):
-    """A known name in a text: the entity's key and where the name stands."""
+    """A known name in a text: the entity's key and the name's place."""
 
     entity: int
     start: int
@@ -35,11 +35,11 @@ class NameMatch(NamedTuple):
 
 
 class NameIndex:
-    """The names of all subjects, held in memory to be looked for in texts.
+    """In-memory index of the names of all subjects, to find them in texts.
 
     A name of one Latin word counts only where it is written with a capital letter or a digit, so that
     a section called "Example" is not linked from every "example"; a name of stop words, of one CJK
-    character or of digits only is not looked for at all.
+    character or of digits only is never matched.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class NameIndex:
         return len(self._words) + len(self._names)
 
     def add(self, entity: int, id_: str) -> bool:
-        """Look for an entity's id (`name_key` of its names) from now on.
+        """Add an entity's id (`name_key` of its names).
 
         Returns:
             Whether it is a name that can be looked for.
@@ -71,7 +71,7 @@ class NameIndex:
         return True
 
     def find(self, text: str) -> Iterator[NameMatch]:
-        """All names in a text, also those inside longer ones."""
+        """Yield all names in a text, also those inside longer ones."""
         keys = surface_keys(text)
         names = list(self._longer(keys))
         words = [(self._words[keys[n]], n, n) for n in compress(count(), map(self._words.__contains__, keys))]
@@ -84,7 +84,7 @@ class NameIndex:
                 yield NameMatch(entity, start, end)
 
     def _longer(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
-        """Where names of several tokens stand among the keys of a text: entity, first and last token."""
+        """Return where names of several tokens are among the keys of a text: entity, first and last token."""
         for first in compress(count(), map(self._begin.__contains__, pairwise(keys))):
             for length in self._begin[keys[first], keys[first + 1]]:
                 entity = self._names.get(" ".join(keys[first : first + length]))
@@ -93,19 +93,19 @@ class NameIndex:
 
 
 def plain_latin(text: str) -> bytes:
-    """The plain Latin letters and digits of a text, by which it is soon told that it does not hold a name.
+    """Return the plain Latin letters and digits of a text, for a quick test that it holds no name.
 
     If it does, theirs are in the text's one after the other, however both are spelled. The letter s is left
     out, as a possessive may add it to a word.
     """
     if not text.isascii():
-        # Signs first, as some stand for letters (`⒜`), which are no part of a name.
+        # Signs first, as some normalise to letters (`⒜`), which are no part of a name.
         text = unicodedata.normalize("NFKD", _SIGNS.sub("", text)).casefold()
     return text.lower().encode("ascii", "ignore").translate(None, _LEFT_OUT)
 
 
 def _tokens(id_: str) -> list[str]:
-    """The `surface_keys` of an id, which is made of them."""
+    """Return the `surface_keys` that an id consists of."""
     return id_.split() if id_.isascii() else surface_keys(id_)
 
 
@@ -120,5 +120,5 @@ def _is_distinctive(tokens: list[str]) -> bool:
 
 
 def is_marked(word: str) -> bool:
-    """Whether a word looks like a name where it stands: a capital letter, a digit, another script."""
+    """Whether a word looks like a name: a capital letter, a digit, another script."""
     return word != word.lower() or any(char.isdigit() for char in word) or not word.isascii()

@@ -1,4 +1,4 @@
-"""The text of a passage as search sees it: what is embedded, and the tokens that are indexed."""
+"""Text of a passage for search: the embedded text, and the indexed tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAYBE = re.compile("([^\\W\\d_]{2,40})-\n[ \t]*([a-zß-öø-ÿ]{2,40})")
 
 
 def embedding_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """The text that is embedded of a chunk: title, headings above it, and its text, see `unhyphenated`."""
+    """Return the text to embed of a chunk: title, headings and text, see `dehyphenate`."""
     return "\n".join([*_above(title, heading_path, text), dehyphenate(text)])
 
 
@@ -30,15 +30,15 @@ def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
 def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
     """Return the tokens of a chunk for the lexical index: of the same text as is embedded.
 
-    In addition to the tokens that questions are made of there are those by which names are looked up, as far
+    In addition to the tokens of `analyse` there are lookup tokens of names, as far
     as they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
     """
     return index_token_text(title, heading_path, text).split()
 
 
 def index_token_text(title: str, heading_path: Sequence[str], text: str) -> str:
-    """`index_tokens`, joined by spaces."""
-    # Above the text is a line of its own each, so that no token spans the two.
+    """Return the `index_tokens`, joined by spaces."""
+    # Title and headings are on separate lines, so that no token spans two of them.
     above = "".join(f"{name}\n" for name in _above(title, heading_path, text)) if text else ""
     tokens = analyse_passage(dehyphenate(text), above=above)
     if whole := _rejoin_words(text):
@@ -47,15 +47,15 @@ def index_token_text(title: str, heading_path: Sequence[str], text: str) -> str:
 
 
 def dehyphenate(text: str) -> str:
-    """A text without the hyphens that a formatter put at line ends, as `man` does: `imme‐` + `diately`.
+    """Remove the hyphens that a formatter put at line ends, as `man` does: `imme‐` + `diately`.
 
-    Only hyphens with a character of their own count; a minus sign may belong to the word.
+    Only real hyphen characters count; a minus sign may belong to the word.
     """
     return _SURE.sub("", text) if "\u2010\n" in text or "\u00ad\n" in text else text
 
 
 def _rejoin_words(text: str) -> str:
-    """The words that there are if the minus signs at line ends are hyphens; their halves are found anyway."""
+    """Return the words that result if minus signs at line ends are hyphens; halves are indexed anyway."""
     if "-\n" not in text:
         return ""
     return " ".join(left + right for left, right in _MAYBE.findall(text))

@@ -1,8 +1,8 @@
-"""Identifiers that a question asks for, such as `CVE-2023-1234`, and how exactly a passage holds one.
+"""Identifiers in a question, such as `CVE-2023-1234`, and how exactly a passage holds them.
 
-Shape decides what is an identifier: a *code* looks arbitrary (digits between letters, long numbers,
-addresses, versions of three parts), a *name* does not (`os.path`, `snake_case`, `SHA256`) and is only worth
-something where hardly a passage holds it. Words, years, dates, decimals, quantities and short numbers are
+The shape decides: a *code* looks arbitrary (digits between letters, long numbers,
+addresses, versions of three parts), a *name* does not (`os.path`, `snake_case`, `SHA256`) and only counts
+if few passages hold it. Words, years, dates, decimals, quantities and short numbers are
 neither.
 """
 
@@ -85,22 +85,22 @@ class QueryIdentifier:
 
     @property
     def form(self) -> str:
-        """It as it is compared with `comparable_text`."""
+        """The normalised form for comparison with `comparable_text`."""
         return self.text.casefold().removeprefix("#")
 
     @property
     def prefix(self) -> str:
-        """Return the beginning of a longer hexadecimal identifier; empty if it is no such thing."""
+        """Return the prefix of a longer hexadecimal identifier; empty if it cannot be one."""
         form = self.form
         return form if self.is_code and _HEX.fullmatch(form) else ""
 
     @property
     def is_distinctive(self) -> bool:
-        """Whether passages that lack it hardly answer the question: codes, and names with marks in them."""
+        """Whether passages without it hardly answer the question: codes, and names with marks in them."""
         return self.is_code or any(mark in self.text for mark in (".", "_", "--"))
 
     def grade_in(self, text: str) -> MatchGrade:
-        """How exactly a text holds it.
+        """Return how exactly a text holds it.
 
         Args:
             text: as `comparable_text` gives it.
@@ -121,7 +121,7 @@ class QueryIdentifier:
         return bool(self.parts) and all(part.is_held_in(text) for part in self.parts)
 
     def other_pieces(self) -> Iterator[tuple[str, ...]]:
-        """Words that a passage holds which writes it with other separators, one tuple for each way."""
+        """Return the words of spellings with other separators, one tuple per spelling."""
         if match := _UUID.fullmatch(self.form):
             yield (match.expand(r"\1\2\3\4\5"),)
             yield match.groups()
@@ -141,7 +141,7 @@ class QueryIdentifier:
 
 @lru_cache(maxsize=64)  # a question is read for the search, for the match, and by each source
 def extract_identifiers(question: str) -> tuple[QueryIdentifier, ...]:
-    """The identifiers in a question, each once, in their order."""
+    """Return the identifiers in a question, each once, in their order."""
     text = _plain(question)
     found: dict[str, QueryIdentifier] = {}
     for match in _GROUPED.finditer(text):
@@ -160,7 +160,7 @@ def extract_identifiers(question: str) -> tuple[QueryIdentifier, ...]:
 
 
 def comparable_text(text: str) -> str:
-    """A text in the form in which identifiers are looked for: NFKC, small letters, one kind of dash."""
+    """Normalise a text for the search for identifiers: NFKC, lower case, one kind of dash."""
     return _plain(text).casefold()
 
 
@@ -169,7 +169,7 @@ def _plain(text: str) -> str:
 
 
 def _read(written: str) -> tuple[QueryIdentifier, ...]:
-    """The identifiers that letters, digits and marks without a blank are: one, several or none."""
+    """Return the identifiers in a run of letters, digits and marks: one, several or none."""
     separator = _PARTS if _PARTS.search(written) else _INNER_PARTS
     pieces = [piece for piece in separator.split(written) if piece]
     parts = tuple(found for piece in pieces for found in _read(piece)) if len(pieces) > 1 else ()
@@ -248,7 +248,7 @@ def _phone_digits(form: str) -> tuple[str, ...]:
 
 
 def _holds_number(text: str, wanted: Sequence[str]) -> bool:
-    """Whether groups of digits that stand next to each other make one of some numbers."""
+    """Whether adjacent groups of digits make one of some numbers."""
     for run in _DIGIT_RUN.findall(text):
         groups = re.findall(r"\d+", run.replace("(0)", ""))
         for first in range(len(groups)):
@@ -263,7 +263,7 @@ def _holds_number(text: str, wanted: Sequence[str]) -> bool:
 
 
 def _grade(form: str, text: str, *, is_code: bool) -> MatchGrade:
-    """How exactly a text holds a form."""
+    """Return how exactly a text holds a form."""
     best, start = MatchGrade.NONE, text.find(form)
     while start >= 0 and best < MatchGrade.WHOLE:
         end = start + len(form)
@@ -277,7 +277,7 @@ def _grade(form: str, text: str, *, is_code: bool) -> MatchGrade:
 
 
 def _side(own: str, mark: str, beyond: str, *, is_code: bool) -> MatchGrade:
-    """How a form that ends with a character is bounded there, given the two characters that follow."""
+    """Return how the end of a form is bounded, given the two characters that follow."""
     if not mark or not (_is_latin(mark) or mark in "-._:/\\@+~#="):
         return MatchGrade.WHOLE
     if _is_latin(mark):

@@ -1,4 +1,4 @@
-"""Traditional and simplified Chinese as one, and the form in which texts are compared."""
+"""Chinese script conversion (traditional to simplified), and the normal form for comparison."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["normalise", "to_simplified"]
 
 
 def to_simplified(text: str) -> str:
-    """A text with simplified characters in place of traditional ones, of the same length.
+    """Convert traditional Chinese characters to simplified ones; the length stays.
 
-    For comparing only: single characters are mapped whatever they stand in (`乾` becomes `干` in `乾隆`,
-    too), so that both sides of a comparison have to be folded. Text without Chinese comes back as it is.
+    For comparison only: single characters are mapped whatever their word (`乾` becomes `干` in `乾隆`,
+    too), so that both sides of a comparison have to be folded. Text without Chinese is returned unchanged.
     """
     if text.isascii():
         return text
@@ -24,12 +24,12 @@ def to_simplified(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """The form in which texts are compared: NFKC, case-folded, in simplified Chinese."""
+    """Normalise a text for comparison: NFKC, case-folded, in simplified Chinese."""
     return to_simplified(unicodedata.normalize("NFKC", text)).casefold()
 
 
 class _Table(dict[int, int]):
-    """Code points by code points; what a table does not have costs `translate` an exception each time."""
+    """Translation table of code points; caches misses, as each costs `translate` an exception."""
 
     def __missing__(self, code: int) -> int:
         self[code] = code

@@ -1,4 +1,4 @@
-"""CJK text cut into words, with their parts of speech."""
+"""Segmentation of CJK text into words, with part-of-speech tags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["segment_for_search", "tag_words"]
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
 def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
-    """The words of two Han characters and more, each with jieba's tag and its offset, in order."""
+    """Return the words of two Han characters and more, each with jieba's tag and its offset, in order."""
     gaps, runs = cjk_parts(text)
     between = iter(map(len, gaps))
     place = next(between)
@@ -32,7 +32,7 @@ def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
 
 
 def segment_for_search(runs: Sequence[str]) -> list[list[str]]:
-    """For each run of CJK text its words, with the words inside of long ones before them."""
+    """Segment runs of CJK text for search: words, each preceded by the words inside it."""
     if not runs:
         return []
     words = [word if len(word) < 3 else _with_inner(word) for word, _ in _tag_runs("\n".join(runs))]
@@ -41,9 +41,9 @@ def segment_for_search(runs: Sequence[str]) -> list[list[str]]:
 
 @lru_cache(maxsize=16)  # a passage is asked about twice: for its words, and for those to search by
 def _tag_runs(lines: str) -> list[tuple[str, str]]:
-    """The words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
+    """Return the words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
 
-    All the runs of a text at once cost a third of what they cost one by one.
+    Tagging all runs of a text at once takes a third of the time.
     """
     import rjieba
 
@@ -52,7 +52,7 @@ def _tag_runs(lines: str) -> list[tuple[str, str]]:
 
 @memoize
 def _with_inner(word: str) -> str:
-    """A word of three characters and more behind the words of two and three inside it, joined by spaces.
+    """Return a word of three or more characters after the words inside it, joined by spaces.
 
     They are those that `rjieba.cut_for_search` gives.
     """

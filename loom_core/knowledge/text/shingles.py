@@ -1,4 +1,4 @@
-"""How much two texts have in common: shingles, their MinHash, and bands to find candidates by.
+"""Similarity of texts: shingles, MinHash, and LSH bands to find candidates.
 
 A. Broder, "On the resemblance and containment of documents", 1997; bands as in Leskovec, Rajaraman and
 Ullman, "Mining of Massive Datasets", ch. 3.
@@ -43,12 +43,12 @@ _MARK, _LETTER, _WORD = 0, 1, 2
 
 
 def text_hash(text: str) -> bytes:
-    """The same for texts that differ only in spaces, line ends and forms of the same characters."""
+    """Hash a text; texts that differ only in spaces, line ends and character forms have the same hash."""
     return hashlib.sha256(" ".join(_normalise(text).split()).encode("utf-8", "replace")).digest()[:16]
 
 
 def shingles(text: str) -> NDArray[np.uint64]:
-    """Hashes of every three words that follow each other, each once, ascending.
+    """Return the hashes of every three consecutive words, each once, ascending.
 
     Case, punctuation and spaces make no difference. In scripts without spaces, such as Chinese, every
     character is a word. A text of fewer than three words has none.
@@ -77,7 +77,7 @@ def shingles(text: str) -> NDArray[np.uint64]:
 
 
 def bands_of(shingled: NDArray[np.uint64]) -> list[int]:
-    """Numbers by which texts find each other: texts with much in common share one. None for a short text.
+    """Return the LSH bands of a text: similar texts share one. None for a short text.
 
     The MinHash is that of one permutation (P. Li, A. Owen, C.-H. Zhang, 2012): the smallest hash of each of
     equal parts of their range, an empty part having that of the next one.
@@ -94,7 +94,7 @@ def bands_of(shingled: NDArray[np.uint64]) -> list[int]:
 
 
 def jaccard_similarity(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> float:
-    """The share of the shingles of both texts that both have (Jaccard index); 0 where there are none."""
+    """Return the Jaccard index of two sets of shingles; 0 if both are empty."""
     import numpy as np
 
     both = len(np.intersect1d(one, other, assume_unique=True))
@@ -120,7 +120,7 @@ def _mix_hashes(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @cache
 def _kinds() -> NDArray[np.uint8]:
-    """For each character of the first plane, whether it is a mark, a letter, or a word by itself."""
+    """Classify each character of the first plane: a mark, a letter, or a word by itself."""
     import numpy as np
 
     kinds = np.fromiter((chr(code).isalnum() for code in range(_PLANE)), dtype=np.uint8, count=_PLANE)
@@ -136,7 +136,7 @@ _FEWEST = 5  # shingles that a text must have to be looked for inside another: a
 
 
 class TextSketch:
-    """A text as it is compared; case, width, punctuation and spaces make no difference.
+    """A text for comparison; ignores case, width, punctuation and spaces.
 
     Args:
         text: in any language.

@@ -1,4 +1,4 @@
-"""Words too common to tell one passage from another."""
+"""Stop words: too common to tell one passage from another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tokens by which names are matched: words and single CJK characters, in a form that spellings share.
+"""Surface forms: tokens for name matching, normalised so that spellings agree.
 
 Case, width, possessives, traditional and simplified characters do not count.
 """
@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.cjk import CJK, HAN, cjk_parts, holds_cjk, is_cjk
+from loom_core.cjk import CJK, HAN, cjk_parts, has_cjk, is_cjk
 from loom_core.knowledge.text.memoization import memoize
 from loom_core.knowledge.text.scripts import normalise
 
@@ -44,7 +44,7 @@ _PARENTHESES = re.compile(r"\s*[(（\[【][^()（）\[\]【】]*[)）\]】]\s*$"
 
 
 class SurfaceToken(NamedTuple):
-    """A word, or one CJK character, and where it stands in the text it was read from."""
+    """A word, or one CJK character, with its place in the text."""
 
     key: str
     start: int
@@ -52,18 +52,18 @@ class SurfaceToken(NamedTuple):
 
 
 def surface_tokens(text: str) -> Iterator[SurfaceToken]:
-    """Tokens for matching names: every word (possessive cut off) and every single CJK character.
+    """Yield tokens for matching names: every word (possessive cut off) and every single CJK character.
 
     `key` is the comparable form. Offsets are code points of `text` itself.
     """
-    for match in (_SURFACE if holds_cjk(text) else _PLAIN_SURFACE).finditer(text):
+    for match in (_SURFACE if has_cjk(text) else _PLAIN_SURFACE).finditer(text):
         token = match.group()
         yield SurfaceToken(_surface_key(token), match.start(), match.end())
 
 
 def surface_keys(text: str) -> list[str]:
-    """The keys of `surface_tokens`, several times as fast as with their places."""
-    if not holds_cjk(text):
+    """Return the keys of `surface_tokens`, several times as fast, without their places."""
+    if not has_cjk(text):
         tokens = _blank_gaps(text)
         if not text.isascii():
             return list(map(_surface_key, tokens.split()))
@@ -81,12 +81,12 @@ def surface_keys(text: str) -> list[str]:
 
 @memoize
 def gap_keys(gap: str) -> tuple[str, ...]:
-    """The surface keys of the text between two runs of CJK characters, which mostly is a mark."""
+    """Return the surface keys of the text between two runs of CJK characters, mostly a mark."""
     return tuple(surface_keys(gap))
 
 
 def _blank_gaps(text: str) -> str:
-    """A text without CJK characters with blanks in place of all that no surface token holds."""
+    """Replace everything that no surface token holds by blanks, in a text without CJK characters."""
     bare = text.encode(errors="surrogatepass").translate(_SURFACE_GAPS).decode(errors="surrogatepass")
     if not bare.isascii():
         bare = _MARK.sub(" ", bare)
@@ -94,13 +94,13 @@ def _blank_gaps(text: str) -> str:
 
 
 def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, int]]:
-    """Start and end of some of the `surface_tokens`, by their numbers from 0, which are given."""
-    if not holds_cjk(text):
+    """Return start and end of some `surface_tokens`, given by their numbers from 0."""
+    if not has_cjk(text):
         return _spans_between(text, sorted(tokens))
     gaps, runs = cjk_parts(text)
     spans: dict[int, tuple[int, int]] = {}
     left = sorted(tokens, reverse=True)
-    offset = before = 0  # characters and tokens of what is behind
+    offset = before = 0  # characters and tokens behind
     for gap, run in zip_longest(gaps, runs, fillvalue=""):
         if not left:
             break
@@ -134,7 +134,7 @@ def _spans_between(text: str, tokens: Iterable[int]) -> dict[int, tuple[int, int
 
 @lru_cache(maxsize=65536)
 def name_key(name: str) -> str:
-    """The form in which two spellings of a name are the same, or empty where nothing is left.
+    """Normalise a name: two spellings of a name have one key; empty if nothing is left.
 
     Case, width, possessives, punctuation, a leading English article and a disambiguation in
     parentheses (`Mercury (planet)`) do not count.
@@ -149,12 +149,12 @@ def name_key(name: str) -> str:
 
 
 def name_form(key: str) -> str:
-    """A `name_key` without spaces and plural, by which other spellings of a name are looked for.
+    """Return a `name_key` without spaces and plural, to look up other spellings.
 
     Empty where there are none to expect: for Chinese names and very short ones.
     """
     form = key.replace(" ", "")
-    if len(form) < _SHORTEST_FORM or holds_cjk(form):
+    if len(form) < _SHORTEST_FORM or has_cjk(form):
         return ""
     return form[:-1] if form.endswith("s") and not form.endswith(("ss", "us", "is")) else form
 
@@ -175,6 +175,6 @@ def _surface_key(token: str) -> str:
     key = POSSESSIVE.sub("", normalise(token))
     if _SURFACE.fullmatch(key):
         return key
-    # What stands for several characters may bring marks: `½` is "1⁄2", and a small `İ` has a dot above.
+    # A character that decomposes may bring marks: `½` is "1⁄2", and a small `İ` has a dot above.
     key = "".join(_SURFACE.findall(key))
     return key if _SURFACE.fullmatch(key) else token

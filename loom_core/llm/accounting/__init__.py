@@ -1,1 +1,1 @@
-"""What requests take: tokens, prices, metrics and spans."""
+"""Usage accounting of requests: tokens, prices, metrics and spans."""

@@ -1,4 +1,4 @@
-"""What answers take: tokens that vendors report, estimates where they do not, and what it all costs."""
+"""Usage metering: tokens as vendors report them, estimates where they do not, and cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from loom_core.errors import capitalised
+from loom_core.errors import capitalise
 from loom_core.llm.accounting.prices import list_price
 from loom_core.llm.accounting.sizing import estimate_answer, estimate_json, estimate_message, estimate_tool
 from loom_core.llm.interface import LLMResponse, Usage
@@ -28,30 +28,30 @@ __all__ = ["Meter", "UsageTotals"]
 _log = logging.getLogger(__name__)
 
 _DECAY = 0.8
-"""How much of what earlier answers said about the ratio is left after another one."""
+"""Decay: the weight that earlier responses keep in the ratio after another one."""
 
 _PRIOR = 300.0
-"""The ratio is 1 before the first answer, as if so many tokens had been estimated right. So a request of few
+"""Prior: the ratio starts at 1, as if this many tokens had been estimated correctly. So a request of few
 tokens, where what the vendor adds weighs most, does not change it much."""
 
 _LOWEST, _HIGHEST = 0.25, 4.0
 
 _RECENT_ANSWERS = 20
-"""Answers that are learned from when an estimate is next wanted; what older ones said hardly counts."""
+"""The last responses, read when the next estimate is needed; older ones hardly count."""
 
 _MIN_TRUNCATED_TOKENS = 2000
-"""Tokens of a conversation that a server may have shortened: no context is as small as that."""
+"""Minimum tokens of a conversation that a server may have truncated: no context is smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTotals:
-    """What has been spent so far.
+    """Usage totals so far.
 
     Attributes:
-        requests: that were answered, wholly or in part.
-        input_tokens: of all of them.
-        output_tokens: of all of them.
-        cost: US dollars, for those whose price is known.
+        requests: number of requests that were answered, wholly or in part.
+        input_tokens: sum over these requests.
+        output_tokens: sum over these requests.
+        cost: US dollars, for the requests whose price is known.
         unpriced: how many of the requests have no known price.
     """
 
@@ -72,22 +72,22 @@ class UsageTotals:
 
 
 class Meter:
-    """Counts the tokens of one model.
+    """Usage meter of one model: counts tokens and cost, and estimates tokens.
 
-    Estimates are corrected by the ratio of what the vendor reported to what had been estimated: lately, by
-    tokens, and between a quarter and four times.
+    Estimates are corrected by the ratio of reported to estimated tokens: recent responses weigh more, and the
+    ratio stays between a quarter and four.
     """
 
     def __init__(
         self, spec: ProviderSpec, *, model: str, base_url: str = "", prices: Prices | None = None
     ) -> None:
-        """Begin at zero.
+        """Start at zero.
 
         Args:
             spec: the vendor, as it is for this model.
             model: the model.
-            base_url: where it is asked: decides which list of prices holds.
-            prices: what it costs; by default what the list says.
+            base_url: its address: decides which price list applies.
+            prices: its prices; by default those of the price list.
         """
         self._spec = spec
         self._model = model
@@ -99,11 +99,11 @@ class Meter:
 
     @property
     def spent(self) -> UsageTotals:
-        """What has been spent so far."""
+        """Usage totals so far."""
         return self._spent
 
     def estimate(self, request: ChatRequest) -> int:
-        """About how many tokens a request has.
+        """Estimate the tokens of a request.
 
         Raises:
             InvalidInputError: the arguments of a tool call hold what JSON cannot.
@@ -112,17 +112,17 @@ class Meter:
         return self._correct_estimate(self._size(request))
 
     def expect(self, request: ChatRequest) -> int:
-        """About how many tokens a request and its answer are going to have: an answer as long as others."""
+        """Estimate the tokens of a request and its response: a response of average length."""
         answered = self._spent.requests
         answer = self._spent.output_tokens // answered if answered else 0
         return self.estimate(request) + min(answer, request.max_tokens or answer)
 
     def cost(self, usage: Usage, *, model: str = "") -> float | None:
-        """US dollars for an answer, or None where the price is not known.
+        """Return the cost of a response in US dollars, or None if the price is unknown.
 
         Args:
-            usage: what it takes.
-            model: which model gives it, where that is known to be another.
+            usage: the usage of the response.
+            model: the model that gave it, if it is another one.
         """
         if self._prices is not None:
             return self._prices.cost(usage)
@@ -133,7 +133,7 @@ class Meter:
         return None
 
     def record_response(self, request: ChatRequest, response: LLMResponse) -> LLMResponse:
-        """The answer with its whole usage; counted, and learned from."""
+        """Record a response, learn from its usage, and return it with its complete usage."""
         usage = response.usage
         if usage.estimated:
             usage = replace(
@@ -148,12 +148,12 @@ class Meter:
         return replace(response, usage=self._record_cost(usage, response.message.model))
 
     def record_partial(self, request: ChatRequest, text: str, *, reported: Usage | None = None) -> Usage:
-        """Count an answer that did not come to its end.
+        """Record a response that broke off.
 
         Args:
-            request: what was asked.
-            text: what came, reasoning and arguments of tools included.
-            reported: what the vendor said so far.
+            request: the request.
+            text: the text received so far, with reasoning and tool arguments.
+            reported: the usage that the vendor reported so far.
         """
         reported = reported or Usage()
         self._learn()
@@ -166,7 +166,7 @@ class Meter:
         return self._record_cost(usage, "")
 
     def _size(self, request: ChatRequest) -> int:
-        """Tokens of a request, not corrected; of its reasoning only what goes back to the vendor."""
+        """Uncorrected token estimate of a request; only reasoning that is replayed to the vendor counts."""
         messages = with_reasoning_to_replay(request.messages, self._spec, tools=bool(request.tools))
         size = sum(map(estimate_message, messages)) + sum(map(estimate_tool, request.tools))
         return size + (estimate_json(request.output.schema) if request.output else 0)
@@ -176,7 +176,7 @@ class Meter:
         return round(size * ratio)
 
     def _learn(self) -> None:
-        """Read the answers that came since the last time, as that takes longer than all else about them."""
+        """Update the ratio with the responses since the last call: sizing them is the expensive part."""
         while self._answered:
             request, reported = self._answered.popleft()
             estimated = self._size(request)
@@ -185,14 +185,14 @@ class Meter:
                 self._reported = _DECAY * self._reported + reported
 
     def _is_shortened(self, size: int, reported: int) -> bool:
-        """Whether the server left out much of a conversation: that is logged, and tells nothing of tokens."""
+        """Return whether the server truncated the conversation: this is logged, and not learned from."""
         expected = self._correct_estimate(size)
         if not self._spec.shortens or expected < _MIN_TRUNCATED_TOKENS or reported > expected // 2:
             return False
         _log.warning(
             "%s read %d tokens of a conversation of about %d: the context of %s seems to be shorter. "
             "Raise the context length on the server, or shorten the conversation.",
-            capitalised(self._spec.title),
+            capitalise(self._spec.title),
             reported,
             expected,
             self._model,
@@ -200,7 +200,7 @@ class Meter:
         return True
 
     def _record_cost(self, usage: Usage, model: str) -> Usage:
-        """A usage with its cost, added to what has been spent."""
+        """Add the usage to the totals, and return it with its cost."""
         cost = self.cost(usage, model=model)
         self._spent += UsageTotals(
             requests=1,

@@ -1,4 +1,4 @@
-"""What the lists of prices know of a model: what an answer costs, and how much it reads at once."""
+"""Price lists of models: the cost of a response, and the size of the context window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LISTED = {
     "zhipu": "zai",
     "minimax": "minimax",
 }
-"""Names of our providers, and what the list of prices calls them."""
+"""Names of our providers, and their names in the price list."""
 
 _PLAIN = {
     "input_mtok": "input",
@@ -41,7 +41,7 @@ _NEEDED = {"input", "output"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """What a model costs, in US dollars for a million tokens.
+    """Prices of a model, in US dollars per million tokens.
 
     Attributes:
         input: of the conversation.
@@ -67,7 +67,7 @@ class Prices:
                 raise ConfigError(f"The price {name!r} is {price}.", advice="Give US dollars, 0 or more.")
 
     def cost(self, usage: Usage) -> float:
-        """US dollars for an answer."""
+        """Return the cost of a response in US dollars."""
         read, written = _cache_tokens(usage)
         return (
             (usage.input_tokens - read - written) * self.input
@@ -78,11 +78,11 @@ class Prices:
 
 
 def list_price(usage: Usage, *, provider: str, model: str, base_url: str = "") -> float | None:
-    """US dollars for an answer by the vendor's list of prices, or None where it is not known.
+    """Return the cost of a response in US dollars by the price list, or None if it is unknown.
 
-    The lists come with the package `genai-prices` and are of the day of its release: nothing is downloaded.
-    Who answers at `base_url` counts first, as some vendors have two platforms with prices of their own; then
-    `provider`, for gateways. The first call takes most of a second; `load_lists` does that beforehand.
+    The lists come with the package `genai-prices`, as of its release: nothing is downloaded. The vendor at
+    `base_url` counts first, as some vendors have two platforms with separate prices; then `provider`, for
+    gateways. The first call takes most of a second; call `load_lists` beforehand to avoid that.
     """
     entry = _entry(provider=provider, model=model, base_url=base_url)
     if entry is None or min(usage.input_tokens, usage.output_tokens) < 0:
@@ -97,7 +97,7 @@ def list_price(usage: Usage, *, provider: str, model: str, base_url: str = "") -
 
 
 def list_window(*, provider: str, model: str, base_url: str = "") -> int | None:
-    """How many tokens a conversation and its answer may have together, or None where that is not known.
+    """Return the context window in tokens, conversation and response together, or None if it is unknown.
 
     The lists and the arguments are those of `list_price`.
     """
@@ -106,7 +106,7 @@ def list_window(*, provider: str, model: str, base_url: str = "") -> int | None:
 
 
 def _entry(*, provider: str, model: str, base_url: str) -> tuple[Provider, ModelInfo] | None:
-    """What the lists have of a model: under the address of who answers, else under the vendor's name."""
+    """Look a model up in the lists: by the address, else by the vendor's name."""
     if not load_lists():
         return None
     from genai_prices.data_snapshot import get_snapshot
@@ -123,9 +123,9 @@ def _entry(*, provider: str, model: str, base_url: str) -> tuple[Provider, Model
 
 
 def _plain(listed: ModelPrice) -> Prices | None:
-    """Listed prices, where each token costs as much as the one before, and a request nothing; else None.
+    """Return listed prices if they are flat: the same for every token, and no price per request; else None.
 
-    The package goes over all kinds of units for each answer, which takes longer than all that Loom does.
+    The package checks every kind of unit for each response, which takes longer than everything Loom does.
     """
     given: dict[str, object] = {name: value for name, value in vars(listed).items() if value is not None}
     plain = {
@@ -151,7 +151,7 @@ def _to_listed_usage(usage: Usage) -> ListedUsage:
 
 @cache
 def load_lists() -> bool:
-    """Load the lists of prices, once; whether there are any: their package is optional."""
+    """Load the price lists once; return whether there are any, as their package is optional."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
@@ -160,6 +160,6 @@ def load_lists() -> bool:
 
 
 def _cache_tokens(usage: Usage) -> tuple[int, int]:
-    """Tokens read from and written to the cache; never more than there are."""
+    """Return the tokens read from and written to the cache; never more than the input has."""
     read = min(usage.cache_read_tokens, usage.input_tokens)
     return read, min(usage.cache_write_tokens, usage.input_tokens - read)

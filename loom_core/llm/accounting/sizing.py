@@ -1,4 +1,4 @@
-"""About how many tokens messages and tools have, before a vendor has counted them."""
+"""Token estimation for messages and tools, before a vendor has counted them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 __all__ = ["estimate_answer", "estimate_json", "estimate_message", "estimate_tool"]
 
 _MESSAGE = 4
-"""Tokens around a message: its role, its beginning and its end."""
+"""Overhead of a message in tokens: its role, its beginning and its end."""
 
 _TOOL = 12
-"""Tokens around the description of a tool."""
+"""Overhead of a tool description in tokens."""
 
 _IMAGE = 1000
 """Tokens of an image: OpenAI counts 765 for a square of 1024 pixels, Anthropic 1 600 at most."""
 
 
 def estimate_message(message: Message) -> int:
-    """Tokens of a message, with all of its reasoning.
+    """Estimate the tokens of a message, with all of its reasoning.
 
     Raises:
         InvalidInputError: the arguments of a tool call hold what JSON cannot.
@@ -48,7 +48,7 @@ def estimate_message(message: Message) -> int:
 
 
 def estimate_answer(parts: Iterable[AssistantPart]) -> int:
-    """Tokens of what a model wrote; raises as `message_size` does."""
+    """Estimate the tokens of a response; raises as `estimate_message` does."""
     size = 0
     for part in parts:
         match part:
@@ -61,13 +61,13 @@ def estimate_answer(parts: Iterable[AssistantPart]) -> int:
 
 
 def estimate_tool(tool: ToolSpec) -> int:
-    """Tokens of what a model is told of a tool."""
+    """Estimate the tokens of a tool description."""
     words = estimate_tokens(tool.name) + estimate_tokens(tool.description)
     return _TOOL + words + estimate_json(tool.parameters)
 
 
 def estimate_json(value: Mapping[str, Any]) -> int:
-    """Tokens of an object as it is sent.
+    """Estimate the tokens of an object as it is sent.
 
     Raises:
         InvalidInputError: it holds what JSON cannot.

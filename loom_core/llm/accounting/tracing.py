@@ -1,4 +1,4 @@
-"""The span of a request to a model, by the semantic conventions for generative AI."""
+"""Spans of model requests, by the OpenTelemetry semantic conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["ChatSpan", "chat_span", "chat_stream_span", "count_call", "count_usage"]
 
 _PROVIDERS = {"gemini": "gcp.gemini", "kimi": "moonshot_ai"}
-"""What the conventions call a vendor where Loom calls it otherwise; all others go by Loom's name."""
+"""Vendors whose name in the conventions differs from Loom's."""
 
 
 class ChatSpan:
-    """What the span of a request is told."""
+    """The span of a request; it records the response and its usage."""
 
     def __init__(self, started: Span, llm: LLMProvider) -> None:
         self._span = started
@@ -37,14 +37,14 @@ class ChatSpan:
         self._is_first = True
 
     def record_chunk(self) -> None:
-        """A piece of the stream has come."""
+        """Record a chunk of the stream."""
         if self._is_first:
             self._is_first = False
             seconds = perf_counter() - self._began
             self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
 
     def record_response(self, response: LLMResponse) -> None:
-        """It has its answer."""
+        """Record the response."""
         count_usage(self._llm, response.usage)
         if not self._span.is_recording():
             return
@@ -57,7 +57,7 @@ class ChatSpan:
             self._span.set_attribute("gen_ai.output.messages", told)
 
     def record_end(self, response: LLMResponse | None, usage: Usage | None) -> None:
-        """The stream is over; without an answer it was left early, or broke off."""
+        """Record the end of the stream; without a response it was closed early, or broke off."""
         if response is not None:
             self.record_response(response)
         elif usage is not None:
@@ -80,11 +80,11 @@ class ChatSpan:
 
 @contextmanager
 def chat_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSpan]:
-    """The span of a request that is answered as a whole.
+    """Start the span of a request without streaming.
 
     Args:
-        llm: who is asked.
-        request: what.
+        llm: the provider.
+        request: the request.
     """
     with count_call(llm), span(CHAT, _attributes(llm, request, stream=False)) as started:
         _set_input(started, request)
@@ -93,13 +93,13 @@ def chat_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSpan]:
 
 @contextmanager
 def chat_stream_span(llm: LLMProvider, request: ChatRequest) -> Generator[ChatSpan]:
-    """The span of a request that is answered piece by piece.
+    """Start the span of a streaming request.
 
-    It is not the current one: who reads a stream does other things between two pieces.
+    It is not the current span: the reader of a stream does other things between two chunks.
 
     Args:
-        llm: who is asked.
-        request: what.
+        llm: the provider.
+        request: the request.
     """
     started = start_span(CHAT, _attributes(llm, request, stream=True))
     try:
@@ -134,7 +134,7 @@ def _set_input(started: Span, request: ChatRequest) -> None:
 
 @contextmanager
 def count_call(llm: LLMProvider) -> Generator[None]:
-    """Around a request to a model, from the first attempt to the end of the answer."""
+    """Count a request in the metrics, from the first attempt to the end of the response."""
     began = perf_counter()
     try:
         yield
@@ -147,7 +147,7 @@ def count_call(llm: LLMProvider) -> Generator[None]:
 
 
 def count_usage(llm: LLMProvider, usage: Usage) -> None:
-    """What an answer, or what came of one, has taken."""
+    """Count the usage of a response, or of a part of one, in the metrics."""
     if not process_metrics.enabled:
         return
     tokens = {

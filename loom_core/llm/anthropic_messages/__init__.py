@@ -1,1 +1,1 @@
-"""Models that are asked by Anthropic's messages format: Claude, and servers that speak the same."""
+"""Anthropic Messages API: client, request body and response reader, for Claude and compatible servers."""

@@ -1,7 +1,7 @@
-"""The body of a request in the format of Anthropic's Messages: conversation, tools, and form of answer.
+"""Request body of Anthropic's Messages API: conversation, tools, and structured output.
 
-The conversation is what the API takes: roles that alternate, the user first and last, results of tools in
-front of what the user says, no empty texts, ids and names of plain letters, arguments that are an object.
+The conversation fits the API: alternating roles, the user first and last, tool results before the user's
+text, no empty texts, ids and names of plain letters, arguments that are an object.
 
 Source: https://platform.claude.com/docs/en/api/messages
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Conversation", "messages_body", "output_schema", "safe_name", "wire_conversation"]
 
 _LONGEST_ANSWER = 32_000
-"""Where nobody says a limit, and the API wants one: what all models since Claude 4 can write."""
+"""Default limit, as the API requires one: all models since Claude 4 can write this many tokens."""
 
 _SMALLEST_BUDGET = 1024
 _CHOICES_OF_FORMS = frozenset({"anyOf", "oneOf", "allOf"})
@@ -49,52 +49,52 @@ _CHOICES_OF_FORMS = frozenset({"anyOf", "oneOf", "allOf"})
 def messages_body(
     request: ChatRequest, spec: ProviderSpec, *, model: str
 ) -> tuple[dict[str, Any], SupportedParameters]:
-    """The fields of a request's body, to be `encoded`, and what of its wishes it says.
+    """Return the fields of a request body, for `encode_body`, and the supported parameters.
 
-    What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells. The fields of
+    What the vendor does not support is left out or mapped, as `ProviderSpec` says. The fields of
     `ChatRequest.extra` replace those of the same name.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
+        InvalidInputError: the chosen tool is missing, or the conversation cannot be expressed.
     """
     schema = output_schema(request.output.schema) if request.output else None
     if schema is None:
         spec = _with_schema_in_prompt(spec)
     conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     limit = _LONGEST_ANSWER if request.max_tokens is None else request.max_tokens
-    wishes, effort = _effort(request, spec, conversation, limit)
+    supported, effort = _effort(request, spec, conversation, limit)
     if _cannot_drop_thoughts(spec, effort):
         spec = replace(spec, replay="never")
         conversation = wire_conversation(request.messages, spec, model=model, tools=bool(request.tools))
     body: dict[str, Any] = {"model": model, "max_tokens": limit, "messages": conversation.messages}
-    if system := "\n\n".join(filter(None, (conversation.system, wishes.instructions))):
+    if system := "\n\n".join(filter(None, (conversation.system, supported.instructions))):
         body["system"] = system
-    body |= _tools(request, spec, wishes, conversation)
-    stop = [text for text in request.stop if text.strip()]  # it takes none of white space alone
+    body |= _tools(request, spec, supported, conversation)
+    stop = [text for text in request.stop if text.strip()]  # the API refuses white space alone
     if stop and spec.stops:
         body["stop_sequences"] = stop
-    if wishes.temperature is not None:
-        body["temperature"] = wishes.temperature
-    if wishes.top_p is not None:
-        body["top_p"] = wishes.top_p
+    if supported.temperature is not None:
+        body["temperature"] = supported.temperature
+    if supported.top_p is not None:
+        body["top_p"] = supported.top_p
     body |= {**spec.body, **effort, **request.extra}
-    if wishes.json_mode == "json_schema":
+    if supported.json_mode == "json_schema":
         format_ = {"type": "json_schema", "schema": schema}
         body["output_config"] = {"format": format_, **body.get("output_config", {})}
-    return body, wishes
+    return body, supported
 
 
 def _cannot_drop_thoughts(spec: ProviderSpec, effort: Mapping[str, Any]) -> bool:
-    """Whether a thought that does not fit its place makes the request fail, as nothing can be said of it.
+    """Return whether thinking that does not fit its prefix fails the request.
 
-    A model that is told not to think needs none of its thoughts back.
+    With thinking off, the model needs no thinking back.
     """
     said: Mapping[str, Any] = {**spec.body, **effort}.get("thinking", {})
     return "block_binding" in spec.body.get("thinking", {}) and "block_binding" not in said
 
 
 def _with_schema_in_prompt(spec: ProviderSpec) -> ProviderSpec:
-    """The vendor, where the schema is told to the model, as the API cannot say it."""
+    """Return the spec with the schema in the prompt, for schemas that the API cannot express."""
     modes = {
         name: "prompt" for name in ("json_mode", "json_mode_thinking") if getattr(spec, name) == "json_schema"
     }
@@ -104,19 +104,19 @@ def _with_schema_in_prompt(spec: ProviderSpec) -> ProviderSpec:
 def _effort(
     request: ChatRequest, spec: ProviderSpec, conversation: Conversation, limit: int
 ) -> tuple[SupportedParameters, Mapping[str, Any]]:
-    """What is granted, and the fields that say how much the model is to think.
+    """Return the supported parameters, and the fields for the thinking effort.
 
-    A budget of thinking leaves half of the answer's tokens for the rest. Where that is not enough to think,
-    and where a turn goes on that another model began, a model with a budget does not think.
+    A thinking budget leaves half of the response's tokens for the rest. If that is too little for thinking,
+    or a turn continues that another model began, a model with a budget does not think.
     """
-    wishes = map_parameters(request, spec)
-    fields: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
+    supported = map_parameters(request, spec)
+    fields: Mapping[str, Any] = spec.efforts[supported.effort] if supported.effort else {}
     thinking: Mapping[str, Any] = fields.get("thinking", {})
     if "budget_tokens" not in thinking:
-        return wishes, fields
+        return supported, fields
     budget = min(thinking["budget_tokens"], limit // 2)
     if budget >= _SMALLEST_BUDGET and not conversation.continues_without_thinking:
-        return wishes, {**fields, "thinking": {**thinking, "budget_tokens": budget}}
+        return supported, {**fields, "thinking": {**thinking, "budget_tokens": budget}}
     return map_parameters(replace(request, effort="off"), spec), spec.efforts.get("off", {})
 
 
@@ -128,7 +128,7 @@ def _tools(
         tools.append(_tool(supported.output_tool, request.output.description, request.output.schema, spec))
     choice = supported.tool_choice
     if not tools:
-        # A conversation with calls in it is refused without tools.
+        # The API refuses a conversation with calls if there are no tools.
         tools = [{"name": name, "input_schema": {"type": "object"}} for name in conversation.called]
         choice = "none"
     if not tools:
@@ -148,7 +148,7 @@ def _tools(
 
 
 def _tool(name: str, description: str, schema: Mapping[str, Any], spec: ProviderSpec) -> dict[str, Any]:
-    """A tool. The arguments as a whole have one form, as the API takes no choice of forms there."""
+    """Return a tool. The schema has no alternatives at its top level, as the API takes none there."""
     form = {"type": "object", **adapt_schema(schema, spec.schema)}
     tool = {"name": name, "input_schema": {key: form[key] for key in form if key not in _CHOICES_OF_FORMS}}
     return {**tool, "description": description} if description else tool
@@ -161,20 +161,18 @@ _FORMATS = frozenset("date-time time date duration email hostname uri ipv4 ipv6 
 
 
 def output_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A schema with the keywords that the API knows, or None where they cannot say it.
+    """Return a schema in the keywords that the API knows, or None if they cannot express it.
 
-    Limits of numbers, texts and lists are left out, so the answer has to be checked for them. Forms that
-    contain themselves are cut off. Optional fields stay optional. The API cannot say maps with names of any
-    kind, and values of any kind.
+    Limits of numbers, texts and lists are left out, so the response has to be validated. Recursive schemas
+    are cut off. Optional fields stay optional. The API cannot express maps with arbitrary names, and values
+    of any type.
 
     Source: https://platform.claude.com/docs/en/build-with-claude/structured-outputs#json-schema-limitations
 
     Raises:
         InvalidInputError: the schema is nested too deeply.
     """
-    if (
-        to_strict_schema(schema) is None
-    ):  # what one vendor's strict mode cannot say, the other's cannot either
+    if to_strict_schema(schema) is None:  # OpenAI's strict mode and this API have the same limits here
         return None
     return _part(adapt_schema(schema, "inline"))
 
@@ -224,11 +222,11 @@ _IMAGE_FOLLOWS = "(an image: it follows)"
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What of a request the conversation makes.
+    """The conversation in wire format.
 
     Attributes:
         system: all system messages as one text; empty where there is none.
-        messages: the others, as the API takes them.
+        messages: the other messages, in the API's format.
     """
 
     system: str
@@ -236,7 +234,7 @@ class Conversation:
 
     @property
     def called(self) -> list[str]:
-        """The tools that were called, each once."""
+        """Names of the tools that were called, without duplicates."""
         return list(
             dict.fromkeys(
                 block["name"]
@@ -248,10 +246,10 @@ class Conversation:
 
     @property
     def continues_without_thinking(self) -> bool:
-        """Whether results of tools come last, and the turn that they belong to does not begin with thinking.
+        """Whether tool results come last, and their turn does not begin with thinking.
 
-        So it is after a change of models. Models that are told to think, and how much, refuse it. Results
-        with something else beside them, such as an image, begin a turn for the API, and go on with it for us.
+        This happens after a change of models. Models with a thinking budget refuse it. Results along with
+        something else, such as an image, begin a turn for the API, and continue one for us.
         """
         first: Mapping[str, Any] | None = None
         for message in reversed(self.messages):
@@ -269,18 +267,18 @@ class Conversation:
 def wire_conversation(
     messages: Sequence[Message], spec: ProviderSpec, *, model: str, tools: bool = False
 ) -> Conversation:
-    """A conversation as the API takes it.
+    """Convert a conversation to wire format.
 
     Args:
-        messages: the conversation, oldest first; it is put in order by `paired`, and thinking goes back by
+        messages: the conversation, oldest first; `pair_tool_results` orders it, and thinking goes back by
             `with_reasoning_to_replay`.
         spec: the vendor.
         model: the model, for errors.
         tools: whether the request carries tools.
 
     Raises:
-        InvalidInputError: there is nothing in it, or an image that the model cannot be shown. Images in the
-            results of tools do not count: where they cannot be shown, that is said in the text.
+        InvalidInputError: it is empty, or has an image that the model does not support. In tool results such
+            an image is replaced by a note.
     """
     writer = _Writer(spec, model, tools=tools)
     for message in with_reasoning_to_replay(pair_tool_results(messages), spec, tools=tools):
@@ -293,12 +291,12 @@ def _begins_with_thinking(message: Mapping[str, Any]) -> bool:
 
 
 def safe_name(name: str) -> str:
-    """The name of a tool in the letters that the API takes; models make up others."""
+    """Return a tool name in the letters that the API accepts; models invent others."""
     return _UNSAFE_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "unnamed"
 
 
 class _Writer:
-    """Collects what becomes one message: all that the user and the tools say between two answers."""
+    """Builds the conversation: merges what the user and the tools say between two responses."""
 
     def __init__(self, spec: ProviderSpec, model: str, *, tools: bool) -> None:
         self._spec = spec
@@ -332,7 +330,7 @@ class _Writer:
         if self._messages and self._messages[0]["role"] == "assistant":
             self._messages.insert(0, {"role": "user", "content": [_text(_TRUNCATION_NOTE)]})
         if not self._messages or self._messages[-1]["role"] == "assistant":
-            # New models do not go on with an answer that is begun for them: the user has to speak last.
+            # New models do not support prefill: the last message has to be the user's.
             self._messages.append({"role": "user", "content": [_text(_CONTINUE_PROMPT)]})
         return Conversation("\n\n".join(self._systems), self._messages)
 
@@ -362,7 +360,7 @@ class _Writer:
                     content.append(_text(part.text))
             elif not self._can_show(part):
                 content.append(_text(_IMAGE_UNSEEN))
-            elif self._spec.tool_images and not message.failed:  # failures are told in words only
+            elif self._spec.tool_images and not message.failed:  # failures take text only
                 content.append(self._image(part))
             else:
                 content.append(_text(_IMAGE_FOLLOWS))
@@ -401,7 +399,7 @@ class _Writer:
             )
         if image.url:
             return InvalidInputError(
-                f"{who} takes images by their bytes, not by a URL.",
+                f"{who} takes images as bytes, not by URL.",
                 advice="Fetch the image, and give its bytes.",
             )
         return InvalidInputError("An image of the conversation is empty.", advice="Give its bytes, or a URL.")
@@ -413,7 +411,7 @@ class _Writer:
             if (block := _answer_block(part, named=bool(message.provider))) is not None
         ]
         while blocks and blocks[-1]["type"] in {"thinking", "redacted_thinking"}:
-            blocks.pop()  # an answer that was cut off while the model thought; no message may end like that
+            blocks.pop()  # cut off during thinking; no message may end like that
         thought = any(block["type"] in {"thinking", "redacted_thinking"} for block in blocks)
         if blocks and not thought and needs_filler(message, self._spec, tools=self._tools):
             blocks.insert(0, {"type": "thinking", "thinking": self._spec.replay_filler, "signature": ""})
@@ -421,7 +419,7 @@ class _Writer:
 
 
 def _answer_block(part: AssistantPart, *, named: bool) -> _Block | None:
-    """A part of an answer as a block; `named` says whether it is known who gave the answer."""
+    """Convert a part of a response to a block; `named` says whether its provider is known."""
     match part:
         case TextPart():
             return _text(part.text) if part.text.strip() else None
@@ -449,7 +447,7 @@ def _text(text: str) -> _Block:
 
 
 def _wire_id(id_: str) -> str:
-    """An id in the letters that the API takes: another vendor's becomes a hash, the same in every request."""
+    """Return an id in the letters that the API accepts: another vendor's id becomes a stable hash."""
     if _SAFE_ID.fullmatch(id_):
         return id_
     return f"call_{sha256(id_.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"

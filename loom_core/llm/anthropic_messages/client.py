@@ -1,4 +1,4 @@
-"""Single requests in the messages format, by the SDK of Anthropic."""
+"""Client of the Messages API, with Anthropic's SDK."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["AnthropicMessagesClient"]
 
 _VERSION_OF_KEYS = "2023-06-01"
-"""The version of the format in which keys are sent as `x-api-key`: later ones have bearer tokens."""
+"""The API version that takes keys as `x-api-key`: later ones take bearer tokens."""
 
 
 class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
-    """A `WireClient` for Anthropic, and for servers that speak the messages format as well."""
+    """`WireClient` for Anthropic and for servers with the same API."""
 
     package = "anthropic"
 
     async def complete(self, request: ChatRequest) -> LLMResponse:
-        """The whole answer to a request.
+        """Return the complete response to a request.
 
         Raises:
-            LLMError: there is none that can be read.
-            InvalidInputError: the vendor cannot be asked this.
+            LLMError: there is no readable response.
+            InvalidInputError: the vendor cannot take the request.
             ConfigError: the SDK is not installed.
         """
         if self._connection.spec.stream_only:
@@ -45,17 +45,17 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
         return reader.response()
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
-        """The answer to a request, piece by piece; closing the iterator closes the connection.
+        """Stream the response to a request; closing the iterator closes the connection.
 
         Raises:
-            LLMError: there is none that can be read.
-            InvalidInputError: the vendor cannot be asked this.
+            LLMError: there is no readable response.
+            InvalidInputError: the vendor cannot take the request.
             ConfigError: the SDK is not installed.
         """
         body, reader = self._prepare(request)
         async with self._post({**body, "stream": True}) as response:
             if response.headers.get("content-type", "").startswith("application/json"):
-                # Some servers do not stream, and some tell of errors so.
+                # Some servers do not stream, and some report errors this way.
                 for chunk in reader.feed_whole(await self._whole(response, reader.unreadable)):
                     yield chunk
             else:
@@ -74,11 +74,11 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
 
     def _prepare(self, request: ChatRequest) -> tuple[dict[str, Any], MessageReader]:
         connection = self._connection
-        body, wishes = messages_body(request, connection.spec, model=connection.model)
+        body, supported = messages_body(request, connection.spec, model=connection.model)
         reader = MessageReader(
             connection.spec,
             model=connection.model,
-            output_tool=wishes.output_tool,
+            output_tool=supported.output_tool,
             max_length=self._max_length,
         )
         return body, reader
@@ -87,14 +87,14 @@ class AnthropicMessagesClient(SdkClient["AsyncAnthropic"]):
         from anthropic import AsyncAnthropic
 
         return AsyncAnthropic(
-            # Without any, the SDK takes what it finds in the environment, whoever is asked.
+            # Without a key, the SDK would take one from the environment, whatever the vendor.
             api_key="unused",
             base_url=self._connection.base_url,
             timeout=timeout,
             max_retries=0,
             default_headers=self._headers(),
             http_client=self._connection.http_client,
-            # The span is Loom's, and the vendor need not know of our traces.
+            # Loom makes the span, and the vendor need not know our traces.
             open_telemetry={"traces": False, "propagation": False},
         )
 

@@ -1,4 +1,4 @@
-"""What a server answers, read event by event: the pieces for who waits for them, and the whole answer."""
+"""Response reader of the Messages API: chunks of a stream, and the complete response."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _DELTAS: Mapping[str, tuple[str, str]] = {
     "signature_delta": ("thinking", "signature"),
     "input_json_delta": ("tool_use", "partial_json"),
 }
-"""Kinds of pieces: the type of the block that they belong to, and their field."""
+"""Kinds of deltas: the type of their block, and their field."""
 
 _READ = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
 @dataclass(slots=True)
 class _Block:
-    """A block of the answer, as far as it has come."""
+    """A content block of the response, as received so far."""
 
     type: str
     fields: Mapping[str, Any]
@@ -57,12 +57,12 @@ class _Block:
 
 
 class MessageReader(WireReader):
-    """Reads one answer: `feed` it each event of a stream, or `feed_whole` the answer; then `response`.
+    """Reads one response: `feed` each event of a stream, or `feed_whole` the message; then call `response`.
 
-    Blocks of types that are not known, such as those of tools that the vendor runs, are left out.
+    Blocks of unknown types, such as those of server tools, are left out.
 
     Attributes:
-        ended: whether nothing follows that matters.
+        ended: whether nothing relevant follows.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class MessageReader(WireReader):
         self._calls = 0
 
     def feed(self, event: object) -> list[StreamChunk]:
-        """What is new with the next event.
+        """Return the chunks of the next event.
 
         Raises:
-            LLMError: it is no JSON object, or the answer is too long.
-            NoAnswerError: it tells of an error.
+            LLMError: it is no JSON object, or the response is too long.
+            NoAnswerError: it reports an error.
         """
         fields = self._object(event)
         match fields.get("type"):
@@ -98,17 +98,17 @@ class MessageReader(WireReader):
                 self.ended = True
             case "error":
                 raise NoAnswerError(fields)
-            case _:  # `ping`, and what is new
-                if fields.get("error"):  # as servers say it whose own interface is OpenAI's
+            case _:  # `ping`, and unknown events
+                if fields.get("error"):  # from servers whose native interface is OpenAI's
                     raise NoAnswerError(fields)
         return []
 
     def feed_whole(self, message: object) -> list[StreamChunk]:
-        """All of an answer that did not come in pieces.
+        """Return the chunks of a response without streaming.
 
         Raises:
-            LLMError: it is no answer, or too long.
-            NoAnswerError: it tells of an error.
+            LLMError: it is no response, or too long.
+            NoAnswerError: it reports an error.
         """
         fields = self._object(message)
         content = fields.get("content")
@@ -126,7 +126,7 @@ class MessageReader(WireReader):
         return chunks
 
     def response(self) -> LLMResponse:
-        """The whole answer.
+        """Return the complete response.
 
         Raises:
             LLMError: it broke off.
@@ -144,7 +144,7 @@ class MessageReader(WireReader):
         self._count(message.get("usage"))
 
     def _count(self, usage: object) -> None:
-        """Note what was said of tokens; the most counts, as some say it at the beginning, some at the end."""
+        """Note the reported tokens; the maximum counts: servers report at the start, or at the end."""
         fields = _mapping(usage)
         for name, value in (*fields.items(), *_mapping(fields.get("output_tokens_details")).items()):
             if isinstance(value, int) and value > 0:
@@ -187,7 +187,7 @@ class MessageReader(WireReader):
         return self._append_piece(block, piece)
 
     def _close_block(self, index: int) -> list[StreamChunk]:
-        """A block has ended; a call may have had its arguments at its beginning."""
+        """Close a block; a call may have had its arguments in its first event."""
         block = self._blocks.get(index)
         if block is None or block.type != "tool_use" or block.pieces or not block.fields.get("input"):
             return []
@@ -213,7 +213,7 @@ class MessageReader(WireReader):
         return bool(self._output_tool) and block.fields.get("name") == self._output_tool
 
     def _parts(self) -> tuple[AssistantPart, ...]:
-        """The parts in order; where the answer came by a tool, that is the text, and no other is."""
+        """Return the parts in order; the arguments of a called output tool become the only text."""
         blocks = [block for block in self._blocks.values() if block.type in _READ]
         answer = next(
             (block for block in blocks if block.type == "tool_use" and self._is_output(block)), None
@@ -247,7 +247,7 @@ def _part(block: _Block) -> AssistantPart:
 
 
 def _usage(counts: Mapping[str, int]) -> Usage:
-    """What the vendor says; it counts apart what was read from its cache and what was written to it."""
+    """Return the usage as reported; the vendor counts cache reads and writes separately."""
     if not counts:
         return Usage(estimated=True)
     read = counts.get("cache_read_input_tokens", 0)

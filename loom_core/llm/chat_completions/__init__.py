@@ -1,1 +1,1 @@
-"""Models that are asked in the format of OpenAI's chat completions, which most vendors speak."""
+"""OpenAI's chat completions API, which most vendors support: client, request body and response reader."""

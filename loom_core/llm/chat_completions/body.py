@@ -1,7 +1,7 @@
-"""The body of a request in the chat-completions format: conversation, tools, and form of the answer.
+"""Request body of the chat completions API: conversation, tools, and structured output.
 
-Vendors agree on the format and differ on what they refuse in it; the conversation is what all of them take:
-one system message in front, no empty messages, every call answered at once, ids and names of plain letters,
+Vendors agree on the format and differ in what they refuse. The conversation is what all of them accept: one
+system message first, no empty messages, a result right after every call, ids and names of plain letters,
 arguments that are JSON.
 """
 
@@ -47,43 +47,43 @@ _LIMIT_WHERE_NEEDED = 4096
 def chat_body(
     request: ChatRequest, spec: ProviderSpec, *, model: str, stream: bool = False
 ) -> tuple[dict[str, Any], SupportedParameters]:
-    """The fields of a request's body, to be `encoded`, and what of its wishes it says.
+    """Return the fields of a request body, for `encode_body`, and the supported parameters.
 
-    What the vendor does not take is left out or said otherwise, as `ProviderSpec` tells; `ChatRequest.extra`
-    has the last word, objects in it being put into those that are there.
+    What the vendor does not support is left out or mapped, as `ProviderSpec` says; `ChatRequest.extra` has
+    the last word, and its objects are merged into the existing ones.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not there, or the conversation cannot be said.
+        InvalidInputError: the chosen tool is missing, or the conversation cannot be expressed.
     """
-    wishes = map_parameters(request, spec)
-    tools = _tools(request, spec, wishes)
+    supported = map_parameters(request, spec)
+    tools = _tools(request, spec, supported)
     messages = wire_messages(
-        request.messages, spec, model=model, tools=bool(tools), instructions=wishes.instructions
+        request.messages, spec, model=model, tools=bool(tools), instructions=supported.instructions
     )
     body: dict[str, Any] = {"model": model, "messages": messages, **tools}
-    if request.output and (response_format := _response_format(request.output, spec, wishes)):
+    if request.output and (response_format := _response_format(request.output, spec, supported)):
         body["response_format"] = response_format
     limit = request.max_tokens
     if limit is not None or spec.max_tokens_required:
         body[spec.max_tokens_field] = _LIMIT_WHERE_NEEDED if limit is None else limit
-    if wishes.temperature is not None:
-        body["temperature"] = wishes.temperature
-    if wishes.top_p is not None:
-        body["top_p"] = wishes.top_p
+    if supported.temperature is not None:
+        body["temperature"] = supported.temperature
+    if supported.top_p is not None:
+        body["top_p"] = supported.top_p
     if request.stop and spec.stops:
         body["stop"] = list(request.stop)
     if stream:
         body["stream"] = True
         if spec.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    said_by_effort: Mapping[str, Any] = spec.efforts[wishes.effort] if wishes.effort else {}
+    said_by_effort: Mapping[str, Any] = spec.efforts[supported.effort] if supported.effort else {}
     for more in (spec.body, said_by_effort, request.extra):
         body = _merge_fields(body, more)
-    return body, wishes
+    return body, supported
 
 
 def _tools(request: ChatRequest, spec: ProviderSpec, supported: SupportedParameters) -> dict[str, Any]:
-    """The fields that say what may be called, and what has to be."""
+    """Return the fields `tools` and `tool_choice`."""
     choice = supported.tool_choice
     if choice == "none" and "none" not in spec.tool_choices:
         return {}
@@ -107,9 +107,9 @@ def _tools(request: ChatRequest, spec: ProviderSpec, supported: SupportedParamet
 def _tool(
     name: str, description: str, parameters: Mapping[str, Any], *, exact: bool = False
 ) -> dict[str, Any]:
-    """A tool.
+    """Return a tool.
 
-    Those of the caller are never `strict`: optional arguments would come as null, which tools do not expect.
+    The caller's tools are never `strict`: optional arguments would come as null, which tools do not expect.
     """
     function: dict[str, Any] = {"name": name, "parameters": parameters}
     if description:
@@ -136,13 +136,13 @@ def _response_format(
 
 
 def _output_schema(output: OutputSchema, spec: ProviderSpec) -> tuple[dict[str, Any], bool]:
-    """The schema as the vendor takes it, and whether that is its strict form."""
+    """Return the schema in the vendor's dialect, and whether it is strict."""
     exact = to_strict_schema(output.schema) if spec.strict_tools else None
     return (adapt_schema(output.schema, spec.schema), False) if exact is None else (exact, True)
 
 
 def _merge_fields(fields: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields with more of them; objects in both are put together, of all else the later counts."""
+    """Merge fields: objects in both are merged, for all else the later value counts."""
     both = dict(fields)
     for name, value in more.items():
         here = both.get(name)
@@ -171,19 +171,19 @@ def wire_messages(
     tools: bool = False,
     instructions: str = "",
 ) -> list[dict[str, Any]]:
-    """The `messages` of a request.
+    """Convert a conversation to the `messages` of a request.
 
     Args:
-        messages: the conversation, oldest first; it is put in order by `paired`, and reasoning goes back by
+        messages: the conversation, oldest first; `pair_tool_results` orders it, and reasoning goes back by
             `with_reasoning_to_replay`.
         spec: the vendor.
         model: the model, for errors.
         tools: whether the request carries tools.
-        instructions: what the model is told besides, as a system message or at the end of one.
+        instructions: further instructions, as a system message or at the end of one.
 
     Raises:
-        InvalidInputError: there is nothing but system messages, or an image that the model cannot be shown.
-            Images in the results of tools do not count: where they cannot be shown, that is said in the text.
+        InvalidInputError: there are only system messages, or an image that the model does not support. In
+            tool results such an image is replaced by a note.
     """
     wire: list[dict[str, Any]] = []
     ids: dict[str, str] = {}
@@ -216,14 +216,14 @@ def wire_messages(
 
 
 def safe_name(name: str, *, otherwise: str) -> str:
-    """A name as all vendors take it for a tool: models invent others, and are refused with them later."""
+    """Return a tool name that all vendors accept: models invent others, which vendors refuse later."""
     return _UNSAFE_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or otherwise
 
 
 def _place_system_messages(
     wire: list[dict[str, Any]], spec: ProviderSpec, instructions: str
 ) -> list[dict[str, Any]]:
-    """The messages with what the program says: where it was said, or all in one message in front."""
+    """Place the system messages: where they were, or all in one message at the start."""
     more = [{"role": "system", "content": instructions}] if instructions else []
     if spec.systems:
         leading = next(place for place, message in enumerate(wire) if message["role"] != "system")
@@ -234,9 +234,9 @@ def _place_system_messages(
 
 
 def _merge_same_role(wire: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages without two of the user or of the model in a row, which some models' templates refuse.
+    """Merge consecutive messages of one role, which some models' chat templates refuse.
 
-    Answers with calls or reasoning stay as they are: what came with them belongs to them alone.
+    Responses with calls or reasoning stay as they are: their extra fields belong to them alone.
     """
     done: list[dict[str, Any]] = []
     for message in wire:
@@ -269,7 +269,7 @@ def _text_block(text: str) -> dict[str, Any]:
 
 
 def _user_content(parts: Sequence[UserPart], spec: ProviderSpec, model: str) -> str | list[dict[str, Any]]:
-    """Text as a text, as some models take nothing else; a list of blocks where there are images."""
+    """Return plain text, as some models take nothing else; a list of blocks if there are images."""
     if not any(isinstance(part, ImagePart) for part in parts):
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         return text if text.strip() else _NO_WORDS
@@ -292,7 +292,7 @@ def _image_block(image: ImagePart, spec: ProviderSpec, model: str) -> dict[str, 
         raise InvalidInputError("An image of the conversation is empty.", advice="Give its bytes, or a URL.")
     elif not spec.image_urls:
         raise InvalidInputError(
-            f"The model {model} of {spec.title} takes images by their bytes, not by a URL.",
+            f"The model {model} of {spec.title} takes images as bytes, not by URL.",
             advice="Fetch the image, and give its bytes.",
         )
     else:
@@ -303,7 +303,7 @@ def _image_block(image: ImagePart, spec: ProviderSpec, model: str) -> dict[str, 
 def _tool_content(
     message: ToolMessage, spec: ProviderSpec, model: str
 ) -> tuple[str | list[dict[str, Any]], list[dict[str, Any]]]:
-    """What a tool answered, and its images, where they have to follow in a message of the user."""
+    """Return a tool result, and the images that have to follow in a user message."""
     pieces: list[str] = []
     images: list[dict[str, Any]] = []
     for part in message.parts:
@@ -326,10 +326,10 @@ def _user_with_images(images: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _wire_ids(message: AssistantMessage, spec: ProviderSpec) -> dict[str, str]:
-    """The ids of a message's calls, and what they are for the vendor.
+    """Map the ids of a message's calls to ids that the vendor accepts.
 
-    Its own ids stay. Those of others may be longer than it takes, or of other letters: such a one becomes a
-    hash, which is the same in every request, so that the vendor's cache goes on to fit.
+    Its own ids stay. Other vendors' ids may be too long, or have other letters: such an id becomes a hash,
+    which is the same in every request, so that the vendor's prompt cache stays valid.
     """
     own = message.provider == spec.name
     return {
@@ -363,7 +363,7 @@ def _assistant(
 
 
 def _reasoning(message: AssistantMessage, spec: ProviderSpec, *, tools: bool) -> dict[str, Any]:
-    """The fields of a message that hold its reasoning: what is opaque as it came, else the text."""
+    """Return the reasoning fields of a message: opaque content as it came, else the text."""
     fields: dict[str, Any] = {}
     for part in message.parts:
         if not isinstance(part, ReasoningPart) or part.came_in == CAME_IN_TAGS:
@@ -379,12 +379,12 @@ def _reasoning(message: AssistantMessage, spec: ProviderSpec, *, tools: bool) ->
 
 
 def _field_for(part: ReasoningPart, spec: ProviderSpec) -> str:
-    """The field that the vendor wants reasoning in, else the one it came in, if the vendor has that."""
+    """Return the field for reasoning: the vendor's, else the one it came in, if the vendor has it."""
     return spec.replay_field or (part.came_in if part.came_in in spec.reasoning_fields else "")
 
 
 def _extras(message: AssistantMessage, number: int, spec: ProviderSpec) -> dict[str, Any]:
-    """What goes back with a call besides: what came with it, or what the vendor takes instead.
+    """Return further fields of a call: those that came with it, or the vendor's filler.
 
     Vendors that sign calls sign the first one of an answer.
     """
@@ -401,6 +401,6 @@ def _call(call: ToolCallPart, id_: str, extras: Mapping[str, Any]) -> dict[str, 
 
 
 def _arguments(call: ToolCallPart) -> str:
-    """The arguments as JSON, also where they were none: many vendors read them, and fail."""
+    """Return the arguments as JSON, also if they were none: many vendors parse them, and fail."""
     value = {"unreadable": call.unreadable} if call.unreadable else call.arguments
     return json.dumps(json_body(value), ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Single requests in the chat-completions format, by the SDK of OpenAI."""
+"""Client of the chat completions API, with OpenAI's SDK."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ __all__ = ["ChatCompletionsClient"]
 
 
 class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
-    """A `WireClient` for vendors that speak the chat-completions format."""
+    """`WireClient` for vendors with the chat completions API."""
 
     package = "openai"
 
     async def complete(self, request: ChatRequest) -> LLMResponse:
-        """The whole answer to a request.
+        """Return the complete response to a request.
 
         Raises:
-            LLMError: there is none that can be read.
-            InvalidInputError: the vendor cannot be asked this.
+            LLMError: there is no readable response.
+            InvalidInputError: the vendor cannot take the request.
             ConfigError: the SDK is not installed.
         """
         if self._connection.spec.stream_only:
@@ -42,17 +42,17 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
             return reader.response()
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
-        """The answer to a request, piece by piece; closing the iterator closes the connection.
+        """Stream the response to a request; closing the iterator closes the connection.
 
         Raises:
-            LLMError: there is none that can be read.
-            InvalidInputError: the vendor cannot be asked this.
+            LLMError: there is no readable response.
+            InvalidInputError: the vendor cannot take the request.
             ConfigError: the SDK is not installed.
         """
         body, reader = self._prepare(request, stream=True)
         async with self._post(body) as response:
             if response.headers.get("content-type", "").startswith("application/json"):
-                # Some servers ignore `stream`, and some tell of errors so.
+                # Some servers ignore `stream`, and some report errors this way.
                 pieces = await self._read_whole(response, reader)
             else:
                 events = iter_events(response, max_size=self._max_length)
@@ -73,19 +73,21 @@ class ChatCompletionsClient(SdkClient["AsyncOpenAI"]):
 
     def _prepare(self, request: ChatRequest, *, stream: bool) -> tuple[dict[str, Any], AnswerReader]:
         spec, model = self._connection.spec, self._connection.model
-        body, wishes = chat_body(request, spec, model=model, stream=stream)
-        reader = AnswerReader(spec, model=model, output_tool=wishes.output_tool, max_length=self._max_length)
+        body, supported = chat_body(request, spec, model=model, stream=stream)
+        reader = AnswerReader(
+            spec, model=model, output_tool=supported.output_tool, max_length=self._max_length
+        )
         return body, reader
 
     async def _read_whole(self, response: httpx2.Response, reader: AnswerReader) -> list[StreamChunk]:
-        """Read an answer that comes as one JSON object."""
+        """Read a response without streaming, one JSON object."""
         return reader.feed(await self._whole(response, reader.unreadable)) + reader.flush()
 
     def _new_client(self, timeout: httpx2.Timeout) -> AsyncOpenAI:
         from openai import AsyncOpenAI
 
         client = AsyncOpenAI(
-            # Without any, the SDK takes the one of OpenAI from the environment, whoever is asked.
+            # Without a key, the SDK would take OpenAI's from the environment, whatever the vendor.
             api_key="unused",
             base_url=self._connection.base_url,
             timeout=timeout,

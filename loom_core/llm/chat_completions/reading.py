@@ -1,4 +1,4 @@
-"""What a server answers, read piece by piece: the pieces for who waits for them, and the whole answer."""
+"""Response reader of the chat completions API: chunks of a stream, and the complete response."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _FAILED: Mapping[str, ModelFailure] = {
     "network_error": "server",  # Zhipu
     "error": "server",
 }
-"""Reasons that mean that there is no answer, or half of one."""
+"""Finish reasons that mean that there is no response, or half of one."""
 
 
 @dataclass(slots=True)
 class _Passage:
-    """Text or reasoning in one piece."""
+    """A run of text or reasoning."""
 
     kind: Literal["text", "reasoning"]
     came_in: str = ""
@@ -70,9 +70,9 @@ class _Passage:
 
 
 class AnswerReader(WireReader):
-    """Reads one answer: feed it each chunk of a stream, or the whole body, then `flush`, then `response`.
+    """Reads one response: feed each chunk of a stream, or the whole body, then `flush`, then `response`.
 
-    White space before the first text is held back until text follows: models write it before tool calls, too.
+    White space before the first text is buffered until text follows: models write it before tool calls, too.
     """
 
     def __init__(
@@ -85,15 +85,15 @@ class AnswerReader(WireReader):
         self._calls = ToolCalls(extras=spec.call_extras)
         self._tags = ThinkTags() if spec.think_tags else None
         self._blocks: dict[str, list[dict[str, Any]]] = {}  # of reasoning, by field
-        self._blank: str | None = ""  # white space before the first text; None behind it
-        self._odd: Mapping[str, Any] | None = None  # the first chunk that is no piece of an answer
+        self._blank: str | None = ""  # white space before the first text; None after it
+        self._odd: Mapping[str, Any] | None = None  # the first chunk that is no part of a response
 
     def feed(self, chunk: object) -> list[StreamChunk]:
-        """What is new with the next chunk.
+        """Return the chunks of the next event.
 
         Raises:
-            LLMError: the chunk is no JSON object, or the answer is too long.
-            NoAnswerError: it tells of an error.
+            LLMError: the event is no JSON object, or the response is too long.
+            NoAnswerError: it reports an error.
         """
         if not isinstance(chunk, Mapping):
             raise self.unreadable("it is no JSON object")
@@ -102,7 +102,7 @@ class AnswerReader(WireReader):
             raise NoAnswerError(fields)
         choices = as_items(fields.get("choices"))
         choice = as_mapping(choices[0] if choices else None)
-        # Kimi has it in the choice.
+        # Kimi puts the usage into the choice.
         if usage := as_mapping(fields.get("usage")) or as_mapping(choice.get("usage")):
             self._usage = usage
         if not self._model:
@@ -113,14 +113,14 @@ class AnswerReader(WireReader):
         if finish := as_text(choice.get("finish_reason")):
             self._finish = finish
         delta, whole = as_mapping(choice.get("delta")), False
-        if not delta and not self._parts:  # MiniMax ends a stream with the whole message once more
+        if not delta and not self._parts:  # MiniMax repeats the whole message at the end of a stream
             delta = as_mapping(choice.get("message"))
             if whole := bool(delta):
                 self._finish = self._finish or "stop"
         return self._read(delta, whole=whole) if delta else []
 
     def flush(self) -> list[StreamChunk]:
-        """What was held back, as nothing follows."""
+        """Return what was buffered, at the end of the stream."""
         chunks: list[StreamChunk] = []
         if self._tags is not None:
             reasoning, text = self._tags.finish()
@@ -129,11 +129,11 @@ class AnswerReader(WireReader):
         return chunks + self._emit_calls(self._calls.finish())
 
     def response(self) -> LLMResponse:
-        """The whole answer.
+        """Return the complete response.
 
         Raises:
             LLMError: it broke off, or there is none.
-            NoAnswerError: what came instead tells of an error.
+            NoAnswerError: the server sent an error instead.
         """
         if not self._finish:
             if self._parts or self._odd is None:
@@ -206,11 +206,11 @@ class AnswerReader(WireReader):
         return [StreamChunk(kind, text=piece)]
 
     def _reasoning_text(self, name: str, value: object) -> str:
-        """The text of a field of reasoning; a list of blocks is kept, too, as it has to go back whole."""
+        """Return the text of a reasoning field; a list of blocks is kept, as it has to go back unchanged."""
         blocks = [block for block in map(as_mapping, as_items(value)) if block]
         if blocks and name not in self._blocks:
             self._blocks[name] = []
-            self._parts.append(_Passage("reasoning", name))  # also where no block has text
+            self._parts.append(_Passage("reasoning", name))  # even if no block has text
         for block in blocks:
             _merge_block(self._blocks[name], block)
             self._length += len(str(block))
@@ -226,11 +226,11 @@ class AnswerReader(WireReader):
         return chunks
 
     def _is_answer(self, part: CallPiece | _Passage) -> bool:
-        """Whether it is a call of the tool that takes the answer."""
+        """Return whether it is a call of the output tool."""
         return isinstance(part, CallPiece) and bool(self._output_tool) and part.name == self._output_tool
 
     def _message_parts(self) -> tuple[AssistantPart, ...]:
-        """The parts in order; where the answer came by a tool, that is the text, and no other is."""
+        """Return the parts in order; the arguments of a called output tool become the only text."""
         blocks = dict(self._blocks)
         answer = next((call for call in self._calls.calls if self._is_answer(call)), None)
         parts: list[AssistantPart] = []
@@ -259,7 +259,7 @@ def _text_of_block(block: Mapping[str, Any]) -> str:
 
 
 def _merge_block(blocks: list[dict[str, Any]], block: Mapping[str, Any]) -> None:
-    """Put a block of reasoning behind the others, or a piece of one into it, as it says by its `index`."""
+    """Append a reasoning block, or merge a delta into the block with the same `index`."""
     for known in reversed(blocks):
         if known.get("index") == block.get("index") and known.get("type") == block.get("type"):
             grown = {
@@ -272,7 +272,7 @@ def _merge_block(blocks: list[dict[str, Any]], block: Mapping[str, Any]) -> None
 
 
 def read_usage(fields: Mapping[str, Any]) -> Usage:
-    """The field `usage` of an answer; empty, it says that all is to be estimated."""
+    """Read the field `usage` of a response; if it is empty, all is to be estimated."""
     if not fields:
         return Usage(estimated=True)
     cached = as_mapping(fields.get("prompt_tokens_details")).get("cached_tokens")
@@ -289,17 +289,17 @@ def read_usage(fields: Mapping[str, Any]) -> Usage:
 
 @dataclass(slots=True)
 class CallPiece:
-    """A call so far.
+    """A tool call as received so far.
 
     Attributes:
-        index: which call of the answer, from 0.
-        place: the server's number of it, or None where it gives none.
+        index: position of the call in the response, from 0.
+        place: the server's index of it, or None.
         came_as: the server's id of it, or empty so far.
-        id: its id for us, as soon as it has been announced: another where the server's is missing, or is that
-            of an earlier call.
+        id: our id of it, set when it is announced: a new one if the server's is missing, or repeats that of
+            an earlier call.
         name: the tool.
-        arguments: their text, in pieces.
-        opaque: what else came with it.
+        arguments: their JSON text, in pieces.
+        opaque: further fields that came with it.
     """
 
     index: int
@@ -317,31 +317,31 @@ class CallPiece:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is missing of the arguments."""
+        """Whether the arguments are complete JSON."""
         try:
             return isinstance(json.loads(self.text), dict)
         except (ValueError, RecursionError):
             return False
 
     def as_part(self) -> ToolCallPart:
-        """The call as a part of a message."""
+        """Return the call as a part of a message."""
         return read_tool_call(self.id, self.name, self.text, opaque=self.opaque)
 
 
 class ToolCalls:
-    """The calls of one answer.
+    """Assembles the tool calls of one response from deltas.
 
-    By the format a piece has an `index`, and the first piece of a call its id and name. Servers also send no
-    index, 0 for all calls, whole calls at once, the id and the name with every piece, a new id with every
-    piece, no id, or the name in pieces; all that is understood where it can be told apart.
+    By the specification a delta has an `index`, and the first delta of a call its id and name. Servers also
+    send no index, 0 for all calls, whole calls at once, the id and the name with every delta, a new id with
+    every delta, no id, or the name in pieces; all this is handled where it is unambiguous.
 
     Attributes:
         calls: the calls so far, in order.
-        length: letters that came, about.
+        length: approximate number of characters received.
     """
 
     def __init__(self, *, extras: Sequence[str] = ()) -> None:
-        """Begin an answer.
+        """Start a response.
 
         Args:
             extras: fields of a call that are kept in its `opaque`.
@@ -352,11 +352,11 @@ class ToolCalls:
         self._ids: set[str] = set()
 
     def feed(self, pieces: Sequence[object], *, whole: bool = False) -> list[ToolCallDelta]:
-        """The next pieces.
+        """Add the next deltas.
 
         Args:
             pieces: the list `tool_calls` of a message or a delta.
-            whole: it is that of a message: each is a call of its own.
+            whole: the list is that of a message: each item is a separate call.
         """
         deltas: list[ToolCallDelta] = []
         for position, piece in enumerate(pieces):
@@ -366,7 +366,7 @@ class ToolCalls:
         return deltas
 
     def finish(self) -> list[ToolCallDelta]:
-        """What was not handed on so far: calls without arguments, or without a name."""
+        """Return the calls not announced so far: those without arguments, or without a name."""
         return [self._announce(call) for call in self.calls if not call.id]
 
     def _feed(self, piece: Mapping[str, Any], number: int | None, *, whole: bool) -> list[ToolCallDelta]:
@@ -391,7 +391,7 @@ class ToolCalls:
         return [self._announce(call)] if call.name and call.arguments else []
 
     def _find_open_call(self, place: int | None, id_: str, name: str, arguments: str) -> CallPiece | None:
-        """The call that a piece goes on with, or None where it begins one."""
+        """Find the call that a delta continues; None if it begins a new one."""
         if id_:
             for call in reversed(self.calls):
                 if call.came_as == id_ and (place is None or call.place in {None, place}):
@@ -406,7 +406,7 @@ class ToolCalls:
         return current
 
     def _announce(self, call: CallPiece) -> ToolCallDelta:
-        """The first piece of a call that is handed on, as soon as its name is certain."""
+        """Return the first delta of a call, as soon as its name is certain."""
         call.id = call.came_as
         while not call.id or call.id in self._ids:
             call.id = f"call_{uuid4().hex[:24]}"
@@ -415,27 +415,27 @@ class ToolCalls:
 
 
 def _json_text(value: object) -> str:
-    """Arguments as the text that they should be: some servers send the object."""
+    """Return arguments as JSON text: some servers send the object."""
     if value is None or isinstance(value, str):
         return value or ""
     return json.dumps(value, ensure_ascii=False)
 
 
 def as_text(value: object) -> str:
-    """A text, else an empty one."""
+    """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def as_mapping(value: object) -> Mapping[str, Any]:
-    """An object, else an empty one."""
+    """Return the value if it is a mapping, else an empty one."""
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def as_items(value: object) -> Sequence[object]:
-    """A list, else an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
 def as_count(value: object) -> int:
-    """A number of things, else 0."""
+    """Return the value if it is a count, else 0."""
     return max(0, int(value)) if isinstance(value, int | float) and isfinite(value) else 0

@@ -1,4 +1,4 @@
-"""Reasoning that stands in the text of an answer, between `<think>` and `</think>`."""
+"""Reasoning inside the text of a response, between `<think>` and `</think>`."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _CLOSE: Final = "</think>"
 
 
 def wrap_in_tags(reasoning: str) -> str:
-    """Reasoning as it stands in a text, before the answer."""
+    """Wrap reasoning in tags, to go before the response text."""
     return f"{_OPEN}{reasoning}{_CLOSE}\n\n"
 
 
 class ThinkTags:
-    """Parts a text that comes in pieces into reasoning and answer.
+    """Splits streamed text into reasoning and response.
 
-    Only what the text begins with counts, white space aside: later tags are text like any other. A closing
-    tag without an opening one is text, too, as what came before it has been handed on.
+    Only a tag at the start of the text counts, white space aside: later tags are plain text. A closing tag
+    without an opening one is text, too, as the text before it has already been emitted.
     """
 
     def __init__(self) -> None:
-        """Begin before the first piece."""
+        """Start before the first piece."""
         self._state: Literal["before", "inside", "behind"] = "before"
         self._held = ""
 
     @property
     def done(self) -> bool:
-        """Whether all that comes now is the answer, as it is."""
+        """Whether everything from now on is the response."""
         return self._state == "behind" and not self._held
 
     def feed(self, piece: str) -> tuple[str, str]:
-        """What is certain with the next piece: reasoning, and text. A tag that is cut in two is held back."""
+        """Add the next piece; return reasoning and text that are certain. A partial tag is buffered."""
         self._held += piece
         reasoning = ""
         if self._state == "before":
@@ -59,11 +59,11 @@ class ThinkTags:
         return reasoning, text
 
     def finish(self) -> tuple[str, str]:
-        """What was held back, as nothing follows: reasoning, and text."""
+        """Return the buffered rest at the end of the stream: reasoning and text."""
         held, self._held = self._held, ""
         return (held, "") if self._state == "inside" else ("", held)
 
 
 def _partial_tag_length(text: str) -> int:
-    """How many letters at the end of a text may be the beginning of the closing tag."""
+    """Return how many characters at the end of a text may begin the closing tag."""
     return next((length for length in range(len(_CLOSE) - 1, 0, -1) if text.endswith(_CLOSE[:length])), 0)

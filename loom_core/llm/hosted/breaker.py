@@ -1,4 +1,4 @@
-"""Leaving a model alone for a while after it has failed again and again."""
+"""Circuit breaker of a model: stop requests for a while after repeated failures."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["CircuitBreaker"]
 
 
 class CircuitBreaker(Breaker):
-    """Lets requests to one model through, or not; see `Breaker`.
+    """Circuit breaker for requests to one model; see `Breaker`.
 
-    A provider has its own. Providers of the same model at the same address may share one.
+    Each provider has one. Providers of the same model at the same address may share it.
     """
 
     @contextmanager
     def request(self, *, title: str, provider: str = "") -> Generator[None]:
-        """Around one request, whose errors it sees.
+        """Guard one request, and record its outcome.
 
         Args:
-            title: whom people know the vendor as, for messages.
+            title: display name of the vendor, for messages.
             provider: `LLMError.provider`.
 
         Raises:
-            LLMError: of failure `unavailable`, when it is entered while nothing is let through.
+            LLMError: with failure `unavailable`: the circuit is open.
         """
 
         def refuse(message: str, left: float) -> LLMError:
@@ -41,9 +41,9 @@ class CircuitBreaker(Breaker):
                 retry_after=left or None,
             )
 
-        with self.around(title, refuse=refuse):
+        with self.guard(title, refuse=refuse):
             yield
 
-    def passes(self, error: LoomError) -> bool | None:
-        """Whether an error of a model is passing; others say nothing of it."""
-        return error.passing if isinstance(error, ModelError) else None
+    def is_transient(self, error: LoomError) -> bool | None:
+        """Return whether a model error is transient; None for other errors."""
+        return error.is_transient if isinstance(error, ModelError) else None

@@ -1,4 +1,4 @@
-"""The line to a vendor: opened at the first request of an event loop, and closed with its provider."""
+"""Connection lifecycle: open at the first request of an event loop, close with the provider."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ __all__ = ["ConnectionManager"]
 
 
 class ConnectionManager:
-    """Has what sends requests made, with a key, where there has to be one, and closes it.
+    """Creates the wire client of a provider, with its key, and closes it.
 
-    A request says how often the line had been closed when it began. When it is closed in the meantime, the
-    request neither opens it again nor goes on with what is closed: nothing would close that any more.
+    A request remembers `closings` from its start. If the connection is closed in the meantime, the request
+    neither reopens it nor continues on it: nothing would close that connection again.
 
     Attributes:
         closings: how often it was closed.
@@ -47,10 +47,10 @@ class ConnectionManager:
         """Open nothing yet.
 
         Args:
-            way: where the model is and how it is asked, or what sends requests.
+            way: the connection settings, or a wire client.
             spec: the vendor.
             model: the model.
-            before: what else takes long and has to be done once, in a thread, before the first request.
+            before: further slow set-up, run once in a thread before the first request.
         """
         self.closings = 0
         self._way = way
@@ -58,11 +58,11 @@ class ConnectionManager:
         self._model = model
         self._before = before
         self._wire: WireClient | None = None
-        self._loop: EventLoopToken | None = None  # where the wire was made
+        self._loop: EventLoopToken | None = None  # where the wire client was created
         self._opening = anyio.Lock()
 
     def problem(self) -> str:
-        """Why it cannot be opened, as far as can be seen; see `LLMProvider.problem`."""
+        """Return why it cannot be opened, as far as known; see `LLMProvider.problem`."""
         if not isinstance(self._way, Connection):
             return ""
         package = "anthropic" if self._spec.wire == "anthropic_messages" else "openai"
@@ -75,13 +75,13 @@ class ConnectionManager:
         return ""
 
     async def open(self, *, closings: int) -> WireClient:
-        """What sends requests; made at the first one of an event loop, as connections belong to theirs.
+        """Return the wire client; create one for each event loop, as connections belong to their loop.
 
         Args:
-            closings: what `closings` was when the request began.
+            closings: the value of `closings` when the request began.
 
         Raises:
-            LLMError: there is no key; or of failure `interrupted`, the line was closed since.
+            LLMError: there is no key; or, with failure `interrupted`, it was closed since.
         """
         self.check(closings=closings)
         here = current_token()
@@ -92,21 +92,21 @@ class ConnectionManager:
                 await self._close_client()
             if self._wire is None:
                 made = await anyio.to_thread.run_sync(self._create_client, abandon_on_cancel=True)
-                self.check(closings=closings)  # what was made has connected to nothing yet
+                self.check(closings=closings)  # the new client has no connections yet
                 self._wire, self._loop = made, here
             return self._wire
 
     def check(self, *, closings: int) -> None:
-        """See that the line was not closed since a request began.
+        """Check that the connection was not closed since a request began.
 
         Raises:
-            LLMError: of failure `interrupted`: it was.
+            LLMError: with failure `interrupted`: it was closed.
         """
         if self.closings != closings:
             raise interrupted_error(self._spec, self._model)
 
     async def aclose(self) -> None:
-        """Close connections. Requests that are under way end; later ones open the line anew."""
+        """Close connections. Requests in progress end; later ones connect again."""
         self.closings += 1
         await self._close_client()
 
@@ -116,12 +116,12 @@ class ConnectionManager:
             return
         try:
             await wire.aclose()
-        except RuntimeError:  # connections of an event loop that is over cannot be closed any more
+        except RuntimeError:  # connections of a finished event loop cannot be closed any more
             if self._loop == current_token():
                 raise
 
     def _create_client(self) -> WireClient:
-        """Make what sends requests. It imports the SDK and may ask the keyring: to be called in a thread."""
+        """Create the wire client. It imports the SDK and may read the keyring: call it in a thread."""
         if self._before is not None:
             self._before()
         if not isinstance(self._way, Connection):
@@ -136,7 +136,7 @@ class ConnectionManager:
         return ChatCompletionsClient(connection)
 
     def _with_key(self, connection: Connection) -> Connection:
-        """With the key of the environment or the keyring, where none was given."""
+        """Add the key from the environment or the keyring, if there is none."""
         if connection.has_key:
             return connection
         variable = self._spec.key_variable

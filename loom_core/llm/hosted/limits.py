@@ -1,4 +1,4 @@
-"""Asking a vendor no faster than it allows: requests and tokens a minute, and how many at once."""
+"""Rate limits of a vendor: requests and tokens per minute, and concurrent requests."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _MINUTE = 60.0
 
 @dataclass(slots=True, eq=False)
 class RequestPermit:
-    """The place of one request among those of the last minute.
+    """Permit of one request in the sliding window.
 
     Attributes:
-        tokens: how many it takes; estimated before, set to what was reported afterwards.
-        since: when it was let through.
+        tokens: estimated before the request, set to the reported number afterwards.
+        since: when the permit was granted.
     """
 
     tokens: int
@@ -34,12 +34,12 @@ class RequestPermit:
 
 
 class RateLimits:
-    """Lets requests through in the order they came, so that no minute has more than is allowed.
+    """Sliding-window rate limiter; it grants permits in order of arrival.
 
-    A minute is any 60 seconds, not one of the clock's: a vendor that counts either way is content. A single
-    request of more tokens than a minute may have is let through when it is the only one of its minute.
+    A minute is any 60 seconds, not a minute of the clock: this satisfies a vendor that counts either way. A
+    request with more tokens than the limit gets its permit when it is the only one in its window.
 
-    A provider has its own. Providers with the same key at the same vendor may share one.
+    Each provider has one. Providers with the same key at the same vendor may share it.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class RateLimits:
         """Set the limits; None is no limit.
 
         Args:
-            rpm: requests in a minute.
-            tpm: tokens in a minute, those of the answers included.
-            concurrency: requests that are not answered yet.
-            now: seconds of a clock that never goes back.
+            rpm: requests per minute.
+            tpm: tokens per minute, responses included.
+            concurrency: requests in progress.
+            now: a monotonic clock, in seconds.
             sleep: how to wait.
 
         Raises:
@@ -79,15 +79,15 @@ class RateLimits:
 
     @property
     def tpm(self) -> int | None:
-        """Tokens in a minute, or None for no limit."""
+        """Tokens per minute, or None for no limit."""
         return self._tpm
 
     @asynccontextmanager
     async def acquire(self, tokens: int = 0) -> AsyncGenerator[RequestPermit]:
-        """Around one request: waits until it may be made. What waits can be cancelled without a trace.
+        """Wait for a permit, and hold it during one request. A waiter may be cancelled.
 
         Args:
-            tokens: how many it is going to take, about.
+            tokens: estimated tokens of the request and its response.
         """
         if self._slots is None:
             yield await self._admit(tokens)
@@ -96,7 +96,7 @@ class RateLimits:
             yield await self._admit(tokens)
 
     def release(self, place: RequestPermit) -> None:
-        """Forget a request that was let through and not made."""
+        """Release the permit of a request that was not sent."""
         if place in self._minute:
             self._minute.remove(place)
 
@@ -104,7 +104,7 @@ class RateLimits:
         place = RequestPermit(tokens)
         if self._rpm is None and self._tpm is None:
             return place
-        # Both the semaphore and the lock are fair: who came first is served first.
+        # Both the semaphore and the lock are fair: first come, first served.
         async with self._turn:
             while wait := self._wait_for(tokens):
                 await self._sleep(wait)
@@ -113,7 +113,7 @@ class RateLimits:
         return place
 
     def _wait_for(self, tokens: int) -> float:
-        """Seconds until the next place may become free; 0 if there is one."""
+        """Return the seconds until the next permit may become free; 0 if there is one now."""
         now = self._now()
         while self._minute and self._minute[0].since + _MINUTE <= now:
             self._minute.popleft()

@@ -1,4 +1,4 @@
-"""A model of a vendor: asked over the wire, with one way of dealing with everything that goes wrong."""
+"""Hosted model of a vendor: rate limits, circuit breaker, retries and deadline around the wire client."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import anyio
 
-from loom_core.errors import ConfigError, InvalidInputError, LLMError, capitalised
-from loom_core.keys import checked_key
+from loom_core.errors import ConfigError, InvalidInputError, LLMError, capitalise
+from loom_core.keys import check_key
 from loom_core.llm.accounting.metering import Meter
 from loom_core.llm.accounting.prices import list_window, load_lists
 from loom_core.llm.accounting.tracing import chat_span, chat_stream_span
@@ -42,11 +42,11 @@ __all__ = ["HostedProvider", "StreamedAnswer"]
 class HostedProvider(LLMProvider):
     """A model of a vendor.
 
-    Each attempt of a request waits for its place in the rate limits, is let through by the circuit breaker,
-    and goes over the wire once; `RetryPolicy` says which failures are tried again, and when it is enough. A
-    stream is tried again only until its first piece is handed on: what breaks later is `interrupted`. All
-    waits end at `RetryPolicy.deadline`, counted from the call. What an answer took is in its usage, and
-    summed in `spent`. It may be used in one event loop after the other, but not in two at once.
+    Each attempt of a request waits for a permit of the rate limits, passes the circuit breaker, and goes over
+    the wire once; `RetryPolicy` says which failures are retried, and how often. A stream is retried only
+    until its first chunk is emitted: a later failure is `interrupted`. All waits end at
+    `RetryPolicy.deadline`, counted from the call. `spent` sums up the usage of all responses. A provider may
+    be used in one event loop after the other, but not in two at once.
     """
 
     def __init__(
@@ -65,23 +65,23 @@ class HostedProvider(LLMProvider):
         http_client: httpx2.AsyncClient | None = None,
         wire: WireClient | None = None,
     ) -> None:
-        """Say whom to ask, and how. Nothing is loaded or connected before the first request.
+        """Set up the provider. Nothing is loaded or connected before the first request.
 
         Args:
             spec: the vendor.
             model: the model; by default the vendor's usual one.
             api_key: the key; by default what `spec.key_variable` names in the environment, at the first
-                request; where the vendor answers nobody without one, also in the keyring.
-            base_url: where the vendor's interface is; by default the vendor's usual address.
-            timeout: seconds without a sign of life from the vendor, after which an attempt has failed.
-            headers: headers for every request besides those of the spec.
-            retry: when to try again; by default `RetryPolicy()`.
-            breaker: when to leave the model alone; by default one of its own.
-            limits: how fast to ask at most; by default there is no limit.
-            prices: what the model costs; by default what `prices.list_price` says.
-            http_client: what requests are made with; it is not closed here.
-            wire: sends the requests in a protocol of your own; key, address, headers, timeout and HTTP client
-                are its own business then. It is closed with the provider.
+                request; if the vendor requires a key, also in the keyring.
+            base_url: address of the vendor's API; by default the vendor's usual one.
+            timeout: seconds without data from the vendor, after which an attempt has failed.
+            headers: headers of every request, added to those of the spec.
+            retry: the retry policy; by default `RetryPolicy()`.
+            breaker: the circuit breaker; by default a new one.
+            limits: the rate limits; by default none.
+            prices: prices of the model; by default those of `prices.list_price`.
+            http_client: the HTTP client; it is not closed here.
+            wire: a wire client for a custom protocol; it then handles key, address, headers, timeout and
+                HTTP client itself. It is closed with the provider.
 
         Raises:
             ConfigError: there is no model or no address, or the key or a header cannot be one.
@@ -97,7 +97,7 @@ class HostedProvider(LLMProvider):
         self._breaker = breaker or CircuitBreaker()
         self._limits = limits or RateLimits()
         self._meter = Meter(self._spec, model=model, base_url=base_url, prices=prices)
-        key = None if api_key is None else checked_key(api_key, source="the argument `api_key`")
+        key = None if api_key is None else check_key(api_key, source="the argument `api_key`")
         self._others: dict[str, HostedProvider] = {}
         self._other = (
             None
@@ -134,7 +134,7 @@ class HostedProvider(LLMProvider):
 
     @property
     def model(self) -> str:
-        """Which model it asks."""
+        """The model."""
         return self._model
 
     @property
@@ -144,15 +144,15 @@ class HostedProvider(LLMProvider):
 
     @property
     def spent(self) -> UsageTotals:
-        """Tokens and cost of all requests so far, those to other models (`with_model`) included."""
+        """Usage totals of all requests so far, those to other models (`with_model`) included."""
         return sum((other.spent for other in self._others.values()), self._meter.spent)
 
     def cost(self, usage: Usage) -> float | None:
-        """US dollars for an answer that takes so much, or None where the price is not known."""
+        """Return the cost of a usage in US dollars, or None if the price is unknown."""
         return self._meter.cost(usage)
 
     def window(self) -> int | None:
-        """What the vendor's row says, else the lists of models; see `LLMProvider.window`."""
+        """Return the context window by the spec, else by the price lists; see `LLMProvider.window`."""
         return self._spec.window or list_window(
             provider=self.name, model=self._model, base_url=self._base_url
         )
@@ -164,11 +164,11 @@ class HostedProvider(LLMProvider):
     def with_model(self, model: str) -> HostedProvider:
         """Return a provider of another model of the vendor; it is kept, and closed with this one.
 
-        It has the same key, address, headers and limits, but a circuit breaker and usage of its own, and the
-        price of its list.
+        It has the same key, address, headers and limits, but a separate circuit breaker and usage, and the
+        listed prices.
 
         Raises:
-            InvalidInputError: this provider sends its requests in a protocol of its own.
+            InvalidInputError: this provider has a custom wire client.
         """
         if model == self._model:
             return self
@@ -185,7 +185,7 @@ class HostedProvider(LLMProvider):
         return f"{type(self).__name__}({self.name!r}, model={self.model!r}, base_url={self._base_url!r})"
 
     def estimate(self, messages: Sequence[MessageLike], *, tools: Sequence[ToolSpec] = ()) -> int:
-        """About how many tokens a conversation has for this model, by what it reported of earlier ones.
+        """Estimate the tokens of a conversation for this model, corrected by earlier reports.
 
         Raises:
             InvalidInputError: a message cannot be used.
@@ -209,8 +209,8 @@ class HostedProvider(LLMProvider):
     ) -> AsyncGenerator[StreamChunk]:
         """Answer a conversation piece by piece; see `LLMProvider.chat_stream`.
 
-        There is one `usage` chunk, right before `done`. An answer that is left early, or breaks off, counts
-        with an estimate of what came.
+        There is one `usage` chunk, right before `done`. A response that is closed early, or breaks off,
+        counts with an estimate of its received part.
         """
         request, closings = ChatRequest.of(messages, options), self._line.closings
         if request.model not in {"", self._model}:
@@ -231,18 +231,18 @@ class HostedProvider(LLMProvider):
                         yield piece
                         piece = await answer.read()
             except LLMError as error:
-                raise error.retold(
+                raise error.reword(
                     f"The answer of {self._spec.title} broke off. {error.message}", failure="interrupted"
                 ) from error
-            finally:  # also where it is left early
+            finally:  # also if the stream is closed early
                 told.record_end(answer.response, answer.usage)
         yield StreamChunk("usage", usage=answer.usage)
         yield StreamChunk("done", response=answer.response)
 
     async def aclose(self) -> None:
-        """Close connections. Requests that are under way fail, as `interrupted`.
+        """Close connections. Requests in progress fail as `interrupted`.
 
-        The provider may be used again: it looks for its key and connects anew.
+        The provider may be used again: it looks up its key again and reconnects.
         """
         await self._line.aclose()
         for other in self._others.values():
@@ -257,7 +257,7 @@ class HostedProvider(LLMProvider):
         await self.aclose()
 
     async def _complete(self, request: ChatRequest, closings: int) -> LLMResponse:
-        """One attempt at a whole answer, for a request that began when the line was closed so often."""
+        """Make one attempt at a complete response; `closings` is that of the request's start."""
         wire = await self._line.open(closings=closings)
         async with self._attempt(request, closings) as place:
             response = self._meter.record_response(request, await wire.complete(request))
@@ -267,19 +267,19 @@ class HostedProvider(LLMProvider):
     async def _begin(
         self, request: ChatRequest, closings: int
     ) -> tuple[AsyncExitStack, StreamedAnswer, StreamChunk | None]:
-        """One attempt at the beginning of a stream: what to leave in the end, the answer, its first piece."""
+        """Make one attempt to open a stream; return its exit stack, the response, and the first chunk."""
         wire = await self._line.open(closings=closings)
         async with AsyncExitStack() as entered:
             place = await entered.enter_async_context(self._attempt(request, closings))
             stream = await entered.enter_async_context(aclosing(wire.stream(request)))
             answer = StreamedAnswer(stream, title=self._spec.title, provider=self.name)
             piece = await answer.read()
-            self._breaker.note_answer()
+            self._breaker.record_success()
             entered.callback(self._settle, request, answer, place)
             return entered.pop_all(), answer, piece
 
     def _settle(self, request: ChatRequest, answer: StreamedAnswer, place: RequestPermit) -> None:
-        """Count a stream that is over: finished, left early, or broken off."""
+        """Record a stream that is over: finished, closed early, or broken off."""
         if answer.response is not None:
             answer.response = self._meter.record_response(request, answer.response)
             answer.usage = answer.response.usage
@@ -289,32 +289,32 @@ class HostedProvider(LLMProvider):
 
     @asynccontextmanager
     async def _attempt(self, request: ChatRequest, closings: int) -> AsyncGenerator[RequestPermit]:
-        """Around one attempt: within the limits, and seen by the breaker."""
+        """Guard one attempt by the rate limits and the circuit breaker."""
         tokens = self._meter.expect(request) if self._limits.tpm else 0
         async with self._limits.acquire(tokens) as place:
             if self._breaker.state == "open" or self._line.closings != closings:
-                self._limits.release(place)  # one of the next lines refuses
+                self._limits.release(place)  # one of the next lines raises
             self._line.check(closings=closings)
             with self._breaker.request(title=self._spec.title, provider=self.name):
                 yield place
 
 
 class StreamedAnswer:
-    """One answer that comes piece by piece.
+    """One streamed response.
 
     Attributes:
-        ends: when it has to be over, by `anyio.current_time`; never, until somebody sets it.
-        texts: what came so far of text, reasoning and tool calls, in pieces.
-        usage: what the vendor said of its usage so far, if anything.
-        response: the whole answer, once it is there.
+        ends: its deadline, by `anyio.current_time`; none until it is set.
+        texts: received pieces of text, reasoning and tool calls.
+        usage: the usage that the vendor reported so far, if any.
+        response: the complete response, once it is there.
     """
 
     def __init__(self, stream: AsyncIterator[StreamChunk], *, title: str, provider: str) -> None:
-        """Read nothing yet.
+        """Wrap a stream; read nothing yet.
 
         Args:
-            stream: what comes from the wire.
-            title: whom people know the vendor as, for messages.
+            stream: the chunks from the wire.
+            title: display name of the vendor, for messages.
             provider: `LLMError.provider`.
         """
         self.ends = math.inf
@@ -322,14 +322,14 @@ class StreamedAnswer:
         self.usage: Usage | None = None
         self.response: LLMResponse | None = None
         self._stream = stream
-        self._title = capitalised(title)
+        self._title = capitalise(title)
         self._provider = provider
 
     async def read(self) -> StreamChunk | None:
-        """The next piece, or None when the answer is whole.
+        """Return the next chunk, or None when the response is complete.
 
         Raises:
-            LLMError: it does not come; of failure `interrupted`, if not in time.
+            LLMError: there is none; with failure `interrupted`, if it is not in time.
         """
         while True:
             chunk = await self._next()
@@ -348,11 +348,11 @@ class StreamedAnswer:
             self.usage = chunk.usage
 
     async def _next(self) -> StreamChunk | None:
-        # The wire's own timeout is not enough: a vendor can show signs of life for ever, without an answer.
+        # The wire's timeout is not enough: a vendor can send keep-alives for ever, without a response.
         with anyio.move_on_after(self.ends - anyio.current_time()):
             return await anext(self._stream, None)
         raise LLMError(
-            f"{self._title} did not finish its answer in the time that there was.",
+            f"{self._title} did not finish its answer before the deadline.",
             advice="Ask for less at once, or allow a longer `deadline`.",
             failure="interrupted",
             provider=self._provider,

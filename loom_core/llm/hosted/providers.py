@@ -1,7 +1,7 @@
 """The vendors as classes: `DeepSeekProvider()`, `OpenAIProvider("gpt-5.6-sol")`.
 
-Each is a `HostedProvider` with a row of `vendors`; the key comes from the usual variable of the vendor where
-none is given.
+Each is a `HostedProvider` with a spec of `vendors`; the key comes from the vendor's usual variable if none is
+given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack, get_type_hin
 from pydantic import TypeAdapter, ValidationError
 
 from loom_core.errors import ConfigError
-from loom_core.keys import checked_variable
+from loom_core.keys import check_variable
 from loom_core.llm import vendors
 from loom_core.llm.hosted.provider import HostedProvider
 from loom_core.llm.interface import ChatOptions
@@ -55,7 +55,7 @@ __all__ = [
 
 
 class ProviderOptions(TypedDict, total=False):
-    """What all of these classes take besides the model; see `HostedProvider`."""
+    """Options of all these classes, in addition to the model; see `HostedProvider`."""
 
     api_key: str | SecretStr | None
     base_url: str
@@ -76,11 +76,11 @@ class NamedProvider(HostedProvider):
     def __init__(
         self, model: str = "", *, spec: Mapping[str, Any] | None = None, **options: Unpack[ProviderOptions]
     ) -> None:
-        """Say what to ask, and how. Nothing is loaded or connected before the first request.
+        """Set up the provider. Nothing is loaded or connected before the first request.
 
         Args:
             model: the model; by default the vendor's usual one.
-            spec: attributes of `ProviderSpec` that are different from what Loom knows of the vendor.
+            spec: overrides: attributes of `ProviderSpec` that differ from Loom's spec of the vendor.
             options: see `ProviderOptions`.
 
         Raises:
@@ -183,7 +183,7 @@ class OpenAICompatibleProvider(NamedProvider):
 
 
 class CustomProvider(NamedProvider):
-    """A model of a vendor that `spec` describes: all that differs from OpenAI's interface at its plainest."""
+    """A model of a vendor that `spec` describes: all differences from OpenAI's plain interface."""
 
     vendor = vendors.CUSTOM
 
@@ -209,23 +209,23 @@ PROVIDERS: Mapping[str, type[NamedProvider]] = MappingProxyType(
         )
     }
 )
-"""By the name of their vendor."""
+"""The provider classes by vendor name."""
 
 
 _ATTRIBUTES = frozenset(field.name for field in fields(ProviderSpec))
 
 
 def override_spec(spec: ProviderSpec, changes: Mapping[str, Any], *, path: str = "spec") -> ProviderSpec:
-    """A vendor with some attributes changed, which then hold for all of its models.
+    """Override attributes of a vendor's spec, for all of its models.
 
     Args:
         spec: the vendor.
         changes: attributes of `ProviderSpec` and their values, as they are read from JSON: lists for tuples
-            and sets, objects for `ModelRule`. Given `models` take the place of all rules there are.
-        path: where the changes stand in the configuration, for messages.
+            and sets, objects for `ModelRule`. `models` replaces all existing rules.
+        path: where the changes are in the configuration, for messages.
 
     Raises:
-        ConfigError: there is no such attribute, or it cannot have that value; the message names it.
+        ConfigError: an attribute is unknown, or its value is invalid; the message names it.
     """
     values = _values(changes, path)
     if "models" in values:
@@ -240,7 +240,7 @@ def override_spec(spec: ProviderSpec, changes: Mapping[str, Any], *, path: str =
 
 def _of_rule(changes: Mapping[str, Any], path: str) -> dict[str, Any]:
     if "models" in changes:
-        raise ConfigError(f"{path}.models: rules hold no rules.", advice="Write each one beside the others.")
+        raise ConfigError(f"{path}.models: rules hold no rules.", advice="Write each one next to the others.")
     return _values(changes, path)
 
 
@@ -258,7 +258,7 @@ def _values(changes: Mapping[str, Any], path: str) -> dict[str, Any]:
                 f"{path}.{name}: {why}.", advice="Its values are described with `ProviderSpec`."
             ) from None
     if values.get("key_variable"):
-        checked_variable(
+        check_variable(
             values["key_variable"],
             setting=f"{path}.key_variable",
             advice="Put the key into one and name it, such as MY_KEY; or refer to it by `api_key`.",

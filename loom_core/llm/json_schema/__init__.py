@@ -1,1 +1,1 @@
-"""JSON Schemas for models: as each vendor takes them, and what values have to do with them."""
+"""JSON Schemas for models: conversion to the vendors' dialects, and validation of values."""

@@ -1,4 +1,4 @@
-"""A schema in the part of JSON Schema that a vendor takes."""
+"""Conversion of schemas to the vendors' dialects of JSON Schema."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ __all__ = ["adapt_schema", "to_gemini_schema"]
 
 
 def adapt_schema(schema: Mapping[str, Any], dialect: SchemaDialect, *, most: int = 5000) -> dict[str, Any]:
-    """A schema in the part of JSON Schema that a vendor takes; a copy in any case.
+    """Convert a schema to a vendor's dialect; always return a copy.
 
-    Every value of the schema is one of the result, too. The other way round it holds for `inline`, unless
-    something had to be cut off; for `gemini` the answer has to be checked (`values.problems`).
+    Every value of the schema is valid for the result, too. The reverse holds for `inline`, unless something
+    had to be cut off; for `gemini` the response has to be validated (`values.find_problems`).
 
     Args:
-        schema: a JSON Schema; what it refers to has to be in it.
-        dialect: `full` takes everything. `inline` takes no `$ref`: what is referred to is put in its place; a
-            form that contains itself is cut off where it begins again, by its type and a description.
-            `gemini` takes that, and only the keywords of Gemini's own `Schema` type.
-        most: after so many parts, references are cut off like those that contain themselves: a few lines can
+        schema: a JSON Schema; its references have to be local.
+        dialect: `full` keeps everything. `inline` has no `$ref`: targets are inlined; a recursive schema is
+            cut off where it repeats, and becomes its type and a description. `gemini` is `inline` with only
+            the keywords of Gemini's `Schema` type.
+        most: maximum number of parts; further references are cut off like recursive ones: a few lines can
             refer to each other millions of times.
 
     Raises:
@@ -49,11 +49,11 @@ _FORMATS = {"string": {"date-time"}, "number": {"float", "double"}, "integer": {
 
 
 def to_gemini_schema(schema: object) -> dict[str, Any]:
-    """A schema without references in the keywords of Gemini's own `Schema` type.
+    """Convert a schema without references to the keywords of Gemini's `Schema` type.
 
-    What has to hold together (`allOf`) becomes one schema, a choice `anyOf` or `nullable`, a constant a list
-    of one value; a list of values that are no texts is told in the description. Where there is no type, which
-    Gemini does not take, any is offered; lists inside lists of anything are left out there.
+    `allOf` becomes one schema, a choice `anyOf` or `nullable`, a constant an enum of one value; an enum of
+    values other than texts moves into the description. A missing type, which Gemini refuses, becomes any
+    type; nested lists of anything are left out there.
 
     Source: https://ai.google.dev/api/caching#Schema
     """
@@ -72,17 +72,17 @@ def to_gemini_schema(schema: object) -> dict[str, Any]:
         return _plain({**rest, "type": "null"})
     if len(some) == 1:
         return to_gemini_schema(_both(some[0], rest))
-    # Nothing may stand beside `anyOf`, so each choice is told all of it.
+    # No keyword may be next to `anyOf`, so each choice gets all of them.
     return {"anyOf": [to_gemini_schema(_both(choice, rest)) for choice in some]}
 
 
 def _mapping(schema: object) -> _Json:
-    """The keywords of a schema: `true` and `false`, which are schemas too, have none."""
+    """Return the keywords of a schema: the schemas `true` and `false` have none."""
     return cast("_Json", schema) if isinstance(schema, Mapping) else {}
 
 
 def _choices(schema: _Json) -> tuple[list[object] | None, dict[str, Any]]:
-    """The forms that a schema leaves the choice of, or None, and what holds for all of them."""
+    """Return the alternatives of a schema, or None, and the keywords common to all of them."""
     for keyword in ("anyOf", "oneOf"):
         if isinstance(choices := schema.get(keyword), list) and choices:
             return cast("list[object]", choices), {k: v for k, v in schema.items() if k != keyword}
@@ -98,7 +98,7 @@ def _is_null(schema: object) -> bool:
 
 
 def _both(schema: _Json, other: object) -> dict[str, Any]:
-    """One schema for values of both; where a keyword can be said only once, the first one's counts."""
+    """Intersect two schemas; if a keyword cannot be combined, the first one's counts."""
     second = _mapping(other)
     result = {**second, **schema}
     for name in ("properties", "items"):
@@ -119,7 +119,7 @@ def _both_by_name(schemas: _Json, others: _Json) -> dict[str, Any]:
 
 
 def _plain(schema: _Json) -> dict[str, Any]:
-    """A schema without choices."""
+    """Convert a schema without alternatives."""
     result: dict[str, Any] = {"type": schema["type"]} if "type" in schema else {}
     result |= {keyword: schema[keyword] for keyword in _KEPT if keyword in schema}
     if isinstance(values := [schema["const"]] if "const" in schema else schema.get("enum"), list):
@@ -139,7 +139,7 @@ def _plain(schema: _Json) -> dict[str, Any]:
 
 
 def _anything(about: _Json) -> dict[str, Any]:
-    """Values of any type, `about` having their title and description."""
+    """Return a schema for values of any type; `about` has title and description."""
     told = {keyword: about[keyword] for keyword in ("title", "description") if keyword in about}
     single = [{"type": type_, "nullable": True} for type_ in ("string", "number", "boolean", "object")]
     several = {"type": "array", "nullable": True, "items": {"anyOf": single}}
@@ -147,7 +147,7 @@ def _anything(about: _Json) -> dict[str, Any]:
 
 
 def _items(schema: _Json) -> object:
-    """One form for every place of a list."""
+    """Return one schema for all items of a list."""
     places: Sequence[object] = schema.get("prefixItems") or ()
     if not places:
         return schema.get("items")
@@ -156,7 +156,7 @@ def _items(schema: _Json) -> object:
 
 
 def _values(values: list[object], so_far: _Json) -> dict[str, Any]:
-    """A closed list of values: only texts that are not empty can be one, others are told in words."""
+    """Convert an enum: only non-empty texts stay, other values go into the description."""
     some = [value for value in values if value is not None]
     if not some:
         return {"type": "null"}

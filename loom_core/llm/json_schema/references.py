@@ -1,4 +1,4 @@
-"""References inside a schema: followed, and replaced by what they refer to."""
+"""References inside a schema: resolution and inlining."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ANNOTATION_KEYWORDS = frozenset(
     "$comment $defs $id $schema default definitions deprecated description discriminator examples "
     "readOnly title writeOnly".split()
 )
-"""Keywords that say nothing of what a value has to be."""
+"""Keywords that do not constrain values."""
 
 _REFERENCES = frozenset({"$anchor", "$defs", "$dynamicAnchor", "$dynamicRef", "$ref", "definitions"})
-# Where schemas stand in a schema: as they are, in a list, by names that the schema's author chose.
+# Keywords that hold a schema, a list of schemas, or schemas by name.
 _ONE = frozenset(
     "additionalItems additionalProperties contains contentSchema else if items not propertyNames then "
     "unevaluatedItems unevaluatedProperties".split()
@@ -28,7 +28,7 @@ _KEPT = frozenset({"$defs", "definitions"})
 
 
 def iter_subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A schema, and those that it is made of, to the innermost; also what stands there to be referred to."""
+    """Iterate over a schema and all of its subschemas, definitions included."""
     waiting: list[object] = [schema]
     while waiting:
         part = waiting.pop()
@@ -46,7 +46,7 @@ def iter_subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def resolve_reference(root: Mapping[str, Any], reference: object) -> object:
-    """What a `$ref` such as `#/$defs/Person` refers to in a schema, or None where it is not in there."""
+    """Return the target of a local `$ref` such as `#/$defs/Person`, or None."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     if reference != "#" and "/" not in reference:  # the name of an anchor
@@ -62,16 +62,16 @@ def resolve_reference(root: Mapping[str, Any], reference: object) -> object:
 
 
 def inline_references(schema: Mapping[str, Any], *, most: int) -> dict[str, Any]:
-    """A schema with what is referred to in the place of the references.
+    """Replace references by their targets.
 
-    A form that contains itself is cut off where it begins again, by its type and a description. So is every
+    A recursive schema is cut off where it repeats, and becomes its type and a description. So does every
     reference after `most` parts.
     """
     return _Inliner(schema, most).schema(schema, frozenset())
 
 
 def _with_parts(schema: _Json, change: Callable[[object], object]) -> dict[str, Any]:
-    """A copy, in which each schema that it is made of is changed."""
+    """Copy a schema, and apply `change` to each direct subschema."""
     result: dict[str, Any] = {}
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, Mapping):
@@ -85,14 +85,14 @@ def _with_parts(schema: _Json, change: Callable[[object], object]) -> dict[str, 
 
 
 class _Inliner:
-    """Puts what is referred to in the place of the references."""
+    """Replaces references by their targets."""
 
     def __init__(self, root: _Json, most: int) -> None:
         self._root = root
         self._left = most
 
     def schema(self, schema: object, within: frozenset[str]) -> Any:  # noqa: ANN401 - JSON in, JSON out
-        """A part of the schema; `within` are the references that led here."""
+        """Inline a part of the schema; `within` are the references that led here."""
         if not isinstance(schema, Mapping):
             return schema
         self._left -= 1
@@ -101,7 +101,7 @@ class _Inliner:
         rest = {keyword: value for keyword, value in part.items() if keyword not in _REFERENCES}
         own = _with_parts(rest, lambda each: self.schema(each, within))
         target = resolve_reference(self._root, reference)
-        if not isinstance(target, Mapping):  # none, or one that is not in here: nothing is known of it
+        if not isinstance(target, Mapping):  # missing or external: nothing is known of the target
             return own
         target = cast("_Json", target)
         if reference in within or self._left < 0:

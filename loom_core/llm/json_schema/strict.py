@@ -1,4 +1,4 @@
-"""A schema as OpenAI's strict mode takes it."""
+"""Conversion of schemas to OpenAI's strict mode."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ _NULL = {"type": "null"}
 
 
 def to_strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A schema as OpenAI's strict mode takes it, or None where that cannot be said.
+    """Convert a schema to OpenAI's strict mode, or return None if the mode cannot express it.
 
     In strict mode objects have all of their properties and no others. An optional one may be null instead:
-    `without_nulls` takes these out of the answer. Keywords that the mode does not know are left out, so the
-    answer has to be checked for them. It cannot say: maps with names of any kind, values of any kind, lists
-    with a form for each place, and forms that have to hold together (`allOf`).
+    `without_nulls` removes these from the response. Unknown keywords are left out, so the response has to be
+    validated. Strict mode cannot express maps with arbitrary names, values of any type, tuples, and `allOf`.
 
     Source: https://platform.openai.com/docs/guides/structured-outputs#supported-schemas
 
@@ -43,11 +42,11 @@ def to_strict_schema(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 class _NotStrictError(Exception):
-    """The schema says what strict mode cannot."""
+    """Strict mode cannot express the schema."""
 
 
 class _StrictConverter:
-    """One schema, with the definitions that its parts turn out to need."""
+    """Converts one schema, with the definitions that its parts need."""
 
     def __init__(self, root: _Json) -> None:
         self._root = root
@@ -57,7 +56,7 @@ class _StrictConverter:
     def convert(self) -> dict[str, Any]:
         root = self._root
         seen: set[str] = set()
-        while isinstance(reference := root.get("$ref"), str):  # the root itself may be no reference
+        while isinstance(reference := root.get("$ref"), str):  # the root must not be a reference
             target = resolve_reference(self._root, reference)
             if (
                 reference in seen
@@ -80,7 +79,7 @@ class _StrictConverter:
         if "$ref" in part:
             self._only(part, "$ref")
             reference = {"$ref": f"#/$defs/{self._define(part['$ref'])}"}
-            return {"anyOf": [reference], **described} if described else reference  # nothing beside `$ref`
+            return {"anyOf": [reference], **described} if described else reference  # `$ref` has to be alone
         for keyword in ("anyOf", "oneOf"):
             if keyword in part:
                 self._only(part, keyword)
@@ -138,7 +137,7 @@ class _StrictConverter:
                 number += 1
                 name = f"{base}_{number}"
             self._names[reference] = name
-            self._definitions[name] = {}  # keeps the name while its parts are looked at
+            self._definitions[name] = {}  # reserves the name while its parts are converted
             self._definitions[name] = self._part(resolve_reference(self._root, reference))
         return self._names[reference]
 

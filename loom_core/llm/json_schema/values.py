@@ -1,4 +1,4 @@
-"""Values of a schema: whether they are, and as what they are meant."""
+"""Validation of values against a JSON Schema."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """See that values can be checked with a schema, whatever they are, before there are any.
+    """Check that a schema can validate any value, before there are values.
 
     Raises:
-        InvalidInputError: as for `problems`; or it refers to itself without end.
+        InvalidInputError: as for `find_problems`; or its references loop.
     """
     validator = _validator(schema)
     parts = list(iter_subschemas(schema))
-    if any("$id" in part for part in parts[1:]):  # what these refer to depends on where they stand
+    if any("$id" in part for part in parts[1:]):  # their references depend on their base URI
         parts = parts[:1]
     with _translate_schema_errors():
         for part in parts:
@@ -39,15 +39,15 @@ def check_schema(schema: Mapping[str, Any]) -> None:
 
 
 def find_problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -> list[str]:
-    """What is wrong with a value, a line each, in words that a model can act on; empty if nothing is.
+    """Return the validation errors of a value, a line each, in words that a model can act on.
 
     Args:
         value: a JSON value.
-        schema: what it has to be; its draft is what `$schema` says, else 2020-12.
-        most: so many are told.
+        schema: its schema; the draft is that of `$schema`, else 2020-12.
+        most: maximum number of errors.
 
     Raises:
-        InvalidInputError: the schema itself is wrong, or refers to what is not in it. Nothing is fetched.
+        InvalidInputError: the schema is invalid, or has external references. Nothing is fetched.
     """
     from jsonschema.exceptions import best_match
 
@@ -57,12 +57,12 @@ def find_problems(value: object, schema: Mapping[str, Any], *, most: int = 10) -
 
 
 def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
-    """A value of `strict(schema)` as a value of the schema: what is null and optional is left out.
+    """Convert a value of `to_strict_schema(schema)` to one of the schema: drop optional nulls.
 
-    What the schema allows to be null stays.
+    Nulls that the schema allows stay.
 
     Raises:
-        InvalidInputError: as for `problems`.
+        InvalidInputError: as for `find_problems`.
     """
     with _translate_schema_errors():
         return _NullRemover(schema).without(value, schema)
@@ -70,7 +70,7 @@ def without_nulls(value: object, schema: Mapping[str, Any]) -> object:
 
 @contextmanager
 def _translate_schema_errors() -> Generator[None]:
-    """Says what is wrong with a schema that turns out to be of no use in the block."""
+    """Translate errors about an unusable schema in the block."""
     from referencing.exceptions import Unresolvable
 
     try:
@@ -99,18 +99,18 @@ def _validator(schema: _Json) -> Validator:
         raise InvalidInputError(
             f"The schema is wrong: {_describe(error)}.", advice="Correct it; see json-schema.org."
         ) from None
-    return kind(schema, registry=Registry())  # the default one would fetch what is referred to
+    return kind(schema, registry=Registry())  # the default registry would fetch remote references
 
 
 def _describe(error: ValidationError | SchemaError) -> str:
     message = error.message
-    if len(message) > _LONGEST:  # the value comes first, what is wrong with it last
+    if len(message) > _LONGEST:  # the value comes first, the error last
         message = f"{message[: _LONGEST // 3]} … {message[-2 * _LONGEST // 3 :]}"
     return f"{readable_path(error.absolute_path)}: {message}"
 
 
 def readable_path(steps: Iterable[object]) -> str:
-    """Where something stands in a value, such as `entities[2].name`."""
+    """Format a path inside a value, such as `entities[2].name`."""
     path = ""
     for step in steps:
         if isinstance(step, str) and _PLAIN_NAME.fullmatch(step):
@@ -121,7 +121,7 @@ def readable_path(steps: Iterable[object]) -> str:
 
 
 class _NullRemover:
-    """Takes nulls out of values of one schema."""
+    """Removes optional nulls from values of one schema."""
 
     def __init__(self, root: _Json) -> None:
         self._root = root
@@ -166,7 +166,7 @@ class _NullRemover:
 
 
 def json_type(value: object) -> str:
-    """The type of a JSON value; every number is a `number`."""
+    """Return the type of a JSON value; every number is a `number`."""
     match value:
         case None:
             return "null"

@@ -1,1 +1,1 @@
-"""Requests over the wire: connection, streaming, and what every format shares."""
+"""Transport of requests: connection, streaming, and the parts common to all formats."""

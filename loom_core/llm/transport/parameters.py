@@ -1,4 +1,4 @@
-"""What of a request a model will do: its wishes, and what the vendor takes of them."""
+"""Supported parameters: map the options of a request to those that the vendor supports."""
 
 from __future__ import annotations
 
@@ -19,24 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["SupportedParameters", "map_parameters"]
 
 _UNSAFE_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_NAME = 63  # one less than vendors take, for the letter that makes it another one
+_LONGEST_NAME = 63  # one less than vendors accept, for a character that makes it unique
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportedParameters:
-    """What is asked of a model.
+    """The parameters of a request as the vendor supports them.
 
     Attributes:
-        effort: one that the vendor knows; None for its own.
+        effort: a supported effort; None for the vendor's default.
         thinking: whether the model thinks.
-        temperature: None where it may not be sent.
-        top_p: the same.
-        tool_choice: one that the vendor takes. `none` is always granted: where it is not taken, no tools are
-            sent.
-        json_mode: how the form of the answer is asked for; None where it may have any.
-        output_tool: the tool that is to be called with the answer, where `json_mode` is `tool`; else empty.
-        instructions: what the model has to be told of the form of its answer, where the vendor does not see
-            to that, in the language in which the conversation begins; else empty.
+        temperature: None if it is unsupported.
+        top_p: None if it is unsupported.
+        tool_choice: a supported choice. `none` always works: if it is unsupported, no tools are sent.
+        json_mode: how structured output is requested; None for plain text.
+        output_tool: the tool that takes the response, if `json_mode` is `tool`; else empty.
+        instructions: the schema in words, if the vendor does not enforce it, in the language in which the
+            conversation begins; else empty.
     """
 
     effort: Effort | None
@@ -50,10 +49,10 @@ class SupportedParameters:
 
 
 def map_parameters(request: ChatRequest, spec: ProviderSpec) -> SupportedParameters:
-    """What of a request the vendor takes; what it does not becomes the nearest that it does.
+    """Map the parameters of a request to the nearest supported ones.
 
     Raises:
-        InvalidInputError: the tool that is chosen is not among the tools.
+        InvalidInputError: the chosen tool is not among the tools.
     """
     effort = spec.nearest(spec.tool_effort if spec.tool_effort and request.tools else request.effort)
     thinking = spec.thinking(effort)
@@ -81,17 +80,16 @@ def map_parameters(request: ChatRequest, spec: ProviderSpec) -> SupportedParamet
 
 
 def _output_tool(request: ChatRequest) -> str:
-    """A name for the tool that takes the answer: that of the answer, unless a tool has it."""
+    """Return a name for the output tool: the schema's name, unless a tool has it."""
     name = _UNSAFE_IN_NAMES.sub("_", request.output.name if request.output else "")[:_LONGEST_NAME]
     taken = {tool.name for tool in request.tools}
     return f"{name or 'answer'}_" if (name or "answer") in taken else name or "answer"
 
 
 def _choice(choice: ToolChoice, names: list[str], allowed: Collection[str]) -> ToolChoice:
-    """The nearest choice that is allowed.
+    """Return the nearest supported choice.
 
-    A single tool is named where any has to be called, and the other way round; what is left is the model's to
-    decide.
+    `required` with a single tool becomes its name, and the other way round; else the model decides.
     """
     named = choice not in {"auto", "none", "required"}
     if named and choice not in names:

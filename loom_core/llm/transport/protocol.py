@@ -1,4 +1,4 @@
-"""One way of speaking with a vendor, as providers use it: a request goes out, an answer comes back."""
+"""Protocol of wire clients, and the connection settings that they use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from loom_core.errors import ConfigError, LLMError, capitalised
+from loom_core.errors import ConfigError, LLMError, capitalise
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -26,18 +26,18 @@ _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """Where a model is asked, and how. What is shown of it holds no secret.
+    """Connection settings of a model. Its `repr` shows no secret.
 
     Attributes:
         spec: the vendor, as it is for this model (`ProviderSpec.for_model`).
         model: the model.
-        base_url: where its interface is.
-        api_key: the key, or None where none is needed.
-        headers: headers for every request besides those of the spec.
-        timeout: seconds without a sign of life from the vendor, after which a request has failed; connecting
-            may take 10 of them at most.
-        http_client: what requests are made with; by default one is made at the first request. It is not
-            closed by who uses it.
+        base_url: address of the API.
+        api_key: the key, or None if none is needed.
+        headers: headers of every request, added to those of the spec.
+        timeout: seconds without data from the vendor, after which a request has failed; connecting may take
+            10 seconds at most.
+        http_client: the HTTP client; by default one is created at the first request. The wire client does not
+            close a given one.
     """
 
     spec: ProviderSpec
@@ -49,14 +49,13 @@ class Connection:
     http_client: httpx2.AsyncClient | None = None
 
     def __post_init__(self) -> None:
-        """Find what can never work before it is sent.
+        """Validate address and headers before the first request.
 
         Raises:
-            ConfigError: the address or a header cannot be one. The message does not repeat what may be a
-                secret.
+            ConfigError: the address or a header is invalid. The message does not repeat possible secrets.
         """
         if wrong := _wrong_address(self.base_url):
-            who = capitalised(self.spec.title)
+            who = capitalise(self.spec.title)
             raise ConfigError(f"{who} cannot be asked: {wrong}.", advice="Set `base_url`.")
         for name, value in {**self.spec.headers, **self.headers}.items():
             if not _HEADER_NAME.fullmatch(name):
@@ -69,29 +68,29 @@ class Connection:
 
     @property
     def has_key(self) -> bool:
-        """Whether there is a key, be it in a header of one's own."""
+        """Whether there is a key, possibly in a custom header."""
         return self.api_key is not None or not _KEY_HEADERS.isdisjoint(map(str.casefold, self.headers))
 
 
 class WireClient(Protocol):
-    """Sends single requests, in one of the two formats. It tries once: who uses it tries again."""
+    """Sends single requests in one wire format. It does not retry: its caller does."""
 
     async def complete(self, request: ChatRequest) -> LLMResponse:
-        """The whole answer to a request.
+        """Return the complete response to a request.
 
-        `LLMResponse.usage` is what the vendor says, or `Usage(estimated=True)` where it says nothing.
+        `LLMResponse.usage` is as the vendor reports it, or `Usage(estimated=True)` if it does not.
 
         Raises:
-            LLMError: there is no answer that can be read. No message holds a key.
+            LLMError: there is no readable response. No message has a key in it.
         """
         ...
 
     def stream(self, request: ChatRequest) -> AsyncGenerator[StreamChunk]:
-        """The answer to a request, piece by piece; closing the iterator closes the connection.
+        """Stream the response to a request; closing the iterator closes the connection.
 
         Raises:
-            LLMError: as for `complete`. `failure` says what happened, whether or not a piece came before: who
-                hands pieces on makes it `interrupted`.
+            LLMError: as for `complete`. `failure` says what happened, whether or not a chunk came before: the
+                caller changes it to `interrupted`.
         """
         ...
 
@@ -101,7 +100,7 @@ class WireClient(Protocol):
 
 
 def interrupted_error(spec: ProviderSpec, model: str) -> LLMError:
-    """The error of a request that was under way when its provider was closed."""
+    """Return the error of a request whose provider was closed in the meantime."""
     return LLMError(
         f"The connection to {spec.title} was closed while {model} was asked.",
         advice="Ask again, if the answer is still wanted.",
@@ -111,14 +110,14 @@ def interrupted_error(spec: ProviderSpec, model: str) -> LLMError:
 
 
 def _wrong_address(url: str) -> str:
-    """Why an address can be none, or empty."""
+    """Return why an address is invalid, or an empty text."""
     if not url:
         return "there is no address"
     try:
         parts = urlsplit(url)
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
-            # It would be shown wherever the address is.
+            # Logs and messages show addresses.
             return "a password may not stand in the address" if "@" in parts.netloc else ""
-    except ValueError:  # of brackets, and of ports
+    except ValueError:  # invalid brackets or port
         pass
     return "the address is no http(s) address"

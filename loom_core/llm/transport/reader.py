@@ -1,10 +1,10 @@
-"""What it takes to read an answer in any format: how far it has come, and the errors of one that is none."""
+"""Base of response readers: length limit and errors, common to all formats."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from loom_core.errors import LLMError, capitalised
+from loom_core.errors import LLMError, capitalise
 
 if TYPE_CHECKING:
     from loom_core.errors import ModelFailure
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["MAX_LENGTH", "WireReader"]
 
 MAX_LENGTH = 8 * 2**20
-"""Letters that an answer may have."""
+"""Maximum length of a response in characters."""
 
 
 class WireReader:
-    """Reads one answer; a subclass knows the format.
+    """Reads one response; a subclass knows the format.
 
     Args:
         spec: the vendor.
-        model: the model that was asked.
-        output_tool: the tool whose arguments are the text of the answer, or empty.
-        max_length: letters that an answer may have.
+        model: the model.
+        output_tool: the tool whose arguments are the text of the response, or empty.
+        max_length: maximum length of the response in characters.
     """
 
     def __init__(
@@ -38,18 +38,18 @@ class WireReader:
         self._finish = ""
 
     def unreadable(self, why: str) -> LLMError:
-        """The error of an answer that cannot be used."""
-        return self._error("unreadable", "sent what cannot be read as an answer of", f"Why: {why}.")
+        """Return the error of an unreadable response."""
+        return self._error("unreadable", "sent an unreadable response of", f"Why: {why}.")
 
     def _broken_off(self) -> LLMError:
-        return self._error("connection", "sent half an answer of", "The stream ended before it did.")
+        return self._error("connection", "sent an incomplete response of", "The stream ended early.")
 
     def _too_long(self) -> LLMError:
         return self.unreadable(f"it has more than {self._max_length} letters")
 
     def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
         return LLMError(
-            f"{capitalised(self._spec.title)} {did} {self._asked}. {why}",
+            f"{capitalise(self._spec.title)} {did} {self._asked}. {why}",
             advice="Try again, or use another model.",
             failure=failure,
             provider=self._spec.name,

@@ -1,7 +1,7 @@
-"""A conversation as it goes back to a vendor: each call with its result, and the reasoning that it wants.
+"""Replay of a conversation: pair tool calls with results, and select the reasoning to send back.
 
-Vendors differ most in reasoning: one answers 400 where it is missing, another where it is there, a third
-where a letter of it has changed. `ProviderSpec.replay` says what each wants.
+Vendors differ most in reasoning: one responds with 400 if it is missing, another if it is present, a third if
+a character of it has changed. `ProviderSpec.replay` says what each requires.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 __all__ = ["NO_RESULT", "needs_filler", "pair_tool_results", "with_reasoning_to_replay"]
 
 NO_RESULT = "There is no result: the tool was not run, or was stopped."
-"""What a call is answered with where the conversation has no answer."""
+"""The result of a call without a result in the conversation."""
 
 
 def pair_tool_results(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The conversation with each tool call answered once, right behind the message that makes it.
+    """Put exactly one result for each tool call right after the message with the call.
 
-    Conversations that were stopped, shortened or put together by hand are often not like this, and vendors
-    refuse such ones. So: results come in the order of the calls, before anything that was said meanwhile; a
-    call without a result is answered by `NO_RESULT`; a result without a call is left out, and so is a second
-    one; a call whose id was there before gets another, and its result with it. What is right stays as it is.
+    Conversations that were stopped, shortened or written by hand often violate this, and vendors refuse them.
+    So: results come in the order of the calls, before other messages; a call without a result gets
+    `NO_RESULT`; a result without a call is dropped, and so is a second one; a call with a repeated id gets a
+    new one, and its result, too. Valid conversations stay as they are.
     """
     done: list[Message] = []
     seen: dict[str, int] = {}
@@ -61,7 +61,7 @@ def pair_tool_results(messages: Sequence[Message]) -> tuple[Message, ...]:
 def _answer_calls(
     message: AssistantMessage, following: Sequence[Message], seen: dict[str, int]
 ) -> list[Message]:
-    """A message and the results of its calls; what else follows it stays where it is."""
+    """Return a message, the results of its calls, and the other messages after it."""
     results: defaultdict[str, deque[ToolMessage]] = defaultdict(deque)
     for result in following:
         if isinstance(result, ToolMessage):
@@ -81,7 +81,7 @@ def _answer_calls(
 
 
 def _unique_id(id_: str, seen: dict[str, int]) -> str:
-    """The id, or another one where it was there before; `seen` holds the last number that each was given."""
+    """Return the id, or a new one if it is taken; `seen` has the last suffix of each."""
     id_ = unused = id_ or "call"
     while unused in seen:
         seen[id_] += 1
@@ -93,15 +93,15 @@ def _unique_id(id_: str, seen: dict[str, int]) -> str:
 def with_reasoning_to_replay(
     messages: Sequence[Message], spec: ProviderSpec, *, tools: bool
 ) -> tuple[Message, ...]:
-    """The conversation with the reasoning that goes back, and no other.
+    """Keep only the reasoning that has to be replayed to the vendor.
 
-    What stays is unchanged. It goes back to the provider that it came from, which `AssistantMessage.provider`
-    names: reasoning of another one never does, and neither do its signatures. Reasoning of a message that
-    names none was written by hand: it goes back as text; with something opaque it does not.
+    It stays unchanged. It goes back only to the provider that it came from (`AssistantMessage.provider`), and
+    so do signatures. Reasoning of a message without a provider was written by hand: it goes back as text, but
+    not if it has opaque fields.
 
     Args:
         messages: the conversation, oldest first.
-        spec: the vendor that is asked.
+        spec: the vendor.
         tools: whether the request carries tools.
     """
     first = _first_replayed(messages, spec, tools=tools)
@@ -114,10 +114,10 @@ def with_reasoning_to_replay(
 
 
 def needs_filler(message: AssistantMessage, spec: ProviderSpec, *, tools: bool) -> bool:
-    """Whether a message that has no reasoning has to say so, by `ProviderSpec.replay_filler`.
+    """Return whether a message without reasoning needs `ProviderSpec.replay_filler`.
 
-    That is every one where reasoning is wanted as soon as there are tools, as with DeepSeek, and every one
-    with tool calls elsewhere, as with Kimi.
+    If the vendor requires reasoning with tools, as DeepSeek does, every message does; else every message with
+    tool calls, as with Kimi.
     """
     if spec.replay_filler is None:
         return False
@@ -125,7 +125,7 @@ def needs_filler(message: AssistantMessage, spec: ProviderSpec, *, tools: bool) 
 
 
 def _first_replayed(messages: Sequence[Message], spec: ProviderSpec, *, tools: bool) -> int:
-    """The place of the first message whose reasoning goes back."""
+    """Return the index of the first message whose reasoning goes back."""
     match spec.replay:
         case "always":
             return 0

@@ -1,4 +1,4 @@
-"""Single requests by a vendor's SDK: what is the same in both formats, and reading streams of events."""
+"""Base of SDK clients: requests, errors and event streams, common to both formats."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True, eq=False)
 class _Step:
-    """A part of a request that ends when connections are closed."""
+    """A step of a request; closing the connections cancels it."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     left: anyio.Event = field(default_factory=anyio.Event)
 
 
 class SdkClient(ABC, Generic[_S]):
-    """Part of a `WireClient`: the SDK and its connections, sending, and errors.
+    """Base of the wire clients that use a vendor's SDK: connections, sending, and errors.
 
-    The SDK carries requests: addresses, keys, errors. Its models are not used, neither of requests nor of
-    answers: they know its own vendor's fields only, and cost more time for each token than all the rest.
+    The SDK sends requests: addresses, keys, errors. Its request and response models are not used: they know
+    only its vendor's fields, and cost more time per token than all the rest.
     """
 
     package: ClassVar[str]
-    """The SDK, which is also the extra that installs it, and the provider whose it is."""
+    """Name of the SDK, of the extra that installs it, and of its vendor's provider."""
 
     def __init__(self, connection: Connection, *, max_length: int = 8 * 2**20) -> None:
-        """Connect to nothing yet.
+        """Set up the client without connecting.
 
         Args:
-            connection: where the model is, and how it is asked.
-            max_length: letters that an answer may have, or bytes where it comes as a whole; bytes of an event
-                of a stream.
+            connection: the connection settings.
+            max_length: maximum characters of a stream, or bytes of a complete response; maximum bytes of an
+                event.
         """
         self._connection = connection
         self._max_length = max_length
@@ -85,21 +85,20 @@ class SdkClient(ABC, Generic[_S]):
 
     @abstractmethod
     def _new_client(self, timeout: httpx2.Timeout) -> _S:
-        """The SDK's client. It is not to try again by itself."""
+        """Create the SDK's client, with its retries turned off."""
 
     @abstractmethod
     async def _open(self, client: _S, content: bytes) -> _Stream:
-        """Send a request, and have the headers of its answer."""
+        """Send a request, and wait for the response headers."""
 
     @abstractmethod
     def _sdk_error(self) -> type[Exception]:
-        """The class of all errors of the SDK."""
+        """Return the base class of the SDK's errors."""
 
     async def aclose(self) -> None:
-        """Close connections; the next request opens new ones. A client that was given stays open.
+        """Close connections; the next request opens new ones. A given HTTP client stays open.
 
-        Requests that are on their way out end first: a connection that comes about afterwards would be closed
-        by nobody.
+        Requests being sent are cancelled first: nothing would close a connection that opens afterwards.
         """
         with anyio.move_on_after(_LEAVE_SECONDS):
             while self._steps:
@@ -110,7 +109,7 @@ class SdkClient(ABC, Generic[_S]):
             await client.close()
 
     async def _collect_stream(self, request: ChatRequest) -> LLMResponse:
-        """The whole answer of a model that only streams."""
+        """Return the complete response of a model that only streams."""
         async with aclosing(self.stream(request)) as chunks:
             async for chunk in chunks:
                 if chunk.response is not None:
@@ -118,7 +117,7 @@ class SdkClient(ABC, Generic[_S]):
         raise AssertionError("a stream ends with its response")
 
     async def _whole(self, response: httpx2.Response, unreadable: Callable[[str], LLMError]) -> object:
-        """The JSON value of an answer that comes as a whole."""
+        """Return the JSON value of a response without streaming."""
         body = bytearray()
         async for block in response.aiter_bytes():
             body += block
@@ -128,7 +127,7 @@ class SdkClient(ABC, Generic[_S]):
 
     @asynccontextmanager
     async def _post(self, body: Mapping[str, Any]) -> AsyncGenerator[httpx2.Response]:
-        """Send a request; what goes wrong with it, or while its answer is read, becomes an `LLMError`."""
+        """Send a request; convert errors, also those while the response is read, to `LLMError`."""
         content = encode_body(body)
         client = await self._run_until_closed(self._sdk())
         import httpx2
@@ -139,17 +138,17 @@ class SdkClient(ABC, Generic[_S]):
             yield stream.response
         except (self._sdk_error(), httpx2.HTTPError, httpx2.InvalidURL, NoAnswerError) as error:
             raise self._to_llm_error(error) from None
-        except (ValueError, RecursionError) as error:  # JSON that cannot be read, headers that cannot be sent
+        except (ValueError, RecursionError) as error:  # unreadable JSON, headers that cannot be sent
             raise self._to_llm_error(error) from None
         finally:
             if stream is not None:
                 await stream.close()
 
     async def _run_until_closed(self, doing: Awaitable[_T]) -> _T:
-        """What a part of a request returns.
+        """Await a step of a request, unless the connections are closed.
 
         Raises:
-            LLMError: of failure `interrupted`: connections were closed meanwhile.
+            LLMError: with failure `interrupted`: they were closed.
         """
         step = _Step()
         self._steps.append(step)
@@ -173,9 +172,9 @@ class SdkClient(ABC, Generic[_S]):
 
     async def _sdk(self) -> _S:
         if self._client is None:
-            # Seconds of work, the first time: others go on meanwhile.
+            # It takes seconds the first time: do not block the loop.
             await to_thread.run_sync(self._load_sdk, abandon_on_cancel=True)
-        if self._client is None:  # it may have been made meanwhile
+        if self._client is None:  # another task may have created it in the meantime
             import httpx2
 
             seconds = self._connection.timeout
@@ -194,14 +193,14 @@ class SdkClient(ABC, Generic[_S]):
             ) from None
 
     def _headers(self) -> dict[str, str]:
-        """Headers of every request besides those of the SDK; those that are set replace the usual ones."""
+        """Return the headers added to the SDK's; configured ones replace the usual ones."""
         own = {**self._connection.spec.headers, **self._connection.headers}
         names = set(map(str.casefold, own))
         usual = self._usual_headers().items()
         return {**{name: value for name, value in usual if name.casefold() not in names}, **own}
 
     def _usual_headers(self) -> dict[str, str]:
-        """The header with the key, as the vendor wants it."""
+        """Return the header with the key, in the vendor's form."""
         key = self._connection.api_key
         if key is None:
             return {}
@@ -210,11 +209,11 @@ class SdkClient(ABC, Generic[_S]):
         return {"Authorization": f"Bearer {key.get_secret_value()}"}
 
     def _headers_to_drop(self, *names: str) -> list[str]:
-        """Headers that the SDK would send by itself, and that are not for this vendor.
+        """Return headers that the SDK would add, and that this vendor must not get.
 
         Args:
-            names: such headers. What the environment has for the SDK's own vendor is added, where another one
-                is asked; what is said here on purpose is taken out.
+            names: such headers. For another vendor than the SDK's, headers from the environment are added;
+                configured headers are excluded.
         """
         unwanted = [*names]
         if self._connection.spec.name != self.package:
@@ -227,15 +226,15 @@ _LAST_SECONDS = 0.1
 
 
 def iter_events(response: httpx2.Response, *, max_size: int) -> AsyncIterator[httpx2.ServerSentEvent]:
-    """The events of a stream.
+    """Iterate over the events of a stream.
 
     Args:
-        response: the answer of a server. Some give streams another type, or none: all is read as events, but
-            the page of a proxy.
-        max_size: bytes that an event may have.
+        response: the HTTP response. Its content type may be wrong or missing: everything but an HTML page is
+            read as events.
+        max_size: maximum bytes of an event.
 
     Raises:
-        httpx2.HTTPError: while it is iterated: the connection breaks, or what comes is no stream of events.
+        httpx2.HTTPError: during iteration: the connection broke, or there is no event stream.
     """
     import httpx2
 
@@ -245,9 +244,9 @@ def iter_events(response: httpx2.Response, *, max_size: int) -> AsyncIterator[ht
 
 
 async def drain_events(events: AsyncIterator[httpx2.ServerSentEvent]) -> None:
-    """Read what follows the last event that matters, so that the connection can be used again.
+    """Read the rest of a stream, so that the connection can be reused.
 
-    That is a matter of an instant. Where it takes longer, or goes wrong, the connection is given up.
+    This takes an instant. If it takes longer, or fails, the connection is closed.
     """
     import httpx2
 

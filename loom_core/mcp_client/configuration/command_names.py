@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["named_by", "verb"]
+__all__ = ["use_program", "verb"]
 
 _program: ContextVar[str] = ContextVar("program", default="loom-query-server")
 
@@ -24,7 +24,7 @@ def verb(words: str) -> str:
 
 
 @contextmanager
-def named_by(program: str) -> Generator[None]:
+def use_program(program: str) -> Generator[None]:
     """Name another program while the block lasts: the one whose verbs are run."""
     token = _program.set(program)
     try:

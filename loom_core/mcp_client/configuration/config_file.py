@@ -23,7 +23,7 @@ _OTHER_SECTIONS = {
     "mcp_servers": "Codex",
     "mcpservers": "",
 }
-_MOST_BYTES = 10_000_000
+_MAX_BYTES = 10_000_000
 _ALL_LEVELS = 200
 
 
@@ -68,7 +68,7 @@ class ServerFile:
         """
         try:
             with path.open("rb") as file:
-                raw = file.read(_MOST_BYTES + 1)
+                raw = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             return cls(path, None)
         except OSError as error:
@@ -76,9 +76,9 @@ class ServerFile:
                 f"{path} cannot be read: {error.strerror or error}.",
                 advice="See whether it is a file that you may read.",
             ) from None
-        if len(raw) > _MOST_BYTES:
+        if len(raw) > _MAX_BYTES:
             raise ConfigError(
-                f"{path} has more than {_MOST_BYTES:,} bytes.", advice="It is no file that names servers."
+                f"{path} has more than {_MAX_BYTES:,} bytes.", advice="It is no file that names servers."
             )
         return cls(path, raw)
 

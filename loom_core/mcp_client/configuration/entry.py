@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from loom_core.mcp_client.configuration.expansion import Expansion
 
-__all__ = ["Entry", "EntryError", "LoomSection", "entry_error", "expanded"]
+__all__ = ["Entry", "EntryError", "LoomSection", "entry_error", "expand_entry"]
 
 _Place = tuple[str | int, ...]
 
-_LONGEST_SECONDS = 3600.0
+_MAX_SECONDS = 3600.0
 """A larger `timeout` counts milliseconds, which Claude Code and Gemini CLI write; Cline writes seconds."""
 
 _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
@@ -37,7 +37,7 @@ _TRANSPORTS: Mapping[str, Literal["stdio", "http", "sse"]] = {
     "streamablehttp": "http",
     "sse": "sse",
 }
-_MOST_TOLD = 3
+_MAX_LISTED = 3
 
 
 class EntryError(ConfigError):
@@ -163,10 +163,10 @@ class Entry(_Form):
             return self.loom.call_seconds
         if self.timeout is None:
             return 120.0
-        return self.timeout / 1000 if self.timeout > _LONGEST_SECONDS else self.timeout
+        return self.timeout / 1000 if self.timeout > _MAX_SECONDS else self.timeout
 
 
-def expanded(entry: Entry, expansion: Expansion, *, folder: Path) -> dict[str, Any]:
+def expand_entry(entry: Entry, expansion: Expansion, *, folder: Path) -> dict[str, Any]:
     """Expand an entry to the attributes of a `ServerConfig`, without its name. Blocks; see `Expansion`.
 
     Args:
@@ -204,17 +204,17 @@ def entry_error(error: ValidationError) -> EntryError:
     """Convert Pydantic's errors about an entry to an `EntryError`; values are not repeated."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     paths = [_path_in_entry(each["loc"]) for each in found]
-    told = [_told(each, path) for each, path in zip(found, paths, strict=True)]
+    told = [_describe_problem(each, path) for each, path in zip(found, paths, strict=True)]
     known = [_close(str(path[-1])) for each, path in zip(found, paths, strict=True) if _unknown(each)]
     return EntryError(
-        " ".join(told[:_MOST_TOLD]),
+        " ".join(told[:_MAX_LISTED]),
         advice=next(filter(None, known), ""),
         path=paths[0],
     )
 
 
-def _told(each: ErrorDetails, path: _Place) -> str:
-    place = _dotted(path)
+def _describe_problem(each: ErrorDetails, path: _Place) -> str:
+    place = _join_path(path)
     if _unknown(each):
         return f"{place} is no setting of Loom's."
     reason = each["msg"].removeprefix("Value error, ").rstrip(".")
@@ -236,7 +236,7 @@ def _path_in_entry(loc: tuple[int | str, ...]) -> _Place:
     return ("loom", *loc) if loc and loc[0] in LoomSection.model_fields else loc
 
 
-def _dotted(path: Iterable[str | int]) -> str:
+def _join_path(path: Iterable[str | int]) -> str:
     return ".".join(str(part) for part in path)
 
 
@@ -251,7 +251,7 @@ def _at(path: _Place, expand: Callable[[str], str], text: str) -> str:
     try:
         return expand(text)
     except ConfigError as error:
-        raise EntryError(f"{_dotted(path)}: {error.message}", advice=error.advice, path=path) from None
+        raise EntryError(f"{_join_path(path)}: {error.message}", advice=error.advice, path=path) from None
 
 
 def _folder(written: str, expansion: Expansion, folder: Path, path: _Place) -> Path:
@@ -259,7 +259,7 @@ def _folder(written: str, expansion: Expansion, folder: Path, path: _Place) -> P
     try:
         return folder / Path(text).expanduser()
     except RuntimeError:
-        raise EntryError(f"{_dotted(path)}: there is no such home folder.", path=path) from None
+        raise EntryError(f"{_join_path(path)}: there is no such home folder.", path=path) from None
 
 
 def _oauth(written: Mapping[str, Any], expansion: Expansion) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import NoReturn
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
-from loom_core.keys import check_reference, remember, resolve
+from loom_core.keys import check_reference, register_secret, resolve
 
 __all__ = ["Expansion", "is_secret_name", "variables_of"]
 
@@ -85,7 +85,7 @@ class Expansion:
             value = resolve(reference[2]).get_secret_value()
         else:
             return "…"
-        self.secrets.append(remember(SecretStr(value)))
+        self.secrets.append(register_secret(SecretStr(value)))
         return f"{reference[1] or ''}{value}"
 
     def _value(self, match: re.Match[str]) -> str:
@@ -101,7 +101,7 @@ class Expansion:
                 advice=f"Set it where this program is started, or write ${{{name}:-default}}.",
             )
         if is_secret_name(name):
-            self.secrets.append(remember(SecretStr(value)))
+            self.secrets.append(register_secret(SecretStr(value)))
         return value
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from loom_core.jsonc import object_of
 from loom_core.mcp_client.configuration.expansion import is_secret_name
 
-__all__ = ["HIDDEN", "is_literal_secret", "literal_secrets", "shown_arguments", "shown_entry", "shown_url"]
+__all__ = ["HIDDEN", "is_literal_secret", "literal_secrets", "mask_arguments", "mask_entry", "mask_url"]
 
 HIDDEN = "…"
 
@@ -23,7 +23,7 @@ _OPTION = re.compile(r"--?[\w-]+")
 _VALUES = ("env", "headers")
 
 
-def shown_url(url: str) -> str:
+def mask_url(url: str) -> str:
     """Mask the user, password, query values and key-like path segments of a URL."""
     try:
         parts = urlsplit(url)
@@ -34,19 +34,19 @@ def shown_url(url: str) -> str:
     return f"{parts.scheme}://{host}{path}{f'?{HIDDEN}' if parts.query else ''}"
 
 
-def shown_arguments(arguments: Sequence[object]) -> list[str]:
+def mask_arguments(arguments: Sequence[object]) -> list[str]:
     """Mask the arguments of a command whose option or name says that they are secret."""
     shown: list[str] = []
     secret = False
     for argument in map(str, arguments):
         follows, secret = secret, bool(_OPTION.fullmatch(argument)) and is_secret_name(argument)
-        shown.append(_shown_value(argument) if follows else _shown_argument(argument))
+        shown.append(_mask_value(argument) if follows else _mask_argument(argument))
     return shown
 
 
-def shown_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+def mask_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Mask possible secrets in an entry with `…`. References are shown."""
-    return {key: _shown_member(key, value) for key, value in entry.items()}
+    return {key: _mask_member(key, value) for key, value in entry.items()}
 
 
 def is_literal_secret(name: str, value: object) -> bool:
@@ -65,27 +65,27 @@ def literal_secrets(entry: Mapping[str, Any]) -> list[str]:
     arguments: object = entry.get("args")
     if isinstance(arguments, list):
         written = cast("list[object]", arguments)
-        both = enumerate(zip(map(str, written), shown_arguments(written), strict=True))
+        both = enumerate(zip(map(str, written), mask_arguments(written), strict=True))
         found += [f"args.{i}" for i, (ours, shown) in both if shown != ours and "://" not in ours]
     if isinstance(url := entry.get("url"), str) and "@" in url.partition("//")[2].partition("/")[0]:
         found.append("url")
     return found
 
 
-def _shown_member(key: str, value: object) -> object:
+def _mask_member(key: str, value: object) -> object:
     if key in _VALUES:
-        return {name: _shown_value(each) for name, each in object_of(value).items()}
+        return {name: _mask_value(each) for name, each in object_of(value).items()}
     if key == "args" and isinstance(value, list):
-        return shown_arguments(cast("list[object]", value))
+        return mask_arguments(cast("list[object]", value))
     if isinstance(value, str) and key.lower().endswith("url"):
-        return shown_url(value)
+        return mask_url(value)
     if isinstance(value, dict):
         members = cast("dict[str, object]", value).items()
-        return {name: _shown_member(name, each) for name, each in members}
+        return {name: _mask_member(name, each) for name, each in members}
     return HIDDEN if isinstance(value, str) and is_secret_name(key) and key != "auth" else value
 
 
-def _shown_value(value: object) -> str:
+def _mask_value(value: object) -> str:
     """Mask a value that may be secret; a reference is shown without its default."""
     reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
     if reference is None:
@@ -93,9 +93,9 @@ def _shown_value(value: object) -> str:
     return reference[0].replace(reference[1], f":-{HIDDEN}") if reference[1] else reference[0]
 
 
-def _shown_argument(argument: str) -> str:
+def _mask_argument(argument: str) -> str:
     if "://" in argument and (address := re.match(r"(.*?)([a-zA-Z][\w+.-]*://\S*)(.*)", argument, re.DOTALL)):
-        return f"{address[1]}{shown_url(address[2])}{address[3]}"
+        return f"{address[1]}{mask_url(address[2])}{address[3]}"
     if (assigned := _ASSIGNED.fullmatch(argument)) and is_secret_name(assigned[2]):
-        return f"{assigned[1] or ''}{assigned[2]}{assigned[3]}{_shown_value(assigned[4])}"
+        return f"{assigned[1] or ''}{assigned[2]}{assigned[3]}{_mask_value(assigned[4])}"
     return HIDDEN if _LIKE_A_KEY.fullmatch(argument) and "/" not in argument else argument

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
-__all__ = ["OAuthConfig", "is_safe_place", "origin_of"]
+__all__ = ["OAuthConfig", "is_secure_address", "origin_of"]
 
 
 class OAuthConfig(BaseModel):
@@ -64,7 +64,7 @@ class OAuthConfig(BaseModel):
             raise ValueError("client_secret and private_key exclude each other")
         if self.private_key is not None and self.grant != "client_credentials":
             raise ValueError("private_key is for client_credentials only")
-        if self.issuer and not is_safe_place(self.issuer):
+        if self.issuer and not is_secure_address(self.issuer):
             raise ValueError("issuer must be an https address")
         document = urlsplit(self.client_metadata_url)
         if self.client_metadata_url and (document.scheme != "https" or document.path in {"", "/"}):
@@ -86,7 +86,7 @@ def origin_of(url: str) -> tuple[str, str, int | None]:
     return place.scheme, place.hostname or "", place.port or _PORTS.get(place.scheme)
 
 
-def is_safe_place(url: str, *, server_url: str = "") -> bool:
+def is_secure_address(url: str, *, server_url: str = "") -> bool:
     """Return whether a secret may be sent to an address.
 
     It may over https; over http on this machine; and over http to the origin of `server_url`, where the user

@@ -13,42 +13,42 @@ from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from loom_core.keys import remember
-from loom_core.mcp_client.configuration.entry import Entry, entry_error, expanded
+from loom_core.keys import register_secret
+from loom_core.mcp_client.configuration.entry import Entry, entry_error, expand_entry
 from loom_core.mcp_client.configuration.expansion import Expansion, is_secret_name
-from loom_core.mcp_client.configuration.masking import shown_arguments, shown_url
+from loom_core.mcp_client.configuration.masking import mask_arguments, mask_url
 from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
 
-__all__ = ["Era", "ServerConfig", "Transport", "checked_name", "in_names"]
+__all__ = ["Era", "ServerConfig", "Transport", "check_name", "is_name_character"]
 
 Transport = Literal["stdio", "http", "sse"]
 Era = Literal["auto", "legacy", "modern"]
 
-_LONGEST_NAME = 64
-_LONGEST_WAIT = 86_400.0
+_MAX_NAME_LENGTH = 64
+_MAX_WAIT_SECONDS = 86_400.0
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 _PLAIN_HEADERS = {"accept", "accept-language", "content-type", "user-agent"}
 
 
-def in_names(char: str) -> bool:
+def is_name_character(char: str) -> bool:
     """Return whether a character may stand in a server's name."""
     return char.isalnum() or char in "_.-" or unicodedata.category(char)[0] == "M"
 
 
-def checked_name(name: str) -> str:
+def check_name(name: str) -> str:
     """Validate a server's name: letters and digits of any script, and `_`, `-`, `.`; no colon.
 
     Raises:
         ValueError: it cannot be one, as `server:tool` could not be told apart, or people could not read it.
     """
-    if not all(map(in_names, name)) or not 0 < len(name) <= _LONGEST_NAME:
+    if not all(map(is_name_character, name)) or not 0 < len(name) <= _MAX_NAME_LENGTH:
         raise ValueError("a server is called by letters, digits, - _ and ., at most 64 of them")
     return name
 
 
 def _seconds(value: float) -> float:
-    if not (math.isfinite(value) and 0 < value <= _LONGEST_WAIT):
+    if not (math.isfinite(value) and 0 < value <= _MAX_WAIT_SECONDS):
         raise ValueError("should be a number of seconds above 0, at most 86400")
     return value
 
@@ -120,7 +120,7 @@ class ServerConfig(BaseModel):
     # Inputs stay out of messages, as one may be a secret in the wrong place.
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    name: Annotated[str, AfterValidator(checked_name)]
+    name: Annotated[str, AfterValidator(check_name)]
     transport: Transport
     command: _Text = ""
     args: tuple[_Text, ...] = ()
@@ -183,19 +183,19 @@ class ServerConfig(BaseModel):
         Raises:
             EntryError: the entry cannot be used; its `path` says what of it is wrong.
         """
-        fields = expanded(Entry.of(written), expansion, folder=folder)
+        fields = expand_entry(Entry.of(written), expansion, folder=folder)
         try:
             config = cls(name=name, where=where, **fields)
         except ValidationError as error:
             raise entry_error(error) from None
         for secret in config.secrets:
-            remember(secret)
+            register_secret(secret)
         return config
 
     @property
     def target(self) -> str:
         """The command or URL of the server, without parts that may be secret."""
-        return self.command if self.transport == "stdio" else shown_url(self.url)
+        return self.command if self.transport == "stdio" else mask_url(self.url)
 
     @property
     def secrets(self) -> tuple[SecretStr, ...]:
@@ -210,7 +210,7 @@ class ServerConfig(BaseModel):
             if name.lower() not in _PLAIN_HEADERS:
                 yield value
                 yield value.rpartition(" ")[2]  # of `Bearer …`
-        for argument, shown in zip(self.args, shown_arguments(self.args), strict=True):
+        for argument, shown in zip(self.args, mask_arguments(self.args), strict=True):
             if shown != argument:
                 yield from filter(None, (argument, argument.partition("=")[2]))
         parts = urlsplit(self.url)

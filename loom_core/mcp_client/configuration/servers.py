@@ -88,14 +88,14 @@ def read_servers(
         environment: what variables are taken from; that of this process if not given.
         keyring: whether the keyring is asked; without it no server that needs it can be started from this.
     """
-    reading = _Reading(names, os.environ if environment is None else environment, keyring=keyring)
+    reading = _ConfigReader(names, os.environ if environment is None else environment, keyring=keyring)
     reading.read(user_file(home), home, None)
     if project is not None:
         reading.read(project, home, project.absolute().parent)
     return reading.servers()
 
 
-class _Reading:
+class _ConfigReader:
     """Accumulated result of reading files, the file of highest precedence first."""
 
     def __init__(self, names: Sequence[str] | None, environment: Mapping[str, str], *, keyring: bool) -> None:
@@ -132,7 +132,7 @@ class _Reading:
             if state == "trusted":
                 self._take(file, name, written, folder)
             else:
-                self._problems[name] = _untrusted(path, state, file.where(name))
+                self._problems[name] = _untrusted_problem(path, state, file.where(name))
 
     def servers(self) -> Servers:
         for name in self._names or ():
@@ -178,7 +178,7 @@ class _Reading:
         return ServerProblem(f"There is no server {name!r}.", advice)
 
 
-def _untrusted(path: Path, state: TrustState, where: str) -> ServerProblem:
+def _untrusted_problem(path: Path, state: TrustState, where: str) -> ServerProblem:
     why = "was changed after you trusted it" if state == "changed" else "is a project's, and not trusted"
     return ServerProblem(
         f"The file {path} {why}: nothing in it is started.",

@@ -65,17 +65,17 @@ class _TrustFile:
     def content(self) -> _Content:
         raw = self._file.read()
         if raw is not self._raw:
-            self._content = self._parsed(raw)
+            self._content = self._parse(raw)
             self._raw = raw
         return self._content
 
     def change(self, edit: Callable[[_Content], None]) -> None:
         with self._file.writing() as draft:
-            content = self._parsed(draft.raw)
+            content = self._parse(draft.raw)
             edit(content)
             draft.raw = (content.model_dump_json(indent=2) + "\n").encode()
 
-    def _parsed(self, raw: bytes | None) -> _Content:
+    def _parse(self, raw: bytes | None) -> _Content:
         try:
             content = _Content() if raw is None else _Content.model_validate_json(raw)
         except ValidationError:

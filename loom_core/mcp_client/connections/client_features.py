@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from loom_core.errors import LoomError
-from loom_core.keys import redacted
+from loom_core.keys import redact
 from loom_core.mcp_client.callbacks import SamplingRequest, SamplingTurn
 from loom_core.tools.interface import Question, QuestionAnswer
 
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.tools.interface import AskFunction
 
-__all__ = ["Answering", "Call", "CallClock"]
+__all__ = ["ActiveCall", "CallClock", "ClientFeatures"]
 
 _log = logging.getLogger(__name__)
 
-_MOST_QUESTIONS = 8  # open at the same time; a person answers one
+_MAX_QUESTIONS = 8  # open at the same time; a person answers one
 _LOG_CHARACTERS = 1000
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class ActiveCall:
     """A call that is being waited for: its time, and who answers questions about it."""
 
     clock: CallClock
     ask: AskFunction | None = None
 
 
-_current: ContextVar[Call | None] = ContextVar("mcp_call", default=None)
+_current: ContextVar[ActiveCall | None] = ContextVar("mcp_call", default=None)
 
 
 @dataclass(slots=True)
-class Answering:
+class ClientFeatures:
     """Handlers of the requests that one server sends to its client.
 
     Attributes:
@@ -56,11 +56,11 @@ class Answering:
 
     config: ServerConfig
     callbacks: Callbacks
-    _calls: dict[Call, None] = field(default_factory=dict["Call", None])
+    _calls: dict[ActiveCall, None] = field(default_factory=dict["ActiveCall", None])
     _open: int = 0
 
     @contextmanager
-    def during(self, call: Call) -> Generator[None]:
+    def during(self, call: ActiveCall) -> Generator[None]:
         """Let questions that come meanwhile concern this call."""
         self._calls[call] = None
         token = _current.set(call)
@@ -96,24 +96,24 @@ class Answering:
                 schema=params.requested_schema,
                 origin=self.config.name,
             )
-        answer = await self._asked(question)
+        answer = await self._ask_user(question)
         content = dict(answer.content) if answer.action == "accept" and not question.url else None
         return ElicitResult(action=answer.action, content=content)
 
-    async def _asked(self, question: Question) -> QuestionAnswer:
+    async def _ask_user(self, question: Question) -> QuestionAnswer:
         """Ask the user; a timeout, or too many questions at once, is a `cancel`."""
-        call = self._concerned()
+        call = self._find_call()
         ask = (call.ask if call else None) or self.callbacks.ask
-        if ask is None or self._open >= _MOST_QUESTIONS:
+        if ask is None or self._open >= _MAX_QUESTIONS:
             return QuestionAnswer("cancel")
-        with self._waiting_for_a_person(call), anyio.move_on_after(self.callbacks.seconds):
+        with self._pause_clock(call), anyio.move_on_after(self.callbacks.seconds):
             try:
                 return await ask(question)
             except LoomError as error:
                 _log.warning("a question of %s was not answered: %s", self.config.name, error)
         return QuestionAnswer("cancel")
 
-    def _concerned(self) -> Call | None:
+    def _find_call(self) -> ActiveCall | None:
         """Find the call that a question is about: by its task, or because there is only one."""
         call = _current.get()
         if call is not None and call in self._calls:
@@ -121,9 +121,9 @@ class Answering:
         return next(iter(self._calls)) if len(self._calls) == 1 else None
 
     @contextmanager
-    def _waiting_for_a_person(self, call: Call | None) -> Generator[None]:
+    def _pause_clock(self, call: ActiveCall | None) -> Generator[None]:
         """Stop the clock of the call, or of all if it is not known which it is."""
-        stopped = [call.clock.stopped()] if call else [each.clock.stopped() for each in self._calls]
+        stopped = [call.clock.pause()] if call else [each.clock.pause() for each in self._calls]
         for each in stopped:
             each.__enter__()
         self._open += 1
@@ -141,7 +141,7 @@ class Answering:
 
         sample = self.callbacks.sample
         turns = _turns(params)
-        if sample is None or turns is None or self._open >= _MOST_QUESTIONS:
+        if sample is None or turns is None or self._open >= _MAX_QUESTIONS:
             what = "Only texts can be answered" if turns is None else "Too much is asked at once"
             return ErrorData(code=INVALID_REQUEST, message=what)
         request = SamplingRequest(
@@ -153,14 +153,14 @@ class Answering:
             stop=tuple(params.stop_sequences or ()),
         )
         why = f"no answer within {self.callbacks.seconds:g} s"
-        with self._waiting_for_a_person(self._concerned()), anyio.move_on_after(self.callbacks.seconds):
+        with self._pause_clock(self._find_call()), anyio.move_on_after(self.callbacks.seconds):
             try:
                 sampled = await sample(request)
                 content = TextContent(type="text", text=sampled.text)
                 return CreateMessageResult(role="assistant", content=content, model=sampled.model)
             except LoomError as error:
                 why = error.message
-        return ErrorData(code=INVALID_REQUEST, message=redacted(why, self.config.secrets))
+        return ErrorData(code=INVALID_REQUEST, message=redact(why, self.config.secrets))
 
     async def _roots(self, context: ClientRequestContext) -> mcp_types.ListRootsResult:
         from mcp_types import ListRootsResult, Root
@@ -171,7 +171,7 @@ class Answering:
 
     async def _note(self, params: mcp_types.LoggingMessageNotificationParams) -> None:
         if _log.isEnabledFor(logging.DEBUG):
-            text = redacted(str(params.data)[:_LOG_CHARACTERS], self.config.secrets)
+            text = redact(str(params.data)[:_LOG_CHARACTERS], self.config.secrets)
             _log.debug("%s says (%s): %r", self.config.name, params.level, text)
 
 
@@ -224,7 +224,7 @@ class CallClock:
         self.late = self._scope.cancelled_caught
         return bool(swallowed)
 
-    def progressed(self) -> None:
+    def restart(self) -> None:
         """Restart the timeout."""
         if self._waits:
             return
@@ -234,7 +234,7 @@ class CallClock:
         self._scope.deadline = now + min(self._seconds, max(self._left, 0.0))
 
     @contextmanager
-    def stopped(self) -> Generator[None]:
+    def pause(self) -> Generator[None]:
         """Let no time pass while the block is open."""
         if not self._waits:
             now = anyio.current_time()

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 import anyio
 
 from loom_core.mcp_client.callbacks import Callbacks
-from loom_core.mcp_client.connections.client_features import Answering, Call, CallClock
+from loom_core.mcp_client.connections.client_features import ActiveCall, CallClock, ClientFeatures
 from loom_core.mcp_client.connections.depth import Lineage
 from loom_core.mcp_client.connections.errors import Fault, FaultError
 from loom_core.mcp_client.connections.lifecycle import Backoff
-from loom_core.mcp_client.connections.supervisor import Change, State, Upkeep
+from loom_core.mcp_client.connections.supervisor import Change, ConnectionSupervisor, State
 from loom_core.observability.families import MCP_SERVER_UP
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.weak_registry import WeakRegistry
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from mcp import Client
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
-    from loom_core.mcp_client.connections.lifecycle import Link, ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import OpenConnection, ServerFacts
     from loom_core.observability.registry import Sample
     from loom_core.tools.interface import AskFunction, ProgressFunction
 
-__all__ = ["Change", "ServerConnection", "State", "Steps", "ToolListing", "all_pages"]
+__all__ = ["Change", "LatestNotifier", "ServerConnection", "State", "ToolListing", "all_pages"]
 
 _log = logging.getLogger(__name__)
 _connections: WeakRegistry[ServerConnection] = WeakRegistry()
@@ -76,9 +76,9 @@ class ServerConnection:
             backoff: how often a lost server is tried again, and when.
         """
         self.config = config
-        self._answering = Answering(config, callbacks or Callbacks())
+        self._answering = ClientFeatures(config, callbacks or Callbacks())
         self._lineage = Lineage.of_process() if lineage is None else lineage
-        self._upkeep = Upkeep(
+        self._upkeep = ConnectionSupervisor(
             config,
             answering=self._answering,
             on_change=on_change or (lambda _change: None),
@@ -128,9 +128,9 @@ class ServerConnection:
         """
         limit = self.config.start_seconds + _ENDING_SECONDS if seconds is None else seconds
         with CallClock(limit) as clock:
-            await self._upkeep.opened()
+            await self._upkeep.wait_until_open()
         if clock.late:
-            raise self._upkeep.late(limit)
+            raise self._upkeep.timeout_error(limit)
 
     async def list_tools(self) -> ToolListing:
         """List all tools, from all pages.
@@ -138,7 +138,7 @@ class ServerConnection:
         Raises:
             ServerError: see `ServerError.failure`.
         """
-        pages = await self._listed(lambda client, cursor: client.list_tools(cursor=cursor), "its tools")
+        pages = await self._list_all(lambda client, cursor: client.list_tools(cursor=cursor), "its tools")
         tools = [tool for page in pages for tool in page.tools]
         first = pages[0]
         said = first.model_fields_set
@@ -179,16 +179,16 @@ class ServerConnection:
         try:
             meta: Any = {DEPTH_META_KEY: self._lineage.below(max(depth, current_depth()))}
         except FaultError as error:
-            raise self._upkeep.told(error.fault) from None
-        steps = Steps(progress)
+            raise self._upkeep.to_error(error.fault) from None
+        steps = LatestNotifier(progress)
         given = dict(arguments)
 
         async def call(client: Client, clock: CallClock) -> mcp_types.CallToolResult:
-            async def progressed(progress: float, total: float | None, message: str | None) -> None:
-                clock.progressed()
+            async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+                clock.restart()
                 await steps.take(progress, total, message or "")
 
-            return await client.call_tool(name, given, progress_callback=progressed, meta=meta)
+            return await client.call_tool(name, given, progress_callback=on_progress, meta=meta)
 
         limit = self.config.call_seconds if seconds is None else seconds
         return await self._request(call, f"`{name}`", limit, repeatable=repeatable, ask=ask)
@@ -201,7 +201,7 @@ class ServerConnection:
         """
         if not await self._offers("resources"):
             return []
-        pages = await self._listed(
+        pages = await self._list_all(
             lambda client, cursor: client.list_resources(cursor=cursor), "its resources"
         )
         return [resource for page in pages for resource in page.resources]
@@ -214,7 +214,7 @@ class ServerConnection:
         """
         if not await self._offers("resources"):
             return []
-        pages = await self._listed(
+        pages = await self._list_all(
             lambda client, cursor: client.list_resource_templates(cursor=cursor), "its templates"
         )
         return [template for page in pages for template in page.resource_templates]
@@ -240,7 +240,7 @@ class ServerConnection:
         """
         if not await self._offers("prompts"):
             return []
-        pages = await self._listed(lambda client, cursor: client.list_prompts(cursor=cursor), "its prompts")
+        pages = await self._list_all(lambda client, cursor: client.list_prompts(cursor=cursor), "its prompts")
         return [prompt for page in pages for prompt in page.prompts]
 
     async def get_prompt(
@@ -263,7 +263,7 @@ class ServerConnection:
         """Close it and wait until it is; may be called by any task, and again."""
         await self._upkeep.close()
 
-    async def _listed(self, page: Callable[[Client, str | None], Awaitable[Any]], what: str) -> list[Any]:
+    async def _list_all(self, page: Callable[[Client, str | None], Awaitable[Any]], what: str) -> list[Any]:
         """Fetch all pages of a list."""
 
         async def listed(client: Client, _clock: CallClock) -> list[Any]:
@@ -285,26 +285,26 @@ class ServerConnection:
         ask: AskFunction | None = None,
     ) -> _ResultT:
         """Ask; once more over a new connection, where that does no harm."""
-        link: Link | None = None
-        with CallClock(seconds) as clock, self._answering.during(Call(clock, ask)):
+        link: OpenConnection | None = None
+        with CallClock(seconds) as clock, self._answering.during(ActiveCall(clock, ask)):
             for last in (False, True):
-                link = await self._upkeep.opened()
+                link = await self._upkeep.wait_until_open()
                 try:
                     return await send(link.client, clock)
                 except Exception as error:  # noqa: BLE001 - whatever a server provokes in the SDK is its failure
                     fault = await link.fault_of(error)
                 if fault.lost:
-                    link.lose(fault)
+                    link.mark_lost(fault)
                 harmless = repeatable or fault.ran == "no"
                 broken = fault.lost or fault.failure == "interrupted"
                 if last or not broken or not harmless or self._upkeep.closing:
-                    raise self._upkeep.told(fault, what, doubt=not harmless)
+                    raise self._upkeep.to_error(fault, what, doubt=not harmless)
                 _log.info("%s %s; %s is asked for again", self.name, fault.what, what)
         if link is None:
-            raise self._upkeep.late(seconds)
+            raise self._upkeep.timeout_error(seconds)
         late = f"did not answer {what} within {seconds:g} s"
         fault = Fault("timeout", late, "Ask for less, or give it longer with `timeout` in its entry.")
-        raise self._upkeep.told(fault, what, doubt=not repeatable)
+        raise self._upkeep.to_error(fault, what, doubt=not repeatable)
 
 
 def _up() -> list[Sample]:
@@ -316,7 +316,7 @@ def _up() -> list[Sample]:
 process_metrics.watch(MCP_SERVER_UP, _up)
 
 
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 
 PageT = TypeVar("PageT", bound="_Page")
 
@@ -353,14 +353,14 @@ async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[Page
     pages = [await page(None)]
     seen: set[str] = set()
     while (cursor := pages[-1].next_cursor) is not None:
-        if cursor in seen or len(pages) >= _MOST_PAGES:
+        if cursor in seen or len(pages) >= _MAX_PAGES:
             raise FaultError(Fault("unreadable", "sends a list without end", "Update the server.", ran="no"))
         seen.add(cursor)
         pages.append(await page(cursor))
     return pages
 
 
-class Steps:
+class LatestNotifier:
     """Queue of progress messages, sent one after the other; only the latest waits.
 
     A server that reports without end thus costs one report's memory, and who listens is never called twice at

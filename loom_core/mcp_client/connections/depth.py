@@ -16,9 +16,9 @@ from loom_core.mcp_client.connections.process import program_of
 if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 
-__all__ = ["MOST_DEPTH", "Lineage"]
+__all__ = ["MAX_DEPTH", "Lineage"]
 
-MOST_DEPTH = 3
+MAX_DEPTH = 3
 """So many of Loom's programs may stand above a server, each started or called by the one before."""
 
 _DEPTH = "LOOM_DEPTH"
@@ -59,9 +59,9 @@ class Lineage:
             FaultError: too many.
         """
         deeper = max(depth, self.depth) + 1
-        if deeper > MOST_DEPTH:
+        if deeper > MAX_DEPTH:
             what = (
-                f"is not asked: {MOST_DEPTH} programs stand above this one already, each started or called by"
+                f"is not asked: {MAX_DEPTH} programs stand above this one already, each started or called by"
                 " the one before"
             )
             advice = "Look in the configurations for servers that lead back to each other."

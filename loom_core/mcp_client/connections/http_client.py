@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import httpx2
 
 from loom_core.errors import LoomError
-from loom_core.keys import redacted
-from loom_core.mcp_client.configuration.masking import shown_url
+from loom_core.keys import redact
+from loom_core.mcp_client.configuration.masking import mask_url
 from loom_core.mcp_client.connections.errors import ANSWER_BYTES, Fault, Faults
-from loom_core.mcp_client.connections.sanitizing import plain_line
-from loom_core.mcp_client.connections.tracing import told_http
+from loom_core.mcp_client.connections.sanitization import plain_line
+from loom_core.mcp_client.connections.tracing import trace_http_request
 from loom_core.net import system_trust
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 
-__all__ = ["Exchange", "fault_of", "hide_secrets"]
+__all__ = ["HttpExchange", "fault_of", "hide_secrets"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _SESSION = "mcp-session-id"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-class Exchange(httpx2.AsyncClient):
+class HttpExchange(httpx2.AsyncClient):
     """HTTP client for one server.
 
     Args of `__init__`:
@@ -90,7 +90,7 @@ class Exchange(httpx2.AsyncClient):
         """Send a request; a message that cannot be delivered or is refused gets an error as its answer."""
         if request.method != "POST":
             return await super().send(request, **options)
-        told_http(request, server=self._name)
+        trace_http_request(request, server=self._name)
         self.revision = request.headers.get("mcp-protocol-version", "")
         try:
             response = await super().send(request, **options)
@@ -98,7 +98,7 @@ class Exchange(httpx2.AsyncClient):
                 return await self._whole(request, response)
             if response.status_code >= 400:
                 return await self._refusal(request, response)
-            if (fault := _strayed(response)) is not None:
+            if (fault := _describe_foreign_answer(response)) is not None:
                 await response.aclose()
                 return self._answer(request, fault)
             return response
@@ -120,7 +120,7 @@ class Exchange(httpx2.AsyncClient):
         content = await _read(response, _REFUSAL_BYTES) or b""
         error = _json_rpc_error(content) if _is_json(response) else None
         words = str(error.get("message", "")) if error else _text(response, content)
-        said = plain_line(redacted(words, self._secrets), most=_SHOWN)
+        said = plain_line(redact(words, self._secrets), most=_SHOWN)
         fault = self._fault_of_status(request, response, said)
         if error is not None and fault.failure != "authentication" and not fault.lost:
             return _response(request, response.status_code, content)
@@ -184,10 +184,10 @@ def _response(
     return httpx2.Response(status, headers=headers, content=content, request=request)
 
 
-def _strayed(response: httpx2.Response) -> Fault | None:
+def _describe_foreign_answer(response: httpx2.Response) -> Fault | None:
     """Describe an answer that comes from no MCP server: a redirect or a page; None for any other."""
     if response.is_redirect:
-        where = shown_url(plain_line(response.headers["location"], most=_SHOWN))
+        where = mask_url(plain_line(response.headers["location"], most=_SHOWN))
         what = f"sends us on to {where}, where our headers are not sent"
         advice = "If that is the server, write its address into `url`."
         return Fault("refused", what, advice, ran="no")
@@ -281,33 +281,33 @@ def _phrase(status: int) -> str:
         return ""
 
 
-class _ShownAddresses(logging.Filter):
+class _AddressMaskFilter(logging.Filter):
     """Logging filter that masks addresses."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
-            record.args = tuple(self._shown(record.args))
+            record.args = tuple(self._mask(record.args))
         return True
 
-    def _shown(self, values: tuple[object, ...]) -> Iterator[object]:
+    def _mask(self, values: tuple[object, ...]) -> Iterator[object]:
         for value in values:
             text = str(value)
-            yield shown_url(text) if text.startswith(("http://", "https://")) else value
+            yield mask_url(text) if text.startswith(("http://", "https://")) else value
 
 
-class _WarningsOnly(logging.Filter):
+class _WarningsOnlyFilter(logging.Filter):
     """Logging filter that drops lines with addresses, session ids and whole messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno >= logging.WARNING
 
 
-_SHOWN_ADDRESSES = _ShownAddresses()
-_WARNINGS_ONLY = _WarningsOnly()
+_ADDRESS_MASK = _AddressMaskFilter()
+_WARNINGS_ONLY = _WarningsOnlyFilter()
 
 
 def hide_secrets() -> None:
     """Keep secrets out of the log; may be called again."""
-    logging.getLogger("httpx2").addFilter(_SHOWN_ADDRESSES)
+    logging.getLogger("httpx2").addFilter(_ADDRESS_MASK)
     for name in ("mcp.client.streamable_http", "mcp.client.sse"):
         logging.getLogger(name).addFilter(_WARNINGS_ONLY)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 
-__all__ = ["HttpTransport", "TypedResults"]
+__all__ = ["HttpTransport", "ResultNormalizer"]
 
 
 class HttpTransport:
@@ -52,10 +52,10 @@ class HttpTransport:
         self._opened = AsyncExitStack()
 
     async def __aenter__(self) -> tuple[Any, Any]:  # the SDK has no public names for its streams
-        from loom_core.mcp_client.connections.http_client import Exchange
+        from loom_core.mcp_client.connections.http_client import HttpExchange
 
         sse = self._config.transport == "sse"
-        exchange = Exchange(
+        exchange = HttpExchange(
             self._config,
             auth=self._auth,
             faults=self.faults,
@@ -67,7 +67,7 @@ class HttpTransport:
                 self._sse(exchange) if sse else await self._streamable(exchange, stack)
             )
             self._opened = stack.pop_all()
-            return TypedResults(read, lambda: exchange.revision), write
+            return ResultNormalizer(read, lambda: exchange.revision), write
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -91,20 +91,20 @@ class HttpTransport:
     def _sse(self, exchange: httpx2.AsyncClient) -> AbstractAsyncContextManager[Any]:
         from mcp.client.sse import sse_client
 
-        def made(
+        def make_client(
             headers: dict[str, str] | None = None,
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
             return exchange  # which has all that already
 
-        return sse_client(self._config.url, httpx_client_factory=made)
+        return sse_client(self._config.url, httpx_client_factory=make_client)
 
 
 _FIRST_TYPED = "2026-07-28"  # revision since which a result says of what type it is
 
 
-class TypedResults:
+class ResultNormalizer:
     """Read stream of an SDK transport; accepts results that the SDK refuses and the protocol allows.
 
     A result without `resultType` counts as complete by the protocol; however it came, as JSON or as an event
@@ -130,7 +130,7 @@ class TypedResults:
         Raises:
             anyio.EndOfStream: there will be none.
         """
-        return self._typed(await self._stream.receive())
+        return self._normalize(await self._stream.receive())
 
     async def aclose(self) -> None:
         """Close what is read from."""
@@ -140,7 +140,7 @@ class TypedResults:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        return self._typed(await self._stream.__anext__())
+        return self._normalize(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -151,7 +151,7 @@ class TypedResults:
     ) -> bool | None:
         return await self._stream.__aexit__(kind, error, trace)
 
-    def _typed(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+    def _normalize(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
         from mcp_types import JSONRPCResponse
 
         if isinstance(item, Exception) or self._revision() < _FIRST_TYPED:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio
 
-from loom_core.keys import redacted
+from loom_core.keys import redact
 from loom_core.mcp_client.connections.errors import Fault, FaultError, leaf
 from loom_core.mcp_client.connections.http_transport import HttpTransport
 from loom_core.mcp_client.connections.process import ChildProcess
-from loom_core.mcp_client.connections.sanitizing import plain, plain_line
+from loom_core.mcp_client.connections.sanitization import plain, plain_line
 from loom_core.mcp_client.connections.stdio_transport import StdioTransport
 from loom_core.tools.environment import child_environment
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
-    from loom_core.mcp_client.connections.client_features import Answering
+    from loom_core.mcp_client.connections.client_features import ClientFeatures
     from loom_core.mcp_client.connections.depth import Lineage
 
-__all__ = ["Backoff", "Link", "Mode", "ServerFacts"]
+__all__ = ["Backoff", "Mode", "OpenConnection", "ServerFacts"]
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _DISCOVER_SECONDS = 2.5  # that a server of the old era, which passes over what 
 _LISTEN_SECONDS = 30.0  # for the server to agree that it tells of changes
 
 
-class Link:
+class OpenConnection:
     """One connection, while it lasts. Its `client` is entered and left by the owner's task.
 
     Attributes:
@@ -59,7 +59,7 @@ class Link:
         self,
         config: ServerConfig,
         *,
-        answering: Answering,
+        answering: ClientFeatures,
         on_change: Callable[[_Changed], None],
         auth: httpx2.Auth | None,
         lineage: Lineage,
@@ -89,23 +89,23 @@ class Link:
             environment = child_environment({**config.env, **lineage.environment_of(config)})
             self._stdio = transport = StdioTransport(
                 partial(ChildProcess.start, config, environment),
-                on_end=self._ended,
+                on_end=self._describe_exit,
                 server=config.name,
                 discover_seconds=min(config.start_seconds / 4, _DISCOVER_SECONDS),
             )
         else:
-            transport = HttpTransport(config, auth=auth, on_end=self.lose)
+            transport = HttpTransport(config, auth=auth, on_end=self.mark_lost)
         self._transport = transport
         self.client = Client(
             transport,
             mode=mode,
             cache=None,
             client_info=Implementation(name="loom", version=_version()),
-            message_handler=self._heard,
+            message_handler=self._handle_change,
             **answering.options(),
         )
 
-    def lose(self, fault: Fault) -> None:
+    def mark_lost(self, fault: Fault) -> None:
         """Note that nothing more can be asked."""
         if not self.lost.is_set():
             self.fault = fault
@@ -130,14 +130,14 @@ class Link:
         It does so in unbounded time, and a server that gives both the schema and the value could stop this
         process with them. `MCPTool` checks in bounded time.
         """
-        self.client.session.validate_tool_result = _unchecked
+        self.client.session.validate_tool_result = _skip_validation
 
     async def listen(self, backoff: Backoff) -> None:
         """Let a server of the modern era tell what changes, again and again; until cancelled."""
         from mcp import MCPError
         from mcp.client.subscriptions import SubscriptionLost
 
-        wanted = self._told_changes()
+        wanted = self._subscribable_changes()
         if not self._modern or not wanted:
             return
         failures = 0
@@ -184,7 +184,7 @@ class Link:
             case OSError():
                 return Fault("connection", f"cannot be reached: {error.strerror}", lost=True, passing=True)
             case _:
-                what = f"answers with what cannot be used: {self._said(str(error))}"
+                what = f"answers with what cannot be used: {self._quote_server(str(error))}"
                 return Fault("unreadable", what, "Update the server.")
 
     async def conclude(self, error: BaseException | None, seconds: float) -> None:
@@ -198,7 +198,7 @@ class Link:
         if not self.opened:
             self.fault = await self._fault_of_start(error, seconds)
         elif self._process and self.fault is _GONE:
-            said = await self._process.obituary()
+            said = await self._process.describe_exit()
             self.fault = Fault("connection", said, lost=True, passing=True)
         elif self.fault is None:
             self.fault = await self.fault_of(error) if error else _GONE
@@ -211,12 +211,12 @@ class Link:
         if error is not None:
             fault = await self.fault_of(error)
             if fault.lost and self._process:
-                said = await self._process.obituary()
+                said = await self._process.describe_exit()
                 return Fault("start", said, self._advice(), ran="no", lost=True, passing=True)
             return replace(fault, advice=fault.advice or self._advice()) if self._process else fault
         what = f"did not answer within {seconds:g} s when it was opened"
         if self._stdio and self._stdio.pollution:
-            shown = self._said(self._stdio.pollution.decode("utf-8", "replace"))
+            shown = self._quote_server(self._stdio.pollution.decode("utf-8", "replace"))
             what = f"{what}; it wrote to its standard output what is no message: {shown!r}"
         if self._process and (said := self._process.log.tail()):
             what = f"{what}; it said: {said}"
@@ -235,7 +235,7 @@ class Link:
 
     def _advice(self) -> str:
         if self._stdio and self._stdio.pollution:
-            shown = self._said(self._stdio.pollution.decode("utf-8", "replace"))
+            shown = self._quote_server(self._stdio.pollution.decode("utf-8", "replace"))
             return f"It may be no server of MCP, or need other `args`: it wrote {shown!r}."
         return "Run its command in a terminal, and check `args` and `env` of its entry."
 
@@ -249,7 +249,7 @@ class Link:
             if self.fault and self.fault.failure == "closed":
                 return replace(self.fault, ran="unknown")
             if self._process:
-                return Fault("interrupted", await self._process.obituary(), lost=True, passing=True)
+                return Fault("interrupted", await self._process.describe_exit(), lost=True, passing=True)
             if self.fault:  # it was found by another request; what this one did is not known
                 return replace(self.fault, failure="interrupted", ran="unknown")
             if "exceeded" in error.message:
@@ -262,10 +262,10 @@ class Link:
             what = "answers with what is no message of MCP"
             return Fault("unreadable", what, "Check its `url`, and update it.")
         ran = "no" if error.code in {_METHOD_NOT_FOUND, INVALID_PARAMS} else "unknown"
-        what = f"answers with error {error.code}: {self._said(error.message) or 'no words'}"
+        what = f"answers with error {error.code}: {self._quote_server(error.message) or 'no words'}"
         return Fault("refused", what, code=error.code, ran=ran)
 
-    def _told_changes(self) -> list[_Changed]:
+    def _subscribable_changes(self) -> list[_Changed]:
         """Of which lists the server tells when they change."""
         said = self.client.server_capabilities
         told: dict[_Changed, bool | None] = {
@@ -275,7 +275,7 @@ class Link:
         }
         return [change for change, is_told in told.items() if is_told]
 
-    async def _heard(self, message: IncomingMessage) -> None:
+    async def _handle_change(self, message: IncomingMessage) -> None:
         import mcp_types
 
         match message:
@@ -288,12 +288,12 @@ class Link:
             case _:
                 pass
 
-    def _said(self, text: str) -> str:
+    def _quote_server(self, text: str) -> str:
         """Format a server's text as part of a sentence; no secret is cut through."""
-        return plain_line(redacted(text, self._config.secrets), most=_SHOWN)
+        return plain_line(redact(text, self._config.secrets), most=_SHOWN)
 
-    def _ended(self) -> None:
-        self.lose(_GONE)
+    def _describe_exit(self) -> None:
+        self.mark_lost(_GONE)
 
 
 _GONE = Fault("connection", "has gone", ran="no", lost=True, passing=True)
@@ -305,7 +305,7 @@ def _version() -> str:
     return version("loom-mcp-core")  # which reads a file
 
 
-async def _unchecked(name: str, result: CallToolResult) -> None:
+async def _skip_validation(name: str, result: CallToolResult) -> None:
     """See `Link.leave_results_unchecked`."""
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from loom_core.keys import redacted
+from loom_core.keys import redact
 from loom_core.mcp_client.connections.errors import Fault, FaultError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ChildLog:
         return " / ".join(list(self.lines)[-_SHOWN_LINES:])
 
     def _add(self, line: bytes) -> None:
-        text = redacted(line[: 4 * _LINE_CHARACTERS].decode("utf-8", "replace"), self._secrets)
+        text = redact(line[: 4 * _LINE_CHARACTERS].decode("utf-8", "replace"), self._secrets)
         text = "".join(c if c.isprintable() else " " for c in text).strip()[:_LINE_CHARACTERS]
         if text:
             self.lines.append(text)
@@ -144,14 +144,14 @@ class ChildProcess:
 
     async def watch(self, on_end: Callable[[], None]) -> None:
         """Call `on_end` once it has ended, though another process may hold its output open."""
-        await self._ended(math.inf, every=_WATCH_SECONDS)
+        await self._wait_for_exit(math.inf, every=_WATCH_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()
         on_end()
 
-    async def obituary(self) -> str:
+    async def describe_exit(self) -> str:
         """Describe how the child ended, with its last log lines, as in “ended with exit code 3”."""
-        ended = await self._ended(_EOF_SECONDS)
+        ended = await self._wait_for_exit(_EOF_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()
         code = self._process.returncode
@@ -174,15 +174,15 @@ class ChildProcess:
                 await self.input.aclose()
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._drain)  # who cannot write its last words cannot end
-                if not await self._ended(_GRACE_SECONDS):
+                if not await self._wait_for_exit(_GRACE_SECONDS):
                     self._forced = True
                     self._signal("SIGTERM")
-                    if not await self._ended(_GRACE_SECONDS):
+                    if not await self._wait_for_exit(_GRACE_SECONDS):
                         _log.info("process %d does not end; it is ended by force", self._process.pid)
                 tasks.cancel_scope.cancel()
         finally:
             self._signal("SIGKILL")  # also what it may have left behind in its group
-        if not await self._ended(_REAP_SECONDS):
+        if not await self._wait_for_exit(_REAP_SECONDS):
             _log.warning("process %d cannot be ended", self._process.pid)
         await self.output.aclose()
         await self._errors.aclose()
@@ -193,7 +193,7 @@ class ChildProcess:
             while True:
                 await self.output.receive()
 
-    async def _ended(self, seconds: float, *, every: float = _POLL_SECONDS) -> bool:
+    async def _wait_for_exit(self, seconds: float, *, every: float = _POLL_SECONDS) -> bool:
         deadline = anyio.current_time() + seconds
         while self._process.returncode is None:
             if anyio.current_time() >= deadline:

@@ -120,12 +120,12 @@ class _Writer:
         """
         from mcp_types import JSONRPCNotification, JSONRPCRequest
 
-        from loom_core.mcp_client.connections.tracing import told_stdio
+        from loom_core.mcp_client.connections.tracing import trace_stdio_request
 
         message = item.message
         line = message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
         if isinstance(message, JSONRPCRequest):
-            told_stdio(server=self._server)
+            trace_stdio_request(server=self._server)
             self._reader.expect(message, self._discover_seconds)
             try:
                 await self._input.send(line)
@@ -296,7 +296,7 @@ class StdioReader:
     def _refuse(self, first: bytes, last: bytes) -> None:
         from mcp_types import INTERNAL_ERROR, ErrorData
 
-        for id_ in self._answered_by(first, last):
+        for id_ in self._find_answered(first, last):
             fault = Fault(
                 "too_large",
                 f"answered with more than {self._most >> 20} MiB, which is not taken",
@@ -305,7 +305,7 @@ class StdioReader:
             data = self._faults.note(fault)
             self._answer(id_, ErrorData(code=INTERNAL_ERROR, message=fault.what, data=data))
 
-    def _answered_by(self, first: bytes, last: bytes) -> list[_RequestId]:
+    def _find_answered(self, first: bytes, last: bytes) -> list[_RequestId]:
         """Find the requests that a truncated line answers, from its ends; all, if they do not say."""
         for match in [*_ID.finditer(first)][:1] + [*_ID.finditer(last)][-1:]:
             id_: _RequestId = int(match[1]) if match[1] else match[2].decode("utf-8", "replace")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 
 from loom_core.errors import ServerError
-from loom_core.keys import redacted
+from loom_core.keys import redact
 from loom_core.mcp_client.connections.errors import Fault, FaultError
 from loom_core.observability.propagation import detach_context
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from loom_core.mcp_client.configuration.server_config import ServerConfig
-    from loom_core.mcp_client.connections.client_features import Answering
+    from loom_core.mcp_client.connections.client_features import ClientFeatures
     from loom_core.mcp_client.connections.depth import Lineage
-    from loom_core.mcp_client.connections.lifecycle import Backoff, Link, Mode, ServerFacts
+    from loom_core.mcp_client.connections.lifecycle import Backoff, Mode, OpenConnection, ServerFacts
 
-__all__ = ["Change", "State", "Upkeep"]
+__all__ = ["Change", "ConnectionSupervisor", "State"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ _CLOSE_SECONDS = 10.0
 _CLOSED = Fault("closed", "is not connected any more: the connection was closed", ran="no", lost=True)
 
 
-class Upkeep:
+class ConnectionSupervisor:
     """Supervisor of one connection. Only the task of `run` opens and closes it; callers use the link.
 
     Attributes:
@@ -53,7 +53,7 @@ class Upkeep:
         self,
         config: ServerConfig,
         *,
-        answering: Answering,
+        answering: ClientFeatures,
         on_change: Callable[[Change], None],
         auth: Callable[[ServerConfig], httpx2.Auth | None] | None,
         lineage: Lineage,
@@ -69,7 +69,7 @@ class Upkeep:
         self._auth = auth
         self._lineage = lineage
         self._backoff = backoff
-        self._link: Link | None = None
+        self._link: OpenConnection | None = None
         self._opening: anyio.CancelScope | None = None
         self._legacy = config.era == "legacy"
         self._fault: Fault | None = None
@@ -95,9 +95,9 @@ class Upkeep:
         self._running = True
         task_status.started()
         with detach_context():  # it outlives whatever request has begun it
-            await self._keep_up()
+            await self._supervise()
 
-    async def _keep_up(self) -> None:
+    async def _supervise(self) -> None:
         failures = 0
         try:
             while not self.closing:
@@ -114,13 +114,13 @@ class Upkeep:
                     failures = 0
                     await self._give_up(fault)
                 else:
-                    self._become("degraded", fault)
+                    self._set_state("degraded", fault)
                     await self._pause(self._backoff.wait_after(failures - 1) if failures > 1 else 0.0)
         finally:
             self._running = False
-            self._become("closed", _CLOSED)
+            self._set_state("closed", _CLOSED)
 
-    async def opened(self) -> Link:
+    async def wait_until_open(self) -> OpenConnection:
         """Wait until there is a link, and return it.
 
         Raises:
@@ -129,17 +129,17 @@ class Upkeep:
         openings = self._openings - (self.state in {"connecting", "degraded"})  # the one that goes on counts
         while self._link is None or self._link.lost.is_set():
             if self.state == "closed" or (self.state == "failed" and self._openings > openings):
-                raise self.told(self._fault or _CLOSED)
+                raise self.to_error(self._fault or _CLOSED)
             self._wanted.set()
             await self._changed.wait()
         return self._link
 
-    def late(self, seconds: float) -> ServerError:
+    def timeout_error(self, seconds: float) -> ServerError:
         """Build the error for a link that is missing after these seconds."""
         waited = Fault("connection", f"is not connected after {seconds:g} s", "Give it longer.", ran="no")
-        return self.told(self._fault or waited)
+        return self.to_error(self._fault or waited)
 
-    def told(self, fault: Fault, what: str = "", *, doubt: bool = False) -> ServerError:
+    def to_error(self, fault: Fault, what: str = "", *, doubt: bool = False) -> ServerError:
         """Convert a fault to an error.
 
         Args:
@@ -153,8 +153,8 @@ class Upkeep:
             message = f"{message} It is not known whether {what} was carried out."
             advice = f"{advice} Find that out before you ask for it again.".lstrip()
         return ServerError(
-            redacted(message, self._config.secrets),
-            advice=redacted(advice, self._config.secrets),
+            redact(message, self._config.secrets),
+            advice=redact(advice, self._config.secrets),
             server=self._config.name,
             failure=fault.failure,
             code=fault.code,
@@ -166,19 +166,19 @@ class Upkeep:
         self._closing.set()
         self._wanted.set()
         if self._link:
-            self._link.lose(_CLOSED)
+            self._link.mark_lost(_CLOSED)
         elif self._opening:
             self._opening.cancel()
         while self._running:
             await self._changed.wait()
         if self.state != "closed":
-            self._become("closed", _CLOSED)
+            self._set_state("closed", _CLOSED)
 
-    async def _hold(self, *, reopening: bool) -> Link:
+    async def _hold(self, *, reopening: bool) -> OpenConnection:
         """Open the server and keep it open until it is lost, or closed; the link says what came of it."""
         self._openings += 1
         if not reopening:
-            self._become("connecting", self._fault)
+            self._set_state("connecting", self._fault)
         legacy = self._legacy
         link = await self._open_as("legacy" if legacy else "auto")
         perhaps_old = link.broken and link.fault is not None and link.fault.failure in _PERHAPS_OLD
@@ -191,10 +191,10 @@ class Upkeep:
             self._legacy = self._config.era == "legacy"
         return link
 
-    async def _open_as(self, mode: Mode) -> Link:
-        from loom_core.mcp_client.connections.lifecycle import Link
+    async def _open_as(self, mode: Mode) -> OpenConnection:
+        from loom_core.mcp_client.connections.lifecycle import OpenConnection
 
-        link = Link(
+        link = OpenConnection(
             self._config,
             answering=self._answering,
             on_change=self._on_change,
@@ -223,7 +223,7 @@ class Upkeep:
         await link.conclude(error, seconds)
         return link
 
-    async def _serve(self, link: Link, seconds: float) -> None:
+    async def _serve(self, link: OpenConnection, seconds: float) -> None:
         """Let it be asked until it is lost."""
         facts = link.facts(seconds)
         if self._config.era == "modern" and not facts.modern:
@@ -237,32 +237,32 @@ class Upkeep:
         if self.closing:
             return
         reopened = self._openings > 1
-        self._become("ready")
+        self._set_state("ready")
         for change in _LISTS if reopened else ():
             self._on_change(change)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(link.listen, self._backoff)
             await link.lost.wait()
             if not self.closing:
-                self._become("degraded", link.fault)
+                self._set_state("degraded", link.fault)
             tasks.cancel_scope.cancel()
 
     async def _give_up(self, fault: Fault) -> None:
         """Wait until a caller asks for it."""
         self._wanted = anyio.Event()
-        self._become("failed", fault)
+        self._set_state("failed", fault)
         await self._wanted.wait()
 
     async def _pause(self, seconds: float) -> None:
         with anyio.move_on_after(seconds):
             await self._closing.wait()
 
-    def _become(self, state: State, fault: Fault | None = None) -> None:
+    def _set_state(self, state: State, fault: Fault | None = None) -> None:
         if self.state != state:
             self._since = anyio.current_time()
         self.state = state
         self._fault = fault
-        self.failure = str(self.told(fault)) if fault else ""
+        self.failure = str(self.to_error(fault)) if fault else ""
         if state == "failed":
             _log.warning("%s", self.failure)
         else:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import httpx2
     from opentelemetry.trace import Span
 
-__all__ = ["told_http", "told_stdio"]
+__all__ = ["trace_http_request", "trace_stdio_request"]
 
 _SENDS = MCP_CLIENT.name.partition("{")[0]
 _HEADERS = {"mcp.session.id": "mcp-session-id", "mcp.protocol.version": "mcp-protocol-version"}
 
 
-def told_http(request: httpx2.Request, *, server: str) -> None:
+def trace_http_request(request: httpx2.Request, *, server: str) -> None:
     """Say of a request to a server how it is sent, and carry the trace in its headers.
 
     Args:
@@ -43,7 +43,7 @@ def told_http(request: httpx2.Request, *, server: str) -> None:
             current.set_attribute(name, value)
 
 
-def told_stdio(*, server: str) -> None:
+def trace_stdio_request(*, server: str) -> None:
     """Say of the request that is being sent that it goes through a pipe."""
     current = _of_request()
     if current is not None:

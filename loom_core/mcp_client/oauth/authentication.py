@@ -95,17 +95,19 @@ class OAuth(httpx2.Auth):
             if not _wants_token(response):
                 self.problem = None
                 return
-            renewed = await self._renewed(access, request, response)
+            renewed = await self._obtain_token(access, request, response)
             if renewed is None:
                 return
-            wanted, access = _challenged(response), renewed
+            wanted, access = _challenge_scopes(response), renewed
             response = yield _with_token(request, access)
-            if response.status_code == 401 or (_wants_token(response) and _challenged(response) == wanted):
+            if response.status_code == 401 or (
+                _wants_token(response) and _challenge_scopes(response) == wanted
+            ):
                 break
         if _wants_token(response):
-            self._in_vain = access, _challenged(response)
+            self._in_vain = access, _challenge_scopes(response)
             self.problem = LoginError(
-                f"{self._config.name!r} refuses a token that is new: {_told(response)}.",
+                f"{self._config.name!r} refuses a token that is new: {_refusal_text(response)}.",
                 advice="Ask who runs the server what its users must be allowed to do.",
             )
         else:
@@ -118,14 +120,14 @@ class OAuth(httpx2.Auth):
                 self._login = await to_thread.run_sync(self._store.read)
             tokens = self._login.tokens
             if tokens is not None and not tokens.fresh and tokens.refresh is not None:
-                async with self._turn, self._store.alone(_LOCK_SECONDS):
+                async with self._turn, self._store.exclusive(_LOCK_SECONDS):
                     await self._refresh(tokens.access)
         except LoomError as error:  # the server may take the old token, or none
             _log.warning("The token for %s is not renewed: %s", self._config.name, error)
         tokens = self._login.tokens
         return None if tokens is None else tokens.access
 
-    async def _renewed(
+    async def _obtain_token(
         self, access: SecretStr | None, request: httpx2.Request, response: httpx2.Response
     ) -> SecretStr | None:
         """Replace a refused token; None if there is no other, and `problem` says why."""
@@ -133,17 +135,17 @@ class OAuth(httpx2.Auth):
             async with self._turn:
                 if self._newer(access):
                     return self._current()
-                if self._in_vain == (access, _challenged(response)):
+                if self._in_vain == (access, _challenge_scopes(response)):
                     # Neither a person nor the authorization server is asked again and again.
-                    self._login = self._login if self._browser else await self._stored()
+                    self._login = self._login if self._browser else await self._load_login()
                     return self._current() if self._newer(access) else None
-                async with self._store.alone(_LOCK_SECONDS):
+                async with self._store.exclusive(_LOCK_SECONDS):
                     await self._renew(access, request, response)
                 return self._current()
         except LoomError as error:
             self.problem = error
             if self._browser is not None:
-                self._in_vain = access, _challenged(response)
+                self._in_vain = access, _challenge_scopes(response)
             return None
 
     async def _renew(
@@ -154,14 +156,16 @@ class OAuth(httpx2.Auth):
         Raises:
             LoomError: none can be had.
         """
-        from loom_core.mcp_client.oauth.flow import Refusal, authorized, union_scopes
+        from loom_core.mcp_client.oauth.flow import TokenChallenge, authorize, union_scopes
 
-        stored = await self._stored()
+        stored = await self._load_login()
         if self._browser is None:
             self._login = stored
             if self._newer(access) or (response.status_code == 401 and await self._refresh(access)):
                 return
-        wanted = union_scopes(stored.wanted, _challenged(response) if response.status_code == 403 else "")
+        wanted = union_scopes(
+            stored.wanted, _challenge_scopes(response) if response.status_code == 403 else ""
+        )
         if self._browser is None and self._oauth.grant == "authorization_code":
             if (wanted or "") != stored.wanted:
                 await self._keep(self._login.model_copy(update={"wanted": wanted or ""}))
@@ -172,12 +176,12 @@ class OAuth(httpx2.Auth):
             tokens=self._login.tokens,
             wanted=union_scopes(wanted, granted) or "",
         )
-        refusal = Refusal(request, response)
+        refusal = TokenChallenge(request, response)
         await self._keep(
-            await authorized(self._config, self._oauth, refusal, login=known, browser=self._browser)
+            await authorize(self._config, self._oauth, refusal, login=known, browser=self._browser)
         )
 
-    async def _stored(self) -> Login:
+    async def _load_login(self) -> Login:
         """Return the stored login; a person can log in again where it cannot be read.
 
         Raises:
@@ -193,7 +197,7 @@ class OAuth(httpx2.Auth):
 
     async def _refresh(self, access: SecretStr | None) -> bool:
         """Refresh the token, unless another process has. Return whether there is a newer one. Locked."""
-        from loom_core.mcp_client.oauth.renewal import refreshed
+        from loom_core.mcp_client.oauth.renewal import refresh
 
         self._login = await to_thread.run_sync(self._store.read)
         if self._newer(access):
@@ -204,7 +208,7 @@ class OAuth(httpx2.Auth):
         login: Login | None = None
         # Not to be interrupted: once the old refresh token is sent, the new one must not be lost.
         with anyio.CancelScope(shield=True):
-            login = await refreshed(self._config, self._oauth, self._login)
+            login = await refresh(self._config, self._oauth, self._login)
             if login is None:  # a refresh token that is refused once is of no use
                 spent = tokens.model_copy(update={"refresh": None})
                 await self._keep(self._login.model_copy(update={"tokens": spent}))
@@ -226,9 +230,8 @@ class OAuth(httpx2.Auth):
     def _not_logged_in(self, response: httpx2.Response) -> LoginError:
         name = self._config.name
         if response.status_code == 403:
-            message = (
-                f"The login at {name!r} does not allow this: the server wants {_challenged(response)!r}."
-            )
+            scopes = _challenge_scopes(response)
+            message = f"The login at {name!r} does not allow this: the server wants {scopes!r}."
         elif self._current() is None:
             message = f"There is no login at {name!r}."
         else:
@@ -248,7 +251,7 @@ def _wants_token(response: httpx2.Response) -> bool:
     )
 
 
-def _challenged(response: httpx2.Response) -> str:
+def _challenge_scopes(response: httpx2.Response) -> str:
     """Return the scopes that a refusal names, separated by spaces."""
     return _parameter(response, "scope")
 
@@ -258,7 +261,7 @@ def _parameter(response: httpx2.Response, name: str) -> str:
     return "" if found is None else found[1] or found[2] or ""
 
 
-def _told(response: httpx2.Response) -> str:
+def _refusal_text(response: httpx2.Response) -> str:
     """Return a refusal's text for people, or its status."""
     text = _parameter(response, "error_description") or _parameter(response, "error")
     shown = "".join(character for character in text if character.isprintable())[:200].rstrip(".")

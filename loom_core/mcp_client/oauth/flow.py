@@ -26,9 +26,15 @@ from pydantic import AnyUrl, SecretStr
 
 from loom_core.errors import LoginError
 from loom_core.mcp_client.configuration.command_names import verb
-from loom_core.mcp_client.configuration.oauth_config import is_safe_place
-from loom_core.mcp_client.oauth.renewal import end_of
-from loom_core.mcp_client.oauth.requests import guarded_client, known_client, secret_method, sent, unsafe
+from loom_core.mcp_client.configuration.oauth_config import is_secure_address
+from loom_core.mcp_client.oauth.renewal import expiry_of
+from loom_core.mcp_client.oauth.requests import (
+    create_client,
+    find_client,
+    secret_method,
+    send,
+    unsafe_address_error,
+)
 from loom_core.mcp_client.oauth.store import Login, Registration, Tokens
 
 if TYPE_CHECKING:
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.oauth.browser import Browser
 
-__all__ = ["Refusal", "authorized", "union_scopes"]
+__all__ = ["TokenChallenge", "authorize", "union_scopes"]
 
 _MAX_STEPS = 20  # requests of one authorization
 _MAX_REASON = 300  # characters
@@ -59,7 +65,7 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(_WithoutErrors())
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TokenChallenge:
     """A response of the MCP server that requires a token or more scopes, with its request."""
 
     request: httpx2.Request
@@ -112,8 +118,13 @@ class _WithKey(PrivateKeyJWTOAuthProvider):
         return await super()._perform_authorization()
 
 
-async def authorized(
-    config: ServerConfig, oauth: OAuthConfig, refusal: Refusal, *, login: Login, browser: Browser | None
+async def authorize(
+    config: ServerConfig,
+    oauth: OAuthConfig,
+    refusal: TokenChallenge,
+    *,
+    login: Login,
+    browser: Browser | None,
 ) -> Login:
     """Run an authorization flow, and return a login with new tokens.
 
@@ -143,19 +154,19 @@ async def authorized(
 async def _drive(
     provider: OAuthClientProvider,
     flow: AsyncGenerator[httpx2.Request, httpx2.Response],
-    refusal: Refusal,
+    refusal: TokenChallenge,
     config: ServerConfig,
     oauth: OAuthConfig,
 ) -> None:
     """Send what the flow wants sent, until it would ask the MCP server again."""
-    client = guarded_client(config, oauth)
+    client = create_client(config, oauth)
     await anext(flow)  # the request itself: it has been answered
     outgoing = await flow.asend(refusal.response)
     for _ in range(_MAX_STEPS):
         if outgoing is refusal.request:
             return
         _check(provider.context, config, oauth)
-        outgoing = await flow.asend(await sent(outgoing, config, client))
+        outgoing = await flow.asend(await send(outgoing, config, client))
     raise LoginError(
         f"The login at {config.name!r} does not come to an end.", advice="Tell who runs the server."
     )
@@ -195,7 +206,7 @@ def _provider(
     if oauth.grant == "client_credentials":
         provider = _of_client(config, oauth, _Memory(granted, None))
     else:
-        provider = _of_person(config, oauth, login, _checked(config, browser), granted)
+        provider = _of_person(config, oauth, login, _check_metadata(config, browser), granted)
     provider.scopes = wanted
     return provider
 
@@ -219,8 +230,8 @@ def _of_person(
     config: ServerConfig, oauth: OAuthConfig, login: Login, browser: Browser, granted: OAuthToken | None
 ) -> _WithPerson:
     async def visit(url: str) -> None:
-        if not is_safe_place(url, server_url=config.url):
-            raise unsafe(config, url)
+        if not is_secure_address(url, server_url=config.url):
+            raise unsafe_address_error(config, url)
         await browser.visit(url)
 
     async def answer() -> AuthorizationCodeResult:
@@ -228,7 +239,8 @@ def _of_person(
         if "code" not in found:
             reason = found.get("error_description") or found.get("error") or "it gives no reason"
             raise LoginError(
-                f"The login at {config.name!r} was refused: {_cut(reason)}.", advice="Start the login again."
+                f"The login at {config.name!r} was refused: {_shorten(reason)}.",
+                advice="Start the login again.",
             )
         return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
 
@@ -240,14 +252,14 @@ def _of_person(
     return _WithPerson(
         config.url,
         metadata,
-        _Memory(granted, _known_client(oauth, login, browser)),
+        _Memory(granted, _find_client(oauth, login, browser)),
         visit,
         answer,
         oauth.client_metadata_url or None,
     )
 
 
-def _checked(config: ServerConfig, browser: Browser | None) -> Browser:
+def _check_metadata(config: ServerConfig, browser: Browser | None) -> Browser:
     if browser is None:
         raise LoginError(
             f"A person has to log in at {config.name!r}.", advice=f"Use {verb(f'login {config.name}')}."
@@ -255,9 +267,9 @@ def _checked(config: ServerConfig, browser: Browser | None) -> Browser:
     return browser
 
 
-def _known_client(oauth: OAuthConfig, login: Login, browser: Browser) -> OAuthClientInformationFull | None:
+def _find_client(oauth: OAuthConfig, login: Login, browser: Browser) -> OAuthClientInformationFull | None:
     """Find the client's registration: by the user, or by a login with the same redirect URI."""
-    known = known_client(oauth, login)
+    known = find_client(oauth, login)
     if known is None or known.redirect_uri not in ("", browser.redirect_uri):
         return None
     return OAuthClientInformationFull(
@@ -289,7 +301,7 @@ def _outcome(context: OAuthContext, oauth: OAuthConfig, browser: Browser | None)
             access=SecretStr(tokens.access_token),
             refresh=SecretStr(tokens.refresh_token) if tokens.refresh_token else None,
             scope=tokens.scope or "",
-            expires=end_of(tokens),
+            expires=expiry_of(tokens),
             endpoint=f"{origin}/token" if metadata is None else str(metadata.token_endpoint),
             resource=(
                 context.get_resource_url()
@@ -306,12 +318,12 @@ def _add_scopes(context: OAuthContext, scopes: str) -> None:
 
 def _failure(config: ServerConfig, error: Exception) -> LoginError:
     return LoginError(
-        f"The login at {config.name!r} has failed: {_cut(str(error))}.",
+        f"The login at {config.name!r} has failed: {_shorten(str(error))}.",
         advice="Check the entry's `oauth`, or ask who runs the server.",
     )
 
 
-def _cut(reason: str) -> str:
+def _shorten(reason: str) -> str:
     """Shorten another party's text to one line, without what looks like a secret."""
     line = (reason.splitlines() or [""])[0]  # an error of validation shows its input on the next ones
     shown = _SECRET_FIELD.sub(r'\1"[secret]"', line)

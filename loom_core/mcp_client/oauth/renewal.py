@@ -12,24 +12,24 @@ from mcp.shared.auth import OAuthToken
 from pydantic import SecretStr, ValidationError
 
 from loom_core.errors import LoginError
-from loom_core.mcp_client.oauth.requests import guarded_client, known_client, sent
+from loom_core.mcp_client.oauth.requests import create_client, find_client, send
 from loom_core.mcp_client.oauth.store import Login, Tokens
 
 if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.oauth_config import OAuthConfig
     from loom_core.mcp_client.configuration.server_config import ServerConfig
 
-__all__ = ["end_of", "refreshed"]
+__all__ = ["expiry_of", "refresh"]
 
 
-async def refreshed(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Login | None:
+async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Login | None:
     """Refresh the tokens of a login without a user; None if the authorization server refuses.
 
     Raises:
         LoginError: it cannot do so now, or may not be sent the token.
         NetError: it does not answer, or may not be asked. Then nothing is known of the login.
     """
-    tokens, client = login.tokens, known_client(oauth, login)
+    tokens, client = login.tokens, find_client(oauth, login)
     if tokens is None or tokens.refresh is None or client is None:
         return None
     form = {
@@ -46,7 +46,7 @@ async def refreshed(config: ServerConfig, oauth: OAuthConfig, login: Login) -> L
         else:
             headers["Authorization"] = _basic(client.client_id, secret)
     request = httpx2.Request("POST", tokens.endpoint, data=form, headers=headers)
-    response = await sent(request, config, guarded_client(config, oauth))
+    response = await send(request, config, create_client(config, oauth))
     if response.status_code >= 500 or response.status_code == 429:
         raise LoginError(
             f"The authorization server of {config.name!r} does not renew the login now:"
@@ -63,14 +63,14 @@ async def refreshed(config: ServerConfig, oauth: OAuthConfig, login: Login) -> L
         access=SecretStr(new.access_token),
         refresh=SecretStr(new.refresh_token) if new.refresh_token else tokens.refresh,
         scope=tokens.scope if new.scope is None else new.scope,
-        expires=end_of(new),
+        expires=expiry_of(new),
         endpoint=tokens.endpoint,
         resource=tokens.resource,
     )
     return login.model_copy(update={"tokens": kept})
 
 
-def end_of(tokens: OAuthToken) -> float | None:
+def expiry_of(tokens: OAuthToken) -> float | None:
     """When tokens that were just given end, in seconds since 1970; None where nothing is said about it."""
     return None if tokens.expires_in is None else time.time() + tokens.expires_in
 

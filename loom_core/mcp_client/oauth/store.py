@@ -19,7 +19,7 @@ from anyio import to_thread
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from loom_core.errors import ConfigError, StoreBusyError
-from loom_core.keys import own_key, remember
+from loom_core.keys import own_key, register_secret
 from loom_core.storage.lock import ProcessLock
 from loom_core.storage.private_file import replace_private_file
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from cryptography.fernet import Fernet
 
-__all__ = ["Login", "LoginStore", "Registration", "Seal", "Tokens"]
+__all__ = ["Encryption", "Login", "LoginStore", "Registration", "Tokens"]
 
 _LOOK_SECONDS = 0.05
 _EARLY = 30.0  # seconds before its end at which a token is not used any more
@@ -98,12 +98,12 @@ class Login(_Kept):
     wanted: str = ""
 
 
-def _remembered(login: Login) -> Login:
+def _register_secrets(login: Login) -> Login:
     """Register the login's secrets for redaction, and return it."""
     registration, tokens = login.registration, login.tokens
     held = (registration and registration.client_secret, tokens and tokens.access, tokens and tokens.refresh)
     for secret in filter(None, held):
-        remember(secret)
+        register_secret(secret)
     return login
 
 
@@ -120,7 +120,7 @@ class LoginStore:
     def __init__(self, home: Path, server: str, url: str, *, keyring: bool = True) -> None:
         name = sha256(f"{server}\0{url}".encode()).hexdigest()[:32]
         self.path = home / "oauth" / f"{name}.json"
-        self._seal = Seal(self.path.parent, keyring=keyring)
+        self._seal = Encryption(self.path.parent, keyring=keyring)
         self._server = server
 
     def read(self) -> Login:
@@ -131,7 +131,7 @@ class LoginStore:
             StoreBusyError: another process keeps the keyring busy.
         """
         try:
-            return _remembered(Login.model_validate_json(self._seal.opened(self.path.read_bytes())))
+            return _register_secrets(Login.model_validate_json(self._seal.decrypt(self.path.read_bytes())))
         except FileNotFoundError:
             return Login()
         except OSError as error:
@@ -146,9 +146,11 @@ class LoginStore:
             ConfigError: the file cannot be written.
             StoreBusyError: another process keeps the keyring busy.
         """
-        content = json.dumps(_remembered(login).model_dump(), default=SecretStr.get_secret_value).encode()
+        content = json.dumps(
+            _register_secrets(login).model_dump(), default=SecretStr.get_secret_value
+        ).encode()
         try:
-            replace_private_file(self.path, self._seal.closed(content))
+            replace_private_file(self.path, self._seal.encrypt(content))
         except OSError as error:
             raise self._problem("written", str(error.strerror)) from error
 
@@ -167,7 +169,7 @@ class LoginStore:
         return True
 
     @asynccontextmanager
-    async def alone(self, seconds: float) -> AsyncGenerator[None]:
+    async def exclusive(self, seconds: float) -> AsyncGenerator[None]:
         """Keep other processes from changing the login in the block.
 
         Args:
@@ -180,7 +182,7 @@ class LoginStore:
         lock = ProcessLock(self.path.with_suffix(".lock"))
         deadline = anyio.current_time() + seconds
         try:
-            while not await to_thread.run_sync(self._acquired, lock):
+            while not await to_thread.run_sync(self._acquire, lock):
                 if anyio.current_time() > deadline:
                     raise StoreBusyError(
                         f"Another process has been logging in at {self._server!r} for {seconds:g} seconds.",
@@ -191,7 +193,7 @@ class LoginStore:
         finally:
             lock.release()
 
-    def _acquired(self, lock: ProcessLock) -> bool:
+    def _acquire(self, lock: ProcessLock) -> bool:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             return lock.acquire()
@@ -210,7 +212,7 @@ _ENTRY = "oauth-logins"
 _LOCK_SECONDS = 15.0  # longer than the keyring may take
 
 
-class Seal:
+class Encryption:
     """Encryption of stored logins with a key in the keyring; without a keyring, they are plain.
 
     Args:
@@ -223,7 +225,7 @@ class Seal:
         self._keyring = keyring
         self._cipher: Fernet | None = None
 
-    def closed(self, content: bytes) -> bytes:
+    def encrypt(self, content: bytes) -> bytes:
         """Encrypt content for the file. Blocks.
 
         Raises:
@@ -232,7 +234,7 @@ class Seal:
         cipher = self._key()
         return content if cipher is None else _MARK + cipher.encrypt(content)
 
-    def opened(self, held: bytes) -> bytes:
+    def decrypt(self, held: bytes) -> bytes:
         """Decrypt the content of a file. Blocks.
 
         Raises:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import anyio
 
-from loom_core.mcp_client.connections.sanitizing import plain_line
+from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.tools.output import OutputParts
-from loom_core.mcp_client.tools.tool import ServerTool, ToolHome
+from loom_core.mcp_client.tools.tool import ServerTool, ToolEnvironment
 from loom_core.tools.arguments import ToolArguments
 from loom_core.tools.interface import CallContext, ToolAnnotations, ToolOutput
 
@@ -54,7 +54,7 @@ class MetaTool(ServerTool):
     harmless is believed of a trusted one only, as with its own tools.
     """
 
-    def __init__(self, own_name: str, kind: _Kind, home: ToolHome) -> None:
+    def __init__(self, own_name: str, kind: _Kind, home: ToolEnvironment) -> None:
         super().__init__(own_name, home)
         self._kind = kind
         self._trusted = home.connection.config.trusted
@@ -83,7 +83,7 @@ class MetaTool(ServerTool):
             return ToolAnnotations()
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True)
 
-    async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
+    async def _run(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         checked = self._arguments.validate(arguments)
         key = (self.server, self._kind.name)
         if (kept := self._home.cache.get(key, checked)) is not None:
@@ -92,14 +92,14 @@ class MetaTool(ServerTool):
         with anyio.move_on_after(context.seconds) as waiting:
             ttl_ms = await self._kind.answer(self._home.connection, checked, parts)
         if waiting.cancelled_caught:
-            return self._failed(f"The server {self.server} did not answer within {context.seconds:g} s.")
+            return self._to_failure(f"The server {self.server} did not answer within {context.seconds:g} s.")
         output = parts.output(server=self.server)
         self._home.cache.put(key, checked, output, ttl_ms=ttl_ms)
         return output
 
 
 def meta_tools(
-    home: ToolHome, capabilities: mcp_types.ServerCapabilities, *, taken: Collection[str]
+    home: ToolEnvironment, capabilities: mcp_types.ServerCapabilities, *, taken: Collection[str]
 ) -> list[MetaTool]:
     """Create the tools for a server's resources and prompts.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from loom_core.llm.messages import ImagePart
-from loom_core.mcp_client.connections.sanitizing import plain_line
+from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.tokens import estimate_tokens
 from loom_core.tools.interface import JsonValue, ToolOutput
 
@@ -23,8 +23,8 @@ TOKEN_CAP = 20_000
 """A tool's text is cut at so many (estimated) tokens; hosts refuse what is over about 25,000."""
 
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # what models take
-_MOST_IMAGES = 20
-_MOST_IMAGE_BYTES = 20_000_000  # of all images of one answer
+_MAX_IMAGES = 20
+_MAX_IMAGE_BYTES = 20_000_000  # of all images of one answer
 
 
 class OutputParts:
@@ -96,7 +96,7 @@ class OutputParts:
 
     def _image(self, data: str, media_type: str, what: str) -> None:
         size = len(data) * 3 // 4
-        fits = len(self._images) < _MOST_IMAGES and self._image_bytes + size <= _MOST_IMAGE_BYTES
+        fits = len(self._images) < _MAX_IMAGES and self._image_bytes + size <= _MAX_IMAGE_BYTES
         if media_type not in _SEEN or not fits:
             self._note(what, media_type, size)
             return

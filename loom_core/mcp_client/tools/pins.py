@@ -27,7 +27,7 @@ __all__ = ["Approvals", "definition_hash", "pin_of"]
 _log = logging.getLogger(__name__)
 
 
-_MOST_KEPT = 100_000  # characters of what a tool says of itself, to show later what has changed
+_MAX_KEPT = 100_000  # characters of what a tool says of itself, to show later what has changed
 _WORDS = frozenset({"$comment", "description", "enum", "examples", "title"})
 
 
@@ -55,7 +55,7 @@ def pin_of(definition: mcp_types.Tool, *, digest: str) -> ToolPin:
         digest: what it is known by, its `fingerprint`.
     """
     says = _says(definition)
-    return ToolPin(digest=digest, says=says if len(canonical(says)) <= _MOST_KEPT else {})
+    return ToolPin(digest=digest, says=says if len(canonical(says)) <= _MAX_KEPT else {})
 
 
 def _says(definition: mcp_types.Tool) -> dict[str, Any]:

@@ -44,7 +44,7 @@ __all__ = ["schema_model"]
 _Schema: TypeAlias = Mapping[str, Any]
 
 _ANY: Any = Any
-_MOST_CLASSES = 200
+_MAX_CLASSES = 200
 _CHOICES = frozenset({"$ref", "const", "enum"})
 _WORDS = re.compile(r"[^\W_]+")
 _UNBUILDABLE = (
@@ -84,15 +84,15 @@ def schema_model(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
         name: the tool's, also for the model's class.
         schema: one that `schema_problem` finds nothing wrong with.
     """
-    maker = _Maker(schema)
+    maker = _ModelBuilder(schema)
     try:
-        return maker.checked(name, maker.fields(schema))
+        return maker.build(name, maker.fields(schema))
     except _UNBUILDABLE as error:  # the schema is not trusted
         _log.debug("the arguments of %s are checked by their schema alone: %s", name, error)
-        return maker.checked(name, {})
+        return maker.build(name, {})
 
 
-class _Maker:
+class _ModelBuilder:
     """Builder of models for one schema and the objects in it."""
 
     def __init__(self, root: _Schema) -> None:
@@ -101,7 +101,7 @@ class _Maker:
         self._references: dict[str, Any] = {}
         self._followed = not _moves_references(root)
 
-    def checked(self, name: str, fields: dict[str, Any]) -> type[BaseModel]:
+    def build(self, name: str, fields: dict[str, Any]) -> type[BaseModel]:
         """Build the model of all arguments, which validates against the schema first."""
         arguments = ToolArguments(name, self._root)
 
@@ -193,7 +193,7 @@ class _Maker:
         return Annotated[annotation, Field(**limits)] if limits else annotation
 
     def _object(self, schema: _Schema, name: str) -> Any:  # noqa: ANN401 - see _type
-        if schema.get("properties") and len(self._named) < _MOST_CLASSES:
+        if schema.get("properties") and len(self._named) < _MAX_CLASSES:
             title = self._title(name)
             self._named[title] = create_model(title, __config__=_config(schema), **self.fields(schema))
             return self._named[title]

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 
 from loom_core.errors import LoomError
-from loom_core.mcp_client.connections.sanitizing import plain_line
+from loom_core.mcp_client.connections.sanitization import plain_line
 from loom_core.mcp_client.tools.meta_tools import MetaTool, meta_tools
 from loom_core.mcp_client.tools.pins import Approvals, definition_hash
 from loom_core.mcp_client.tools.tool import MCPTool, ServerTool
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["ServerTools"]
 
 _QUIET_SECONDS = 0.3  # so long nothing may change before the list is fetched again
-_LONGEST_QUIET_SECONDS = 3.0  # a server that never stops telling of changes is listened to so often
-_SHORTEST_TTL_SECONDS = 30.0
+_MAX_QUIET_SECONDS = 3.0  # a server that never stops telling of changes is listened to so often
+_MIN_TTL_SECONDS = 30.0
 _RETRY_SECONDS = 30.0
-_MOST_TOOLS = 5000
-_AT_ONCE = 50  # tools read before others get their turn
+_MAX_TOOLS = 5000
+_CONCURRENCY = 50  # tools read before others get their turn
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class _ToolList:
     """The tools of one list: swapped as a whole.
 
     Attributes:
@@ -77,10 +77,10 @@ class ServerTools:
         self._hurry = False
         self._tried = anyio.Event()
         self._ended = False
-        self._offer = _Offer()
+        self._offer = _ToolList()
         self._current: Mapping[str, ServerTool] = {}
         self._problem = ""
-        self.connection = make_connection(self._changed)
+        self.connection = make_connection(self._notify_change)
 
     @property
     def tools(self) -> tuple[ServerTool, ...]:
@@ -107,7 +107,7 @@ class ServerTools:
                 async with self._starting:
                     tasks.start_soon(self.connection.run)
                     seconds = await self._fetch()
-                await self._keep_up(seconds)
+                await self._refresh_forever(seconds)
         except Exception:  # noqa: BLE001 - one server must not end the others
             _log.exception("the tools of %s are given up", self.connection.name)
             self._problem = "It is given up after an error of Loom's own; its log says more."
@@ -115,7 +115,7 @@ class ServerTools:
             self._ended = True
             self._tried.set()
 
-    async def once_tried(self) -> None:
+    async def wait_until_tried(self) -> None:
         """Wait until the tools were fetched once; retry once after a failure."""
         if self._tried.is_set() and self.problem and not self._ended:
             self._tried = anyio.Event()
@@ -123,7 +123,7 @@ class ServerTools:
             self._stale.set()
         await self._tried.wait()
 
-    async def _keep_up(self, seconds: float) -> None:
+    async def _refresh_forever(self, seconds: float) -> None:
         while True:
             self._tried.set()
             await self._until_stale(seconds)
@@ -140,7 +140,7 @@ class ServerTools:
             return f"The server {tool.server} no longer has the tool {tool.name}. Look for another one."
         return f"The tool {tool.name} has changed since it was listed. Look at it again before you call it."
 
-    def _changed(self, change: Change) -> None:
+    def _notify_change(self, change: Change) -> None:
         if change == "tools" or (change == "state" and self.connection.state == "ready"):
             self._stale.set()
         if change == "state":
@@ -167,13 +167,13 @@ class ServerTools:
             self._current = {tool.own_name: tool for tool in offer.tools}
             self._on_change()
         ttl = listing.ttl_ms if listing else None
-        return max(ttl / 1000, _SHORTEST_TTL_SECONDS) if ttl else math.inf
+        return max(ttl / 1000, _MIN_TTL_SECONDS) if ttl else math.inf
 
     async def _until_stale(self, seconds: float) -> None:
         """Wait until the list may be another one; several changes in a row count as one."""
         with anyio.move_on_after(seconds):
             await self._stale.wait()
-        with anyio.move_on_after(_LONGEST_QUIET_SECONDS):
+        with anyio.move_on_after(_MAX_QUIET_SECONDS):
             while self._stale.is_set() and not self._hurry:
                 self._stale = anyio.Event()
                 with anyio.move_on_after(_QUIET_SECONDS):
@@ -181,20 +181,20 @@ class ServerTools:
         self._hurry = False
         self._stale = anyio.Event()
 
-    async def _read(self, definitions: Sequence[mcp_types.Tool]) -> _Offer:
+    async def _read(self, definitions: Sequence[mcp_types.Tool]) -> _ToolList:
         """Return the usable tools of a list; an unchanged tool stays the same object."""
         tools: dict[str, ServerTool] = {}
         left_out: dict[str, str] = {}
         called: set[str] = set()
         for number, definition in enumerate(definitions):
-            if number % _AT_ONCE == 0:
+            if number % _CONCURRENCY == 0:
                 await anyio.lowlevel.checkpoint()
             name = definition.name
             shown = plain_line(name)
             if not self.connection.config.allows(name):
                 continue
-            if len(tools) == _MOST_TOOLS:
-                left_out[shown] = f"the server has more than {_MOST_TOOLS:,} tools"
+            if len(tools) == _MAX_TOOLS:
+                left_out[shown] = f"the server has more than {_MAX_TOOLS:,} tools"
                 break
             if shown in called or shown in left_out:
                 left_out[shown] = "the server gives the same name to several tools"
@@ -210,7 +210,7 @@ class ServerTools:
                 if self.connection.config.allows(tool.own_name):
                     known = self._current.get(tool.own_name)
                     tools[tool.own_name] = known if isinstance(known, MetaTool) else tool
-        return _Offer(tuple(tools.values()), left_out)
+        return _ToolList(tuple(tools.values()), left_out)
 
     def _tool(self, definition: mcp_types.Tool) -> MCPTool:
         digest = definition_hash(definition)

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.mcp_client.connections.sanitizing import plain, plain_line, plain_schema
+from loom_core.mcp_client.connections.sanitization import plain, plain_line, plain_schema
 from loom_core.mcp_client.tools.output import call_output
 from loom_core.mcp_client.tools.pins import definition_hash, pin_of
 from loom_core.tools.arguments import ToolArguments
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.tools.pins import Approvals
     from loom_core.mcp_client.tools.result_cache import ResultCache
 
-__all__ = ["MCPTool", "ServerTool", "ToolHome", "believed"]
+__all__ = ["MCPTool", "ServerTool", "ToolEnvironment", "effective_annotations"]
 
 _log = logging.getLogger(__name__)
 
 
-class ToolHome(Protocol):
+class ToolEnvironment(Protocol):
     """Environment of a server's tool; see `ServerTools`."""
 
     @property
@@ -65,7 +65,7 @@ class ServerTool(Tool):
         own_name: what the server calls it.
     """
 
-    def __init__(self, own_name: str, home: ToolHome) -> None:
+    def __init__(self, own_name: str, home: ToolEnvironment) -> None:
         self.server = home.connection.name
         self.own_name = own_name
         self._home = home
@@ -90,21 +90,21 @@ class ServerTool(Tool):
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
         """Check the arguments and ask the server; see `Tool.call`."""
         if refusal := self._home.refusal(self):
-            return self._failed(refusal)
+            return self._to_failure(refusal)
         try:
-            return await self._called(arguments, context or CallContext())
+            return await self._run(arguments, context or CallContext())
         except LoomError as error:
-            return self._failed(str(error))
+            return self._to_failure(str(error))
 
     @abstractmethod
-    async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
+    async def _run(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         """Run it.
 
         Raises:
             LoomError: the arguments are wrong, or the server gives no answer.
         """
 
-    def _failed(self, text: str) -> ToolOutput:
+    def _to_failure(self, text: str) -> ToolOutput:
         return ToolOutput(plain(text, most=8000), is_error=True, metadata={"server": self.server})
 
 
@@ -119,7 +119,7 @@ class MCPTool(ServerTool):
         digest: of all that the server says of it.
     """
 
-    def __init__(self, definition: mcp_types.Tool, home: ToolHome, *, digest: str) -> None:
+    def __init__(self, definition: mcp_types.Tool, home: ToolEnvironment, *, digest: str) -> None:
         super().__init__(definition.name, home)
         self.digest = digest
         self._definition = definition
@@ -130,12 +130,14 @@ class MCPTool(ServerTool):
             "properties": {},
             **plain_schema(definition.input_schema),
         }
-        self._annotations = believed(definition.annotations, trusted=home.connection.config.trusted)
+        self._annotations = effective_annotations(
+            definition.annotations, trusted=home.connection.config.trusted
+        )
         self._arguments = ToolArguments(self.name, definition.input_schema)
         self._fingerprint = (
             definition_hash(definition, words=False) if home.connection.config.trusted else digest
         )
-        self._results = _checked_by(definition.output_schema)
+        self._results = _output_check(definition.output_schema)
         self._model: type[BaseModel] | None = None
 
     @property
@@ -170,7 +172,7 @@ class MCPTool(ServerTool):
     @property
     def claimed(self) -> ToolAnnotations:
         """Effects of a call as the server claims them, for people: nothing is to be decided by them."""
-        return believed(self._definition.annotations, trusted=True)
+        return effective_annotations(self._definition.annotations, trusted=True)
 
     @property
     def fingerprint(self) -> str:
@@ -215,7 +217,7 @@ class MCPTool(ServerTool):
         """Return the arguments, validated and corrected by the schema that the server sent."""
         return self._arguments.validate(arguments)
 
-    async def _called(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
+    async def _run(self, arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         checked = self._arguments.validate(arguments)
         key = (self.server, self.digest)
         if self.annotations.read_only and (kept := self._home.cache.get(key, checked)) is not None:
@@ -249,13 +251,13 @@ class MCPTool(ServerTool):
         return plain_line(errors[0].message, most=200) if errors else ""
 
 
-def _checked_by(schema: Mapping[str, Any] | None) -> SchemaCheck | None:
+def _output_check(schema: Mapping[str, Any] | None) -> SchemaCheck | None:
     """Build the check of a tool's results; None if the tool has no usable output schema."""
     usable = schema is not None and not schema_problem({"properties": {"result": schema}})
     return SchemaCheck(schema) if schema is not None and usable else None
 
 
-def believed(given: mcp_types.ToolAnnotations | None, *, trusted: bool) -> ToolAnnotations:
+def effective_annotations(given: mcp_types.ToolAnnotations | None, *, trusted: bool) -> ToolAnnotations:
     """Return the effective annotations of a server's tool.
 
     Of a server that is not trusted nothing does: the worst is assumed of its tools, so what it says cannot

@@ -1,4 +1,4 @@
-"""A run, from what is asked for to its rows."""
+"""Creation of runs: idempotency, sessions and ids."""
 
 from __future__ import annotations
 
@@ -36,16 +36,15 @@ _SAME = {
 
 
 def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: bool = False) -> Run:
-    """Write down what is asked for, or find the run that was made for the same key; part of a transaction.
+    """Create a run, or find the run of the same idempotency key; part of a transaction.
 
     Args:
-        db: where.
-        request: what is asked for.
+        db: the database.
+        request: the request.
         begins_session: see `Journal.create`.
 
     Raises:
-        InvalidInputError: the key was used for another request; or the session has a run that is not at its
-            end.
+        InvalidInputError: the key was used for another request; or the session has a run that has not ended.
         NotFoundError: there is no such session of this caller.
     """
     for name in ("caller", "idempotency_key", "session_id"):
@@ -60,7 +59,7 @@ def create_run(db: sqlite3.Connection, request: RunRequest, *, begins_session: b
                     advice="Use a new key for each run; the same one only to ask for the same run again.",
                 )
             return stored.run
-    # What cannot be written as JSON is refused before anything is written.
+    # A request that cannot be written as JSON is refused before anything is written.
     body, now = request_column(request), time.time()
     session_id = request.session_id or new_id("ses")
     if request.session_id and not (begins_session and _is_new_session(db, session_id)):
@@ -100,26 +99,26 @@ def _difference(known: RunRequest, request: RunRequest) -> str:
 
 
 def _is_new_session(db: sqlite3.Connection, session_id: str) -> bool:
-    """Whether there is no session of this id, whosever it might be."""
+    """Whether no caller has a session of this id."""
     return db.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is None
 
 
 def _find_free_session(db: sqlite3.Connection, request: RunRequest) -> int:
-    """The key of the session that a run is to go on with."""
+    """Return the key of the session for a new run; it must have no other active run."""
     session = find_session(db, request.session_id, request.caller)
     known: object = request.metadata.get(PARALLEL_RUNS)
-    beside = cast("list[object]", known) if isinstance(known, list) else []
+    parallel = cast("list[object]", known) if isinstance(known, list) else []
     sql = "SELECT key, id, status FROM runs WHERE session = ? ORDER BY key DESC"
-    # All of them at once: an error keeps what it was raised from, and a statement that is not at its end
-    # would keep this connection from seeing what other processes write.
+    # Fetch all rows at once: an error keeps its traceback alive, and an unfinished statement would keep this
+    # connection from seeing what other processes write.
     for row in db.execute(sql, (session,)).fetchall():
-        if row["id"] in beside:
+        if row["id"] in parallel:
             continue
         status: RunStatus = row["status"]
         resumed = any(revives(each.command, status) for each in load_commands(db, row["key"]))
         if status not in FINAL_STATUSES or resumed:
             raise InvalidInputError(
-                f"Session {request.session_id[:200]} has a run that is not at its end: {row['id']} "
+                f"Session {request.session_id[:200]} has a run that has not ended: {row['id']} "
                 f"({'it is about to be resumed' if resumed else status}).",
                 advice="Wait for it, send it a message, or abort it; or leave out the session.",
             )
@@ -130,19 +129,19 @@ def _check_text(name: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError(f"The {name} is no text: it holds half a character.") from None
+        raise InvalidInputError(f"The {name} is not valid text: it contains a lone surrogate.") from None
 
 
 def new_id(kind: str) -> str:
-    """An id that cannot be guessed."""
+    """Create a random id that cannot be guessed."""
     return _id(kind, secrets.token_bytes(_ID_BYTES))
 
 
 def id_for(kind: str, caller: str, key: str) -> str:
-    """The id of what a caller begins with an idempotency key.
+    """Derive the id of an object from its caller and idempotency key.
 
     Raises:
-        InvalidInputError: the caller or the key is no text.
+        InvalidInputError: the caller or the key is not valid text.
     """
     _check_text("caller", caller)
     _check_text("idempotency_key", key)

@@ -1,4 +1,4 @@
-"""The processes that drive runs: each holds a lock as long as it lives, and claims what it drives."""
+"""Registry of drivers, the processes that execute runs: each holds a lock while it lives, and claims runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.runs.journal.rows.commands import QueuedCommand, load_commands
 from loom_core.runs.journal.rows.json_column import from_column
 from loom_core.runs.journal.rows.runs import StoredRun, find_run
@@ -27,13 +27,13 @@ __all__ = ["Claim", "DriverRegistry", "claim_run", "find_unclaimed_runs"]
 
 
 class DriverRegistry:
-    """The processes that drive runs of one journal, and this one among them.
+    """Registry of the drivers of one journal: the processes that execute its runs, including this one.
 
-    A driver is alive while the lock of its file is held, whatever else the process does: one that was killed
-    is dead at once, one that hangs or sleeps is not.
+    A driver is alive while its lock file is locked, whatever the process does: a killed process is dead at
+    once; one that hangs or sleeps is alive.
 
     Args:
-        folder: for the lock files, made if absent; None where there are no other processes.
+        folder: folder of the lock files, created if absent; None if there are no other processes.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -44,10 +44,10 @@ class DriverRegistry:
         self.title = f"pid {os.getpid()} on {socket.gethostname()}"
 
     def enter(self) -> None:
-        """Take a lock, so that others see that this driver lives. Blocks; nothing happens the second time.
+        """Acquire a lock, so that other processes see that this driver is alive. Blocks; idempotent.
 
         Raises:
-            RecordError: the lock file cannot be made.
+            RecordError: the lock file cannot be created.
         """
         with self._entering:
             while not self.own:
@@ -62,28 +62,29 @@ class DriverRegistry:
             folder.mkdir(mode=0o700, exist_ok=True)
             held = lock.acquire()
         except OSError as error:
-            raise RecordError(
-                f"{path} cannot be made: {error.strerror or error}.",
-                advice="Make room, or the folder writable: it shows other processes that this one lives.",
+            raise StoreError(
+                f"{path} cannot be created: {error.strerror or error}.",
+                advice="Free some space, or make the folder writable: other processes see by this file that "
+                "this one is alive.",
             ) from error
-        if held and path.exists():  # else one that cleans up was faster
+        if held and path.exists():  # else a cleanup was faster
             self._lock = lock
             return True
         lock.release()
         return False
 
     def register(self, db: sqlite3.Connection) -> None:
-        """Write this driver down, which holds its lock; part of a transaction."""
+        """Register this driver, which holds its lock; part of a transaction."""
         db.execute("INSERT OR IGNORE INTO drivers VALUES (?, ?)", (self.own, self.title))
 
     def is_alive(self, driver: str) -> bool:
-        """Whether a process that drives runs has not ended. Blocks for some microseconds."""
+        """Whether a driver is alive. Blocks for some microseconds."""
         if driver == self.own:
             return bool(driver)
         return self._folder is not None and bool(driver) and ProcessLock(self._path(driver)).is_held()
 
     def with_driver_titles(self, db: sqlite3.Connection, found: Sequence[StoredRun]) -> list[Run]:
-        """Runs with the names of the processes that drive them."""
+        """Return the runs with the titles of their live drivers."""
         titles = {"": ""}
         for driver in {stored.driver for stored in found} - {""}:
             row = db.execute("SELECT title FROM drivers WHERE id = ?", (driver,)).fetchone()
@@ -91,7 +92,7 @@ class DriverRegistry:
         return [replace(stored.run, driver=titles[stored.driver]) for stored in found]
 
     def clean(self, db: sqlite3.Connection) -> None:
-        """Free the runs of dead drivers and remove what is left of these; part of a transaction."""
+        """Release the runs of dead drivers, and remove their rows and lock files; part of a transaction."""
         for row in db.execute("SELECT id FROM drivers").fetchall():
             if not self.is_alive(row["id"]):
                 db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (row["id"],))
@@ -100,13 +101,13 @@ class DriverRegistry:
             return
         for path in self._folder.glob("*.lock"):
             lock = ProcessLock(path)
-            # A process that is about to take this lock sees then that the file has gone.
+            # A process that is about to acquire this lock then sees that the file is gone.
             if path.stem != self.own and not lock.is_held() and lock.acquire():
                 _remove(path)
                 lock.release()
 
     def leave(self) -> None:
-        """Give the lock back and remove its file. Blocks."""
+        """Release the lock and remove its file. Blocks."""
         if self._lock is not None:
             _remove(self._path(self.own))
             self._lock.release()
@@ -121,17 +122,17 @@ def _remove(path: Path) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError:
-        return  # Windows keeps what is open; the next one to come removes it
+        return  # Windows does not delete an open file; the next cleanup does
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A run that this process drives from now on.
+    """A run that this process has claimed.
 
     Attributes:
-        stored: as it stands.
-        orders: what it has to obey.
-        blobs: how many blobs it has.
+        stored: the run.
+        orders: its queued commands.
+        blobs: number of its blobs.
     """
 
     stored: StoredRun
@@ -140,13 +141,13 @@ class Claim:
 
 
 def claim_run(db: sqlite3.Connection, run_id: str, drivers: DriverRegistry) -> Claim | None:
-    """Take a run that no process drives; part of a transaction, and of this process's turn with it.
+    """Claim a run; None if a live driver has it; part of a transaction.
 
     Raises:
         NotFoundError: there is no such run.
     """
     stored = find_run(db, run_id)
-    # One that has this driver's name was let go of here, but that could not be written.
+    # A run that still names this driver was released here, but the release could not be written.
     if stored.driver != drivers.own and drivers.is_alive(stored.driver):
         return None
     db.execute("UPDATE runs SET driver = ? WHERE key = ?", (drivers.own, stored.key))
@@ -157,12 +158,12 @@ def claim_run(db: sqlite3.Connection, run_id: str, drivers: DriverRegistry) -> C
 
 
 def find_unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers: DriverRegistry) -> list[str]:
-    """Runs that have something to do, and that no process drives; oldest first.
+    """Find the runs that have work to do and that no process executes; oldest first.
 
     Args:
-        db: where they are.
-        driven: those that this process drives.
-        drivers: who drives the others.
+        db: the database.
+        driven: ids of the runs that this process executes.
+        drivers: the registry of drivers.
     """
     rows = db.execute(
         "SELECT id, status, driver, standing, key IN (SELECT run FROM orders) AS ordered FROM runs"
@@ -180,7 +181,7 @@ def find_unclaimed_runs(db: sqlite3.Connection, driven: frozenset[str], drivers:
 
 
 def _has_missed_deadline(standing: str) -> bool:
-    """Whether a run waits for an answer whose time is over: that counts as refused, and it goes on."""
+    """Whether a run waits for an answer whose deadline has passed: that counts as refused."""
     pending: list[dict[str, Any]] = cast("dict[str, Any]", from_column(standing))["pending"]
     deadlines = [each["deadline"] for each in pending if each["deadline"] is not None]
     return bool(deadlines) and min(deadlines) < time.time()

@@ -1,4 +1,4 @@
-"""All runs of one file."""
+"""The run journal: create, read, follow, command, claim, search and purge the runs of one file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import anyio
 from anyio import CancelScope
 
-from loom_core.errors import InvalidInputError, RecordError
+from loom_core.errors import InvalidInputError, StoreError
 from loom_core.observability.log_fields import current_fields
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.propagation import inject_context
@@ -63,16 +63,16 @@ __all__ = ["Journal", "Observer", "RunLog", "purge_batch", "purge_run"]
 
 
 class Journal:
-    """All runs of one file, or of this process only where `path` is None. Nothing is opened before first use.
+    """Journal of all runs in one file, or in memory if `path` is None. It opens the file on first use.
 
-    Several processes share one file. Each holds an OS lock on a file of its own as long as it lives, and a
-    run names its driver's lock: so a run whose driver was killed is free at once, and one whose driver
-    merely hangs or sleeps never is driven twice.
+    Several processes can share one file. Each process holds an OS lock on its own lock file while it lives,
+    and a claimed run names the lock of its driver: if the driver is killed, the run is free at once; if the
+    driver hangs or sleeps, no other process executes the run.
 
-    Every method raises RecordError where the file cannot be read or written.
+    Every method raises RecordError if the file cannot be read or written.
 
     Args:
-        path: the file, made if absent, and its folder with it; None keeps all in memory.
+        path: the file, created if absent, together with its folder; None keeps everything in memory.
     """
 
     def __init__(self, path: Path | str | None = None) -> None:
@@ -80,18 +80,17 @@ class Journal:
         self._driven: set[str] = set()
 
     async def create(self, request: RunRequest, *, begins_session: bool = False) -> Run:
-        """Record what is asked for. The same caller and idempotency_key: the run that there is.
+        """Create a run. The same caller and idempotency key return the existing run.
 
-        The trace that it is asked for in, and what the log calls who asks, are kept with it.
+        The current trace and the caller's display name are stored with the run.
 
         Args:
-            request: what is asked for.
-            begins_session: whether a session that is not known here, to any caller, begins with it, under the
-                id that it has elsewhere.
+            request: the request.
+            begins_session: whether to create the session under the given id if no caller has it here.
 
         Raises:
-            InvalidInputError: the key was used for another request; or the session has a run that is not at
-                its end; or JSON cannot hold the request.
+            InvalidInputError: the key was used for another request; or the session has a run that has not
+                ended; or JSON cannot hold the request.
             NotFoundError: there is no such session of this caller.
         """
         if trace := inject_context():
@@ -102,7 +101,7 @@ class Journal:
         return await self.get(made.id) if made.last_seq else made
 
     async def get(self, run_id: str, *, caller: str | None = None) -> Run:
-        """A run as it stands.
+        """Return a run in its current state.
 
         Raises:
             NotFoundError: there is none, or it is another caller's (None: any caller).
@@ -113,11 +112,11 @@ class Journal:
         )
 
     async def find_by_key(self, idempotency_key: str, *, caller: str = "") -> Run | None:
-        """The run that was asked for with an idempotency key; None if there is none.
+        """Find the run that was requested with an idempotency key; None if there is none.
 
         Args:
             idempotency_key: as in `RunRequest`; not empty.
-            caller: who asked.
+            caller: the caller of the request.
         """
         drivers = await self.store.drivers()
         where, parameters = "runs.caller = ? AND runs.idempotency_key = ?", (caller, idempotency_key)
@@ -127,21 +126,21 @@ class Journal:
         return found[0] if found else None
 
     async def begin_session(self, *, caller: str = "", idempotency_key: str = "") -> str:
-        """Begin a session before there is any run of it; gives its id.
+        """Begin a session without a run; return its id.
 
         Args:
-            caller: whose it is.
-            idempotency_key: the same caller gets the same session for it; empty for a new one in any case.
+            caller: the owner of the session.
+            idempotency_key: the same caller and key get the same session; empty always creates a new one.
 
         Raises:
-            InvalidInputError: the caller or the key is no text.
+            InvalidInputError: the caller or the key is not valid text.
         """
         session_id = id_for("ses", caller, idempotency_key) if idempotency_key else new_id("ses")
         await self.store.write(lambda db: begin_session(db, session_id, caller))
         return session_id
 
     async def session_state(self, session_id: str, *, caller: str = "") -> SessionState:
-        """State of a session in addition to its runs.
+        """Return the state of a session in addition to its runs.
 
         Raises:
             NotFoundError: there is no such session of this caller.
@@ -151,16 +150,16 @@ class Journal:
     async def save_session_state(
         self, session_id: str, content: Mapping[str, Any], *, version: int, caller: str = ""
     ) -> bool:
-        """Keep something of a session.
+        """Save the state of a session, with optimistic locking.
 
         Args:
-            session_id: which session.
+            session_id: the session.
             content: JSON.
-            version: of the state that it is made of.
-            caller: whose session it is.
+            version: version of the state that this one is based on.
+            caller: the owner of the session.
 
         Returns:
-            Whether it is kept: not if there is another state since.
+            Whether it was saved: False if the state has changed since that version.
 
         Raises:
             InvalidInputError: JSON cannot hold it.
@@ -177,14 +176,14 @@ class Journal:
         status: Sequence[RunStatus] = (),
         limit: int = 50,
     ) -> list[Run]:
-        """Runs, latest first.
+        """List runs, latest first.
 
         Args:
-            caller: whose; None for everybody's.
-            profiles: those of these are among them, whosever they are.
-            session_id: of which session; empty for all.
-            status: how they are; empty for whatever.
-            limit: at most so many.
+            caller: only runs of this caller; None for all callers.
+            profiles: also include the runs of these profiles, of any caller.
+            session_id: only runs of this session; empty for all.
+            status: only runs with these statuses; empty for all.
+            limit: maximum number of runs.
         """
         drivers = await self.store.drivers()
         where, parameters = condition(caller, profiles=profiles, session_id=session_id, status=status)
@@ -195,12 +194,12 @@ class Journal:
         )
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = EVENTS_AT_ONCE) -> list[StreamEvent]:
-        """Events of a run, oldest first.
+        """Return the events of a run, oldest first.
 
         Args:
-            run_id: which run.
-            after: seq of the last one that is known already.
-            limit: at most so many.
+            run_id: the run.
+            after: seq of the last known event.
+            limit: maximum number of events.
 
         Raises:
             NotFoundError: there is no such run.
@@ -210,11 +209,11 @@ class Journal:
         )
 
     def follow(self, run_id: str, *, after: int = 0) -> AsyncGenerator[StreamEvent]:
-        """Events as they come, also of runs that another process drives; ends behind a final event.
+        """Stream the events of a run, also of one that another process executes; ends after a final event.
 
         Args:
-            run_id: which run.
-            after: seq of the last one that is known already.
+            run_id: the run.
+            after: seq of the last known event.
 
         Raises:
             NotFoundError: there is no such run.
@@ -222,18 +221,18 @@ class Journal:
         return follow_events(self.store, run_id, after=after)
 
     async def wait_until_idle(self, run_id: str, *, after: int, seconds: float) -> Run:
-        """Wait until a run has ended, is paused, or waits for a person, in a way that is not known yet.
+        """Wait until a run is idle: it has ended, is paused, or waits for a person.
 
-        One that has ended is given back at once, and so is one that waits, if something has happened in it
-        since `after`; but not where an order is on its way that has it go on.
+        Returns at once for a run that has ended; also for one that waits or is paused, if it has events
+        after `after`. It keeps waiting if a queued command will make the run continue.
 
         Args:
-            run_id: which run.
-            after: seq of the last event that is known already.
-            seconds: the longest wait.
+            run_id: the run.
+            after: seq of the last known event.
+            seconds: timeout.
 
         Returns:
-            The run as it stands then, also where the time was over.
+            The run in its state then, also after a timeout.
 
         Raises:
             NotFoundError: there is no such run.
@@ -243,14 +242,14 @@ class Journal:
         return await self.get(run_id)
 
     async def wait_until_applied(self, run_id: str, *, seconds: float) -> Run:
-        """Wait until a run has obeyed its orders, of whatever comes of them.
+        """Wait until the queued commands of a run are applied.
 
         Args:
-            run_id: which run.
-            seconds: the longest wait.
+            run_id: the run.
+            seconds: timeout.
 
         Returns:
-            The run as it stands then, also where the time was over.
+            The run in its state then, also after a timeout.
 
         Raises:
             NotFoundError: there is no such run.
@@ -260,20 +259,20 @@ class Journal:
         return await self.get(run_id)
 
     async def send_commands(self, run_id: str, *orders: Command, caller: str | None = None) -> Run:
-        """Atomically enqueue commands for a run; the process that drives the run applies them.
+        """Atomically enqueue commands for a run; the process that executes the run applies them.
 
         Args:
-            run_id: which run.
-            orders: what it shall do, in this order.
-            caller: whose run it must be; None for any caller's.
+            run_id: the run.
+            orders: the commands, in order.
+            caller: the caller whose run it must be; None for any caller.
 
         Returns:
-            The run as it stands; the orders are on their way to it.
+            The run in its current state; the commands are queued.
 
         Raises:
-            InvalidInputError: one does not fit how the run stands, with what it has been told before: nothing
-                is pending by that id, it was decided already, the answer is none to the question, it has
-                ended …
+            InvalidInputError: a command does not fit the state of the run after the commands queued before:
+                nothing is pending with that id, it was decided already, the answer does not fit the question,
+                the run has ended …
             NotFoundError: there is no such run of this caller.
         """
         drivers = await self.store.drivers()
@@ -287,11 +286,11 @@ class Journal:
                 if isinstance(order, Resume | Retry):
                     check_is_latest(db, stored)
                 before.append(order)
-            columns = [command_column(order) for order in orders]  # nothing is written before all are sure
+            columns = [command_column(order) for order in orders]  # nothing is written before all are valid
             sql = "INSERT INTO orders (run, body) VALUES (?, ?)"
             keys = [db.execute(sql, (stored.key, column)).lastrowid or 0 for column in columns]
             given = [QueuedCommand(key, order) for key, order in zip(keys, orders, strict=True)]
-            # With those before them, which other processes may have given and this one has not seen yet.
+            # Include earlier commands, which other processes may have sent and this one has not seen yet.
             return stored.key, [*waiting, *given], drivers.with_driver_titles(db, [stored])[0]
 
         def deliver(given: tuple[int, list[QueuedCommand], Run], wake: WakeBatch) -> None:
@@ -300,9 +299,9 @@ class Journal:
         return (await self.store.write(give, after=deliver))[2]
 
     async def claim(self, run_id: str) -> RunLog | None:
-        """The only log that may write to a run; None while any process drives it.
+        """Claim a run: return the only log that may write to it; None while any process executes the run.
 
-        Enter it at once with `async with`: the run is free again at the end of the block.
+        Enter the log at once with `async with`: the end of the block releases the claim.
 
         Raises:
             NotFoundError: there is no such run.
@@ -366,9 +365,9 @@ class Journal:
         )
 
     async def find_unclaimed(self) -> list[str]:
-        """Runs that no process drives and that have something to do, oldest first.
+        """Return the ids of runs that have work to do and that no process executes, oldest first.
 
-        They are working, have orders to obey, or wait for an answer whose deadline has passed.
+        They are working, have queued commands, or wait for an answer whose deadline has passed.
         """
         drivers, driven = await self.store.drivers(), frozenset(self._driven)
         return await self.store.read(lambda db: find_unclaimed_runs(db, driven, drivers))
@@ -383,15 +382,15 @@ class Journal:
         status: Sequence[RunStatus] = (),
         limit: int = 10,
     ) -> list[Run]:
-        """Past runs by words of goal and output, English and Chinese; those that fit best first.
+        """Search runs by words of goal and output, in English and Chinese; best matches first.
 
         Args:
-            query: words; each counts by how rare it is, and not all need be there.
+            query: words; rare words weigh more, and not all need to match.
             caller: as for `runs`.
             profiles: as for `runs`.
             session_id: as for `runs`.
             status: as for `runs`.
-            limit: at most so many.
+            limit: maximum number of runs.
         """
         while await self.store.write(index_runs):
             pass
@@ -410,24 +409,24 @@ class Journal:
         return await self.store.read(lambda db: blob_of(db, find_run(db, run_id), number))
 
     async def purge(self, run_id: str, *, caller: str | None = None) -> None:
-        """Remove all that there is of a run. What its session remembers in a memory stays there.
+        """Purge a run: delete all its data. The memory keeps the conversation of its session.
 
         Raises:
-            InvalidInputError: a process drives it.
+            InvalidInputError: a process is executing it.
             NotFoundError: there is no such run of this caller.
         """
         drivers = await self.store.drivers()
         await self.store.write(lambda db: purge_run(db, find_run(db, run_id, caller), drivers))
 
     async def prune(self, *, older_than: float, keep_last: int = 0) -> int:
-        """Forget runs that ended long ago.
+        """Purge old runs that have ended: the retention of the journal.
 
         Args:
-            older_than: seconds since something last happened in them.
-            keep_last: so many are kept, however old: those that began last.
+            older_than: minimum age, in seconds since the last event.
+            keep_last: number of latest runs to keep, however old.
 
         Returns:
-            How many were forgotten.
+            The number of purged runs.
         """
         drivers = await self.store.drivers()
         before = time.time() - older_than
@@ -437,54 +436,54 @@ class Journal:
         return forgotten
 
     async def aclose(self) -> None:
-        """Write what was added, free the runs of this process, and let go of the file."""
+        """Write queued changes, release the runs of this process, and close the file."""
         await self.store.aclose()
 
 
 _log = logging.getLogger(__name__)
 
-# Events that quote what others have said of a failure, SDKs and servers among them.
+# Events that may quote error messages of SDKs and servers: secrets in them are redacted.
 _FOREIGN_WORDS: frozenset[EventType] = frozenset({"error", "model_retry"})
 
 
 class Observer(Protocol):
-    """Looks on while a run is driven. It must neither wait nor change anything."""
+    """Observer of a run while it is executed. It must neither block nor change anything."""
 
     def on_event(self, event: StreamEvent, run: Run) -> None:
-        """Something has happened; the run as it stands with that."""
+        """Handle an event; `run` is the state after it."""
         ...
 
     def on_detach(self, run: Run) -> None:
-        """The run is not driven here any more: it has ended, waits for a person, or was left."""
+        """Handle the release of the run: it has ended, waits for a person, or was detached."""
         ...
 
 
 class RunLog:
-    """The one writer of a run, as long as it is held: `async with log:`. It is used in one event loop.
+    """Log of a claimed run: its only writer, as long as the claim is held: `async with log:`.
 
-    `add` is synchronous and cheap: it gives the event its number and queues the row. Rows are written by one
-    thread for all runs, everything queued in one transaction, and only then do followers see them: so no
-    reader ever sees an event that a crash takes back. `commit` waits until all added so far is in the file;
-    with `durable` also that a power cut cannot take it (fsync): needed right before a call that must not
-    happen twice. A process that is killed loses nothing committed either way.
+    It is used in one event loop. `add` is synchronous and cheap: it numbers the event and queues the row. One
+    thread writes the rows of all runs, everything queued in one transaction, and only then do followers see
+    them: so no reader ever sees an event that a crash undoes. `commit` waits until all events added so far
+    are in the file; with `durable`, also until they survive a power failure (fsync), as is needed before a
+    call that must not be repeated. Either way, a process that is killed loses nothing committed.
 
-    Events that follow `orders` are held back until the next `commit`, and written with the orders' being
-    obeyed in one transaction: each order is obeyed once, whenever the process is killed. What is left at
-    the end of the block is written, but if it ends with an exception, only what is not held back.
+    Events added after `take_commands` are held back until the next `commit`, and written in one transaction
+    with the removal of the commands: so each command is applied exactly once, whenever the process is killed.
+    The end of the block writes the rest; if it ends with an exception, without the events held back.
 
     Args:
-        run: as it stands.
-        journal: where it is.
-        key: of its row.
-        steps: what was journalled with a state.
-        blobs: how many blobs it has.
-        outbox: where what is added goes.
-        inbox: where orders come from.
-        switchboard: told while orders are waited for.
+        run: the run.
+        journal: the journal.
+        key: key of the run's row.
+        steps: events that were journaled with a state.
+        blobs: number of its blobs.
+        outbox: receives the events to write.
+        inbox: delivers commands.
+        switchboard: the notifier, for waiting for commands.
         release: called at the end: the run may be claimed again.
 
     Attributes:
-        journal: where it is.
+        journal: the journal.
     """
 
     def __init__(
@@ -520,20 +519,20 @@ class RunLog:
 
     @property
     def run(self) -> Run:
-        """As it stands, with what was added."""
+        """The run in its current state, with the events added so far."""
         if self._run.last_seq != self._seq:
             self._run = replace(self._run, last_seq=self._seq, updated=self._at)
         return self._run
 
     @property
     def steps(self) -> Sequence[Step]:
-        """Steps that were journalled with a state before this, oldest first: the loop goes on from them."""
+        """Events journaled with a state before this claim, oldest first: the run resumes from them."""
         return self._steps
 
     def observe(self, observer: Observer) -> None:
-        """Notify an observer of each event as it is added, before it is in the file, and of the end.
+        """Notify an observer of each event as it is added, before it is in the file, and of the release.
 
-        What an observer raises is logged, and the run goes on.
+        Errors of an observer are logged, and the run continues.
         """
         self._observers.append(observer)
 
@@ -545,17 +544,17 @@ class RunLog:
         state: object = None,
         **changes: object,
     ) -> StreamEvent:
-        """Something has happened.
+        """Add an event.
 
         Args:
-            type: what.
-            payload: the keys that belong to that type; it must not change any more.
-            state: what the loop goes on from after a crash; JSON, None for nothing.
-            changes: fields of `Run` that change with it, in the same transaction: `status`, `output`,
-                `structured`, `problem`, `pending`, `spent`.
+            type: the event type.
+            payload: the keys of that type; must not be changed afterwards.
+            state: data to resume from after a crash; JSON, None for nothing.
+            changes: fields of `Run` that change in the same transaction: `status`, `output`, `structured`,
+                `problem`, `pending`, `spent`.
 
         Raises:
-            RecordError: something that was added before could not be written, or the block has ended.
+            RecordError: an earlier event could not be written, or the block has ended.
             InvalidInputError: JSON cannot hold the payload or the state.
         """
         self._check()
@@ -570,7 +569,7 @@ class RunLog:
                 raise TypeError(f"an event changes none of {sorted(changes.keys() - CHANGING)} of a run")
             run = replace(run, **changes)  # pyright: ignore[reportArgumentType] - by name
         seq = self._seq + 1
-        at = max(time.time(), self._at)  # a clock that is set back does not turn events round
+        at = max(time.time(), self._at)  # keep the order of events, even if the clock is set back
         event = StreamEvent(type, payload, run_id=run.id, seq=seq, at=at)
         row = (
             self._key + seq,
@@ -585,19 +584,19 @@ class RunLog:
         for observer in self._observers:
             try:
                 observer.on_event(event, run)
-            except Exception:  # noqa: BLE001 - who looks on does no harm to what they look at
-                _log.exception("%r could not take in the event %s of the run %s", observer, type, run.id)
+            except Exception:  # noqa: BLE001 - an observer must not break the run
+                _log.exception("%r could not handle the event %s of the run %s", observer, type, run.id)
         return event
 
     async def commit(self, *, durable: bool = False) -> None:
-        """Wait until all that was added is in the file.
+        """Wait until all events added so far are in the file.
 
         Args:
-            durable: and flushed to the disk, so that a power cut cannot take it.
+            durable: also flush them to the disk (fsync), so that they survive a power failure.
 
         Raises:
-            RecordError: the disk is full or the file is gone. The loop must stop then: nothing that was not
-                committed may have effects, and this log takes nothing more.
+            RecordError: the disk is full or the file is gone. The run must stop then: uncommitted events must
+                have no effects, and this log accepts nothing more.
         """
         self._check()
         obeyed, self._obeyed = self._obeyed, []
@@ -605,11 +604,11 @@ class RunLog:
         self._outbox.check()
 
     async def save_blob(self, content: bytes, media_type: str) -> int:
-        """Keep what is too long for an event; it is committed with the next `commit`.
+        """Save data that is too large for an event; the next `commit` commits it.
 
         Args:
-            content: all of it.
-            media_type: what it is, such as `text/plain`.
+            content: the data.
+            media_type: its media type, such as `text/plain`.
 
         Returns:
             Its number in the run, from 1.
@@ -620,17 +619,17 @@ class RunLog:
         return self._blobs
 
     def take_commands(self) -> list[Command]:
-        """Orders that have come since, oldest first; they count as obeyed with the next `commit`.
+        """Take the new commands, oldest first; the next `commit` marks them as applied.
 
-        The taker adds what follows from them before anything else is awaited, as another task of the
-        run may commit then.
+        The caller must add the resulting events before it awaits anything, as another task of the run may
+        commit meanwhile.
         """
         taken = self._inbox.take()
         self._obeyed += [each.key for each in taken]
         return [each.command for each in taken]
 
     async def wait_for_command(self) -> None:
-        """Wait until there is one; those given in other processes are seen within half a second."""
+        """Wait for a command; commands from other processes are seen within half a second."""
         with self._switchboard.watch_commands():
             await self._inbox.wait_until_filled()
 
@@ -648,7 +647,7 @@ class RunLog:
             with CancelScope(shield=True):
                 await self._outbox.send(obeyed=self._obeyed, release=True)
             self._outbox.check()
-        except RecordError:
+        except StoreError:
             if error is None:
                 raise
         finally:
@@ -657,26 +656,26 @@ class RunLog:
                 try:
                     observer.on_detach(self._run)
                 except Exception:  # noqa: BLE001 - as above
-                    _log.exception("%r could not take in that the run %s was left", observer, self._run.id)
+                    _log.exception("%r could not handle the release of the run %s", observer, self._run.id)
 
     def _check(self) -> None:
         self._outbox.check()
         if self._ended:
-            raise RecordError(f"Run {self._run.id} is not driven here any more.", advice="Claim it again.")
+            raise StoreError(f"Run {self._run.id} is not executed here any more.", advice="Claim it again.")
 
 
-_PORTION = 20  # so few that no caller waits long for the writer
+_PORTION = 20  # small, so that no caller waits long for the writer
 
 
 def purge_run(db: sqlite3.Connection, stored: StoredRun, drivers: DriverRegistry) -> None:
-    """Remove all that there is of a run, and its session with the last one; part of a transaction.
+    """Purge a run, and its session if it has no other run; part of a transaction.
 
     Raises:
-        InvalidInputError: a process drives it.
+        InvalidInputError: a process is executing it.
     """
     if drivers.is_alive(stored.driver):
         raise InvalidInputError(
-            f"Run {stored.run.id} is at work.", advice="Abort it first, and wait until it has ended."
+            f"Run {stored.run.id} is being executed.", advice="Abort it first, and wait until it has ended."
         )
     RUN_INDEX.remove(db, stored.key)
     db.execute("DELETE FROM events WHERE key BETWEEN ? AND ?", event_keys(stored.key))
@@ -691,13 +690,13 @@ def purge_run(db: sqlite3.Connection, stored: StoredRun, drivers: DriverRegistry
 
 
 def purge_batch(db: sqlite3.Connection, before: float, keep_last: int, drivers: DriverRegistry) -> int:
-    """Remove a few of the runs that ended before a time: how many; part of a transaction.
+    """Purge a batch of the runs that ended before a time; return their number; part of a transaction.
 
     Args:
-        db: where they are.
+        db: the database.
         before: in seconds since 1970.
-        keep_last: so many that began last are kept.
-        drivers: who drives runs.
+        keep_last: number of latest runs to keep.
+        drivers: the processes that execute runs.
     """
     where = (
         "runs.status IN ('completed', 'failed', 'aborted')"

@@ -1,4 +1,4 @@
-"""The notifier of a journal: who waits for what happens in a run, and who takes the orders of one."""
+"""Notifier of a journal: wakes the waiters for events of a run, and delivers commands to its executor."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _RECENT = 256
 
 
 class WakeBatch:
-    """Calls that are to be made in event loops, each loop being woken once for all of its own."""
+    """Batch of callbacks for event loops: each loop is woken once for all of its callbacks."""
 
     def __init__(self) -> None:
         self._calls: defaultdict[asyncio.AbstractEventLoop, list[Callable[[], object]]] = defaultdict(list)
 
     def schedule(self, loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:
-        """Have a function called in a loop; it must not raise."""
+        """Schedule a function in a loop; it must not raise."""
         self._calls[loop].append(function)
 
     def flush(self) -> None:
-        """Wake the loops; those that are closed have no waiters left."""
+        """Wake the loops; closed loops have no waiters left."""
         for loop, functions in self._calls.items():
             try:
                 loop.call_soon_threadsafe(_call_all, functions)
@@ -54,11 +54,11 @@ def _call_all(functions: Sequence[Callable[[], object]]) -> None:
 
 
 class Watch:
-    """State of one run that its waiters share.
+    """Watch on one run, shared by its waiters.
 
     Attributes:
-        status: how the run was when something last happened; empty as long as nothing has.
-        count: goes up when something happens.
+        status: status of the run at the last change; empty before the first one.
+        count: increases with each change.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Watch:
         self._lock = threading.Lock()
 
     def events_after(self, seq: int) -> list[StreamEvent] | None:
-        """The events behind a seq; None where only the file has them."""
+        """Return the events after a seq; None if only the file has them."""
         with self._lock:
             recent = self._recent
             if recent and recent[0].seq <= seq + 1 <= self._seq + 1 == recent[-1].seq + 1:
@@ -79,27 +79,27 @@ class Watch:
             return None
 
     async def wait_for_change(self, count: int) -> None:
-        """Wait until something has happened since the count was read."""
+        """Wait for a change since the count was read."""
         loop = asyncio.get_running_loop()
         with self._lock:
             if self.count != count:
                 return
-            told: asyncio.Future[None] = loop.create_future()
-            self._waiting[told] = loop
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiting[waiter] = loop
         try:
-            await told
+            await waiter
         finally:
             with self._lock:
-                self._waiting.pop(told, None)
+                self._waiting.pop(waiter, None)
 
     def notify(self, events: Sequence[StreamEvent], seq: int, status: str, wake: WakeBatch) -> None:
-        """Something has happened.
+        """Notify the waiters of a change.
 
         Args:
-            events: what, where it is known; they follow each other.
-            seq: of the last event of the run.
-            status: how the run is.
-            wake: for those who wait.
+            events: the new events, if known, in order without gaps.
+            seq: seq of the run's last event.
+            status: status of the run.
+            wake: collects the callbacks of the waiters.
         """
         with self._lock:
             if not events and seq == self._seq and status == self.status:
@@ -121,10 +121,10 @@ def _finish(told: asyncio.Future[None]) -> None:
 
 
 class Notifier:
-    """Who waits for which run, and which runs are driven here.
+    """Notifier: the watches on runs, and the inboxes of the runs that this process executes.
 
     Attributes:
-        nudge: called when the first waiter for what other processes may write arrives.
+        nudge: called when the first waiter for changes by other processes arrives.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Notifier:
 
     @property
     def needs_polling(self) -> bool:
-        """Whether there are waiters for what other processes may write."""
+        """Whether there are waiters for changes by other processes."""
         return bool(self._watches) or self._for_orders > 0
 
     @contextmanager
@@ -158,7 +158,7 @@ class Notifier:
 
     @contextmanager
     def watch_commands(self) -> Generator[None]:
-        """Have the orders of other processes delivered while in the block."""
+        """Deliver commands of other processes while in the block."""
         with self._lock:
             first = not self.needs_polling
             self._for_orders += 1
@@ -171,12 +171,12 @@ class Notifier:
                 self._for_orders -= 1
 
     def connect(self, run: int, receiver: Inbox) -> None:
-        """A run is driven here from now on."""
+        """Register the inbox of a run that this process executes."""
         with self._lock:
             self._receivers[run] = receiver
 
     def disconnect(self, run: int, receiver: Inbox) -> None:
-        """It is so no longer."""
+        """Remove the inbox of a run."""
         with self._lock:
             if self._receivers.get(run) is receiver:
                 del self._receivers[run]
@@ -184,22 +184,22 @@ class Notifier:
     def publish(
         self, run: int, events: Sequence[StreamEvent], seq: int, status: str, wake: WakeBatch
     ) -> None:
-        """Something has happened in a run; see `Watch.tell`."""
+        """Notify the waiters of a run; see `Watch.notify`."""
         watch = self._watches.get(run)
         if watch is not None:
             watch.notify(events, seq, status, wake)
 
     def deliver(self, run: int, orders: Sequence[QueuedCommand], wake: WakeBatch) -> None:
-        """Give orders to who drives the run, if that is here."""
+        """Deliver commands to the executor of a run, if it is in this process."""
         receiver = self._receivers.get(run)
         if receiver is not None:
             receiver.receive(orders, wake)
 
     def poll(self, db: sqlite3.Connection, wake: WakeBatch) -> None:
-        """Look what other processes have done in the runs that have waiters."""
+        """Poll the file for changes by other processes, in the runs that have waiters."""
         with self._lock:
             watches = list(self._watches.items())
-            # All of them: this is not done again before another process writes, and they may wait by then.
+            # All inboxes: the next poll follows only the next write, and they may be waiting by then.
             receivers = list(self._receivers.items())
         for run, watch in watches:
             row = db.execute(
@@ -218,7 +218,7 @@ class Notifier:
 
 
 class Inbox:
-    """Keeps orders until the loop takes them; each comes out once, in the order in which they were given."""
+    """Queue of commands for the executor of a run; delivers each command once, in order."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -229,11 +229,11 @@ class Inbox:
 
     @property
     def last_command(self) -> int:
-        """Key of the last order that has come."""
+        """Key of the last command received."""
         return self._last
 
     def receive(self, orders: Sequence[QueuedCommand], wake: WakeBatch) -> None:
-        """Take orders; in the writer's thread, which sees them in the order of their keys."""
+        """Receive commands; called in the writer's thread, in the order of their keys."""
         with self._lock:
             new = [each for each in orders if each.key > self._last]
             if not new:
@@ -249,7 +249,7 @@ class Inbox:
         return orders
 
     async def wait_until_filled(self) -> None:
-        """Wait until there is something to take."""
+        """Wait until there is a command to take."""
         while not self._orders:
             told: asyncio.Future[None] = self._loop.create_future()
             self._waiting.add(told)

@@ -1,4 +1,4 @@
-"""Search in runs and messages: an index of words, brought up to date when a search begins."""
+"""Full-text search in runs and messages: an inverted index, updated in idle time and before a search."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ __all__ = [
 ]
 
 
-_MOST_READ = 20_000  # characters of a text
+_MOST_READ = 20_000  # characters of a text that are indexed
 _MOST_ASKED = 40  # words of a query
 _SATURATION = 1.2  # how quickly one more occurrence adds less, as in BM25
 
 
 def query_terms(query: str) -> list[str]:
-    """The words of a query, each once.
+    """Return the terms of a query, without duplicates.
 
-    Chinese is asked for by its pairs of characters; a single one says something only where it stands alone.
+    Chinese text is searched by character bigrams; a single character counts only if it is part of no bigram.
     """
     words = dict.fromkeys(search_words(query))
     pairs = [word for word in words if len(word) == 2 and is_cjk(word[0])]
@@ -52,34 +52,34 @@ def query_terms(query: str) -> list[str]:
 
 
 def count_terms(text: str) -> Counter[str]:
-    """The words of a text, and how often each stands there."""
+    """Return the terms of a text with their frequencies."""
     return Counter(search_words(text[:_MOST_READ]))
 
 
 def inverse_document_frequency(having: int, total: int) -> float:
-    """How much a word says that so many of all items have."""
+    """Return the inverse document frequency of a term."""
     return log(1 + total / having) if having else 0.0
 
 
 def term_weight(rare: float, times: int) -> float:
-    """How much a word counts for an item in which it stands so often."""
+    """Return the weight of a term in an item, by its frequency there; saturates as in BM25."""
     return rare * times / (times + _SATURATION)
 
 
 @dataclass(frozen=True, slots=True)
 class InvertedIndex:
-    """Which word stands in which item how often.
+    """Inverted index in a table: which term occurs in which item, and how often.
 
     Attributes:
-        words: the table of words.
-        items: the table of what is found, which says by `unread` what has to be read (again).
+        words: the table of terms.
+        items: the table of items; its column `unread` marks the items to be (re)indexed.
     """
 
     words: str
     items: str
 
     def index(self, db: sqlite3.Connection, item: int, text: str) -> None:
-        """Write the words of an item, in place of those that it had; part of a transaction."""
+        """Index an item, replacing its previous terms; part of a transaction."""
         self.remove(db, item)
         db.executemany(
             f"INSERT INTO {self.words} VALUES (?, ?, ?)",
@@ -88,18 +88,18 @@ class InvertedIndex:
         db.execute(f"UPDATE {self.items} SET unread = 0 WHERE key = ?", (item,))
 
     def remove(self, db: sqlite3.Connection, item: int) -> None:
-        """Remove the words of an item; part of a transaction."""
+        """Remove an item from the index; part of a transaction."""
         db.execute(f"DELETE FROM {self.words} WHERE item = ?", (item,))
 
     def pending_items(self, db: sqlite3.Connection, *, limit: int, where: str = "TRUE") -> list[int]:
-        """Items whose words have still to be written, of those that a condition picks; oldest first."""
+        """Return the items to be indexed that fit a condition, oldest first."""
         rows = db.execute(
             f"SELECT key FROM {self.items} WHERE unread AND {where} ORDER BY key LIMIT ?", (limit,)
         )
         return [row["key"] for row in rows]
 
     def search(self, db: sqlite3.Connection, query: str) -> Sequence[int]:
-        """The items in which words of a query stand, best first, then latest first."""
+        """Return the items that match a query: best first, then latest first."""
         (total,) = db.execute(f"SELECT COUNT(*) FROM {self.items}").fetchone()
         scores: defaultdict[int, float] = defaultdict(float)
         for word in query_terms(query):
@@ -114,17 +114,17 @@ class InvertedIndex:
 RUN_INDEX = InvertedIndex("run_words", "runs")
 MESSAGE_INDEX = InvertedIndex("message_words", "messages")
 
-_PORTION = 8  # so few that no caller waits long for the writer
+_PORTION = 8  # small, so that no caller waits long for the writer
 
 
 def index_batch(db: sqlite3.Connection) -> bool:
-    """Make a few things that are at their end ready to be found: whether there may be more of them."""
+    """Index a batch of ended runs and of messages; return whether there may be more."""
     more = index_runs(db, where="status IN ('completed', 'failed', 'aborted')")
     return index_messages(db) or more
 
 
 def index_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
-    """Write the words of some runs that have none: whether there may be more of them."""
+    """Index a batch of runs; return whether there may be more."""
     keys = RUN_INDEX.pending_items(db, limit=_PORTION, where=where)
     for key in keys:
         (stored,) = select_runs(db, "runs.key = ?", (key,))
@@ -133,7 +133,7 @@ def index_runs(db: sqlite3.Connection, *, where: str = "TRUE") -> bool:
 
 
 def index_messages(db: sqlite3.Connection) -> bool:
-    """Write the words of some messages that have none: whether there may be more of them."""
+    """Index a batch of messages; return whether there may be more."""
     keys = MESSAGE_INDEX.pending_items(db, limit=_PORTION)
     for key in keys:
         row = db.execute("SELECT body FROM messages WHERE key = ?", (key,)).fetchone()
@@ -144,7 +144,7 @@ def index_messages(db: sqlite3.Connection) -> bool:
 def search_runs(
     db: sqlite3.Connection, query: str, *, wanted: tuple[str, Sequence[str]], limit: int
 ) -> list[StoredRun]:
-    """The runs that fit best, those first, of those that a condition (see there) picks."""
+    """Search the runs that fit an SQL condition; best matches first."""
     where, parameters = wanted
     found: list[StoredRun] = []
     for key in RUN_INDEX.search(db, query):

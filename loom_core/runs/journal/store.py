@@ -1,4 +1,4 @@
-"""The file of the journal: opened at first use, read in threads, written by one."""
+"""The database of a journal: opened on first use, read by a thread pool, written by one thread."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from anyio import to_thread
 from anyio.lowlevel import checkpoint_if_cancelled
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.runs.journal.drivers import DriverRegistry
 from loom_core.runs.journal.notifier import Notifier
 from loom_core.runs.journal.rows.schema import SCHEMA
@@ -40,11 +40,11 @@ class _OpenDatabase:
             try:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
-                raise RecordError(
-                    f"The folder of {path} cannot be made: {error.strerror or error}.",
-                    advice="Make it yourself, or choose another place for the journal.",
+                raise StoreError(
+                    f"The folder of {path} cannot be created: {error.strerror or error}.",
+                    advice="Create it yourself, or choose another place for the journal.",
                 ) from error
-        self.database = Database(path, schema=SCHEMA, repair="Restore it from a copy, or begin another one.")
+        self.database = Database(path, schema=SCHEMA, repair="Restore it from a backup, or start a new one.")
         self.drivers = DriverRegistry(None if path is None else path.with_name(f"{path.name}.drivers"))
         self.readers = ThreadPoolExecutor(_READERS, "loom-journal-reader")
         self.writer = Writer(
@@ -56,23 +56,23 @@ class _OpenDatabase:
         )
 
     def _close(self) -> None:
-        """Free the runs of this process; the last thing that is done."""
+        """Release the runs of this process; the last step."""
         if self.drivers.own:
             try:
                 with self.database.write() as db:
                     db.execute("UPDATE runs SET driver = NULL WHERE driver = ?", (self.drivers.own,))
                     db.execute("DELETE FROM drivers WHERE id = ?", (self.drivers.own,))
-            except RecordError:
-                pass  # the lock says the same
+            except StoreError:
+                pass  # releasing the lock has the same effect
         self.drivers.leave()
         self.database.close()
 
 
 class JournalStore:
-    """One file of runs, or the same in memory. Everything that is awaited raises RecordError if it fails.
+    """Database of a journal, in a file or in memory. Every coroutine raises RecordError if it fails.
 
     Args:
-        path: the file; None keeps all in memory.
+        path: the file; None keeps everything in memory.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -83,10 +83,10 @@ class JournalStore:
         self._closed = False
 
     async def read(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Call a function with what is in the file at one moment."""
+        """Call a function with a snapshot of the file."""
         opened = await self._open()
-        if self.path is None:  # one connection for all: the writer's turn is as good as any
-            await checkpoint_if_cancelled()  # who only reads, over and over, must be cancelled somewhere
+        if self.path is None:  # one connection for all: read in the writer's thread
+            await checkpoint_if_cancelled()  # a loop that only reads must be cancellable
             return await opened.writer.run_in_transaction(function)
 
         def read() -> _T:
@@ -106,22 +106,22 @@ class JournalStore:
         *,
         after: Callable[[_T, WakeBatch], object] | None = None,
     ) -> _T:
-        """Call a function in a transaction; see `Writer.do`."""
+        """Call a function in a transaction; see `Writer.run_in_transaction`."""
         return await (await self._open()).writer.run_in_transaction(function, after=after)
 
     @property
     def writer(self) -> Writer:
-        """The writer of the file, which is open."""
+        """The writer of the open file."""
         if self._opened is None:
             raise self._closing_error()
         return self._opened.writer
 
     async def drivers(self) -> DriverRegistry:
-        """The processes that drive runs."""
+        """Return the registry of drivers."""
         return (await self._open()).drivers
 
     async def enter(self) -> DriverRegistry:
-        """The same; this process is among them from now on."""
+        """Register this process as a driver; return the registry."""
         drivers = await self.drivers()
         if not drivers.own:
             await to_thread.run_sync(drivers.enter)
@@ -134,7 +134,7 @@ class JournalStore:
         return drivers
 
     async def aclose(self) -> None:
-        """Write what is left, and let go of the file."""
+        """Write queued changes, and close the file."""
         self._closed = True
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -153,9 +153,9 @@ class JournalStore:
                 self._opened = opened = _OpenDatabase(self.path, self.notifier)
                 if self.path is not None:
                     self.notifier.on_first_waiter = opened.writer.wake_up
-                # If a program forgets to close it, no thread is left behind.
+                # If a program does not close the store, the thread still stops.
                 weakref.finalize(self, opened.writer.stop).atexit = False
             return self._opened
 
-    def _closing_error(self) -> RecordError:
-        return RecordError("The journal is closed.", advice="Open it again to go on.")
+    def _closing_error(self) -> StoreError:
+        return StoreError("The journal is closed.", advice="Open it again to go on.")

@@ -1,4 +1,4 @@
-"""Waiting for what happens in a run, in whichever process it is driven."""
+"""Waiting for events and changes of a run, in any process that executes it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["EVENTS_AT_ONCE", "follow_events", "wait_until_applied", "wait_until_idle"]
 
 EVENTS_AT_ONCE = 500
-"""So many are read at once."""
+"""Page size for reading events."""
 
 _STANDING = FINAL_STATUSES | {"input_required", "paused"}
 
 
 async def follow_events(store: JournalStore, run_id: str, *, after: int) -> AsyncGenerator[StreamEvent]:
-    """Events as they come; see `Journal.follow`."""
+    """Stream the events of a run; see `Journal.follow`."""
     stored = await store.read(lambda db: find_run(db, run_id))
     with store.notifier.watch(stored.key) as watch:
-        at_end = True  # as far as is known
+        at_end = True  # as far as known
         while True:
             count = watch.count
             events = watch.events_after(after)
@@ -52,7 +52,7 @@ async def follow_events(store: JournalStore, run_id: str, *, after: int) -> Asyn
 
 
 async def wait_until_idle(store: JournalStore, run_id: str, *, after: int) -> None:
-    """Wait until a run has ended, is paused, or waits for a person; see `Journal.changed`."""
+    """Wait until a run has ended, is paused, or waits for a person; see `Journal.wait_until_idle`."""
     stored = await store.read(lambda db: find_run(db, run_id))
     with store.notifier.watch(stored.key) as watch:
         while True:
@@ -66,7 +66,7 @@ async def wait_until_idle(store: JournalStore, run_id: str, *, after: int) -> No
 
 
 async def wait_until_applied(store: JournalStore, run_id: str) -> None:
-    """Wait until a run has done as it was told; see `Journal.obeyed`."""
+    """Wait until the queued commands of a run are applied; see `Journal.wait_until_applied`."""
     stored = await store.read(lambda db: find_run(db, run_id))
     with store.notifier.watch(stored.key) as watch:
         while True:
@@ -81,10 +81,10 @@ def _read_page(db: sqlite3.Connection, *, run_id: str, run: int, after: int) -> 
 
 
 def _read_state(db: sqlite3.Connection, *, run_id: str) -> tuple[Run, bool]:
-    """The run as it stands, and whether it will go on by the orders that it has to obey."""
+    """Return the run, and whether its queued commands will make it continue."""
     stored = find_run(db, run_id)
     run, orders = stored.run, [each.command for each in load_commands(db, stored.key)]
     if run.status not in FINAL_STATUSES:
         return run, bool(orders)
-    # One for a call of another run has ended with that: no process would take it up.
+    # A child run has ended with its parent: no process would adopt it.
     return run, not is_for_call(run) and any(revives(order, run.status) for order in orders)

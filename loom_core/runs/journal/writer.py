@@ -1,4 +1,4 @@
-"""The writer of a journal: each run has an outbox, and one thread writes all that is in them at once."""
+"""Writer of a journal: each run has an outbox, and one thread writes all outboxes in batched transactions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from anyio import CancelScope
 
-from loom_core.errors import LoomError, RecordError
+from loom_core.errors import LoomError, StoreError
 from loom_core.runs.journal.notifier import WakeBatch
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _CHECKPOINT_PAGES = 4000  # 16 MB: few enough to be copied back unnoticed
-# Rows of one statement: many in one go, as the thread lets others run, and waits for its turn, after each.
+# Rows per INSERT: many at once, as the thread yields the GIL after each statement.
 _ROWS = (128, 32, 8, 1)
 
 EventRow = tuple[int, float, str, str, str | None]
@@ -41,7 +41,7 @@ EventRow = tuple[int, float, str, str, str | None]
 
 
 class Batch:
-    """One transaction of the writer. It gathers the events of all runs: together they are written fastest."""
+    """One transaction of the writer. It batches the events of all runs, to write them faster."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -49,20 +49,20 @@ class Batch:
 
     @property
     def db(self) -> sqlite3.Connection:
-        """The connection, with all in it that was given before."""
+        """The connection, after flushing the batched events."""
         self.flush()
         return self._db
 
     def execute(self, sql: str, parameters: Sequence[object]) -> None:
-        """Change something other than events."""
+        """Execute a statement that does not concern events."""
         self._db.execute(sql, parameters)
 
     def add_events(self, rows: Sequence[EventRow]) -> None:
-        """Write events, sooner or later in this transaction."""
+        """Batch events for this transaction."""
         self._events += rows
 
     def flush(self) -> None:
-        """Write the events now."""
+        """Write the batched events."""
         at = 0
         for size in _ROWS:
             marks = ",".join(["(?,?,?,?,?)"] * size)
@@ -74,7 +74,7 @@ class Batch:
 
 
 class WriteJob(ABC):
-    """Something to be written. Its methods run in the writer's thread."""
+    """Write job. Its methods run in the writer's thread."""
 
     def take(self) -> bool:
         """Take the queued changes for writing; return whether they must survive a power cut."""
@@ -82,15 +82,15 @@ class WriteJob(ABC):
 
     @abstractmethod
     def write(self, batch: Batch) -> None:
-        """Write what was taken. Both may happen twice: if a transaction fails, each work is tried alone."""
+        """Write the changes taken. Both may run twice: if a transaction fails, each job is retried alone."""
 
     @abstractmethod
     def settle(self, error: Exception | None, wake: WakeBatch) -> None:
-        """It is in the file, or why it is not."""
+        """Handle the outcome: the changes are in the file, or `error` says why not."""
 
 
 class _TransactionJob(WriteJob, Generic[_T]):
-    """A function to be run in a transaction."""
+    """Job that runs a function in a transaction."""
 
     def __init__(
         self, function: Callable[[sqlite3.Connection], _T], after: Callable[[_T, WakeBatch], object] | None
@@ -107,9 +107,9 @@ class _TransactionJob(WriteJob, Generic[_T]):
         self._result.clear()
         try:
             self._result.append(self._function(batch.db))
-        except RecordError:
+        except StoreError:
             raise
-        except LoomError as error:  # it has written nothing: the others are not concerned
+        except LoomError as error:  # it has written nothing: other jobs are unaffected
             self._refusal = error
 
     def settle(self, error: Exception | None, wake: WakeBatch) -> None:
@@ -123,23 +123,22 @@ class _TransactionJob(WriteJob, Generic[_T]):
             return
         if error is None:
             self.done.set_result(self._result[0])
-        elif isinstance(error, RecordError):  # which others are told, too
-            self.done.set_exception(RecordError(error.message, advice=error.advice))
+        elif isinstance(error, StoreError):  # other jobs get it too, so raise a copy
+            self.done.set_exception(StoreError(error.message, advice=error.advice))
         else:
             self.done.set_exception(error)
 
 
 class Writer:
-    """Writes what is submitted, all that has come in one transaction, and looks what other processes did.
+    """Writer thread: writes all queued jobs in one transaction, and polls for changes by other processes.
 
     Args:
-        database: where to; its tables are there.
-        poll: called with the connection every fifth of a second while `polling` says so, when another
-            process has written. None where there is no other process.
-        polling: whether there are waiters for what other processes write.
-        idle: called in a transaction when there has been nothing to write for a while; says whether it has
-            to be called again.
-        last: called when all is written after `stop`; nothing can be written any more.
+        database: the database, with its tables.
+        poll: called with the connection, every 0.2 s while `polling` is true, if another process has written.
+            None if there is no other process.
+        polling: whether there are waiters for changes by other processes.
+        idle: called in a transaction after an idle time; returns whether to call it again.
+        last: called after `stop`, when everything is written.
     """
 
     def __init__(
@@ -166,14 +165,14 @@ class Writer:
         self._thread.start()
 
     def submit(self, work: WriteJob) -> None:
-        """Have something written.
+        """Submit a job.
 
         Raises:
             RecordError: the journal is closed.
         """
         with self._state:
             if self._stopping:
-                raise RecordError("The journal is closed.", advice="Open it again to go on.")
+                raise StoreError("The journal is closed.", advice="Open it again to go on.")
             self._queue.put(work)
 
     async def run_in_transaction(
@@ -182,12 +181,12 @@ class Writer:
         *,
         after: Callable[[_T, WakeBatch], object] | None = None,
     ) -> _T:
-        """Run a function in a transaction. It is waited for also where the caller is cancelled meanwhile.
+        """Run a function in a transaction, and wait for it even if the caller is cancelled.
 
         Args:
-            function: takes the connection. A LoomError that it raises before it has written anything
-                concerns no other caller. It may be called twice.
-            after: called in the writer's thread with the result once that is in the file.
+            function: takes the connection. If it raises a LoomError before it has written anything, other
+                callers are unaffected. It may be called twice.
+            after: called in the writer's thread with the result, after the commit.
 
         Raises:
             RecordError: it cannot be written.
@@ -199,21 +198,21 @@ class Writer:
         return job.done.result()
 
     def wake_up(self) -> None:
-        """Look again whether to poll."""
+        """Wake the thread, to check again whether to poll."""
         self._queue.put(None)
 
     def stop(self) -> None:
-        """Take nothing more; what has been submitted is still written."""
+        """Accept no more jobs; submitted jobs are still written."""
         with self._state:
             self._stopping = True
         self._queue.put(None)
 
     def join(self) -> None:
-        """Wait until all is written. Blocks."""
+        """Wait until everything is written. Blocks."""
         self._thread.join()
 
     def _run(self) -> None:
-        # In memory there is one connection for all threads, which is not to be kept.
+        # An in-memory database has one connection for all threads, which must not be held.
         with nullcontext() if self._poll is None else self._database.read() as connection:
             if connection is not None:
                 connection.execute("PRAGMA synchronous=NORMAL")
@@ -232,7 +231,7 @@ class Writer:
         self._last()
 
     def _next(self) -> list[WriteJob]:
-        """All that there is to write; empty where it is time to look around."""
+        """Return all queued jobs; empty when it is time to poll."""
         waiting = self._idle_due or (self._poll is not None and self._polling())
         works: list[WriteJob] = []
         try:
@@ -251,9 +250,9 @@ class Writer:
         try:
             with self._database.write() as db:
                 self._idle_due = self._idle(db)
-        except Exception as error:  # noqa: BLE001 - it can wait, and the thread goes on
+        except Exception as error:  # noqa: BLE001 - it can wait, and the thread continues
             self._idle_due = False
-            _log.info("Runs are not made ready to be searched: %s", error)
+            _log.info("Runs are not indexed for search: %s", error)
 
     def _write(self, works: Sequence[WriteJob], connection: sqlite3.Connection | None) -> None:
         wake = WakeBatch()
@@ -269,7 +268,7 @@ class Writer:
     def _attempt(
         self, works: Sequence[WriteJob], connection: sqlite3.Connection | None
     ) -> tuple[bool, Exception | None]:
-        """Write in one transaction: whether it was begun, and why it failed."""
+        """Write in one transaction; return whether it was begun, and why it failed."""
         wanted = [work.take() for work in works]
         durable = connection is not None and any(wanted)
         begun = False
@@ -282,9 +281,9 @@ class Writer:
                 for work in works:
                     work.write(batch)
                 batch.flush()
-                if durable and db.total_changes == before:  # only what changes something is flushed
+                if durable and db.total_changes == before:  # SQLite flushes only a transaction with changes
                     db.execute("UPDATE syncs SET count = count + 1")
-        except Exception as error:  # noqa: BLE001 - the waiters are told, and the thread goes on
+        except Exception as error:  # noqa: BLE001 - the waiters get it, and the thread continues
             if not isinstance(error, LoomError):
                 _log.error("The journal cannot be written.", exc_info=error)
             return begun, error
@@ -294,7 +293,7 @@ class Writer:
         return True, None
 
     def _poll_changes(self, connection: sqlite3.Connection) -> None:
-        """Tell those who wait what other processes have written."""
+        """Notify the waiters of changes by other processes."""
         wake = WakeBatch()
         try:
             version = int(connection.execute("PRAGMA data_version").fetchone()[0])
@@ -302,24 +301,24 @@ class Writer:
                 self._poll(connection, wake)
                 self._version = version
         except sqlite3.Error as error:
-            _log.warning("What other processes do in the journal is not seen: %s.", error)
+            _log.warning("Changes of other processes in the journal cannot be read: %s.", error)
         wake.flush()
 
 
 @dataclass(slots=True)
 class _PendingWrites:
-    """Changes of one transaction.
+    """Pending changes of a run, for one transaction.
 
     Attributes:
-        events: what happened.
+        events: new events.
         rows: the same as rows.
-        status: of the run after it; empty where no event changes it.
-        standing: what else events change, as JSON; None where none does.
-        obeyed: keys of orders.
+        status: status of the run afterwards; empty if no event changes it.
+        standing: other changed fields of the run, as JSON; None if there are none.
+        obeyed: keys of applied commands.
         blobs: number, media type and content.
-        waiting: who waits for it.
-        durable: whether one of them wants it flushed.
-        release: whether the run has no driver afterwards.
+        waiting: futures of the waiters.
+        durable: whether a waiter wants a flush to the disk.
+        release: whether to release the claim.
     """
 
     events: list[StreamEvent] = field(default_factory=list["StreamEvent"])
@@ -349,17 +348,17 @@ class _PendingWrites:
 
 
 class Outbox(WriteJob):
-    """Gathers what a run wants written until the writer takes it.
+    """Outbox of a run: collects its changes until the writer takes them.
 
-    What cannot be written is lost with all that comes after it: from then on everything is refused.
+    After a failed write the changes are lost, and everything later is refused.
 
     Args:
         run: key of the run.
         driver: id of this process.
-        writer: writes it.
-        switchboard: where those are who wait for the run.
-        seq: of the run's last event.
-        status: of the run.
+        writer: the writer.
+        switchboard: the notifier, for the waiters of the run.
+        seq: seq of the run's last event.
+        status: status of the run.
     """
 
     def __init__(
@@ -380,25 +379,25 @@ class Outbox(WriteJob):
         self._status = status
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
-        self._held = _PendingWrites()  # comes behind what is open, with the orders that it obeys
+        self._held = _PendingWrites()  # written after the open changes, together with the applied commands
         self._open = _PendingWrites()
         self._in_flight = _PendingWrites()  # the writer's
         self._queued = False
-        self._unflushed = False  # something was written since the last durable one
+        self._unflushed = False  # there were writes since the last durable one
         self._failure: Exception | None = None
 
     def check(self) -> None:
-        """Raise RecordError if something could not be written."""
+        """Raise RecordError if a write has failed."""
         failure = self._failure
         if failure is not None:
-            advice = failure.advice if isinstance(failure, RecordError) else ""
-            message = failure.message if isinstance(failure, RecordError) else f"{failure!r}."
-            raise RecordError(message, advice=advice) from failure
+            advice = failure.advice if isinstance(failure, StoreError) else ""
+            message = failure.message if isinstance(failure, StoreError) else f"{failure!r}."
+            raise StoreError(message, advice=advice) from failure
 
     def add_event(
         self, event: StreamEvent, row: EventRow, *, status: str, standing: str | None, hold: bool
     ) -> None:
-        """Have an event written: soon, or with the next `send` where it is to be held."""
+        """Queue an event for writing: soon, or with the next `send` if it is to be held."""
         with self._lock:
             parcel = self._held if hold else self._open  # the writer may take the open one at any moment
             parcel.events.append(event)
@@ -411,14 +410,14 @@ class Outbox(WriteJob):
             self._queue()
 
     def add_blob(self, number: int, media_type: str, content: bytes) -> None:
-        """Have a blob written with the next `send`, or the next event."""
+        """Queue a blob; it is written with the next `send`, or the next event."""
         with self._lock:
             self._open.blobs.append((number, media_type, content))
 
     def send(
         self, *, obeyed: list[int], durable: bool = False, release: bool = False
     ) -> asyncio.Future[None]:
-        """Have all that was added written; the future is done when it is in the file, or has failed."""
+        """Write all queued changes; the future is done when they are in the file, or have failed."""
         done: asyncio.Future[None] = self._loop.create_future()
         with self._lock:
             self._open.merge(self._held)
@@ -437,21 +436,21 @@ class Outbox(WriteJob):
         return done
 
     def discard(self) -> None:
-        """Take back what was held."""
+        """Discard the held changes."""
         with self._lock:
             self._held = _PendingWrites()
 
     def _queue(self) -> None:
         try:
             self._writer.submit(self)
-        except RecordError as error:
+        except StoreError as error:
             self._queued, self._failure = False, error
             raise
 
     # In the writer's thread:
 
     def take(self) -> bool:
-        """Take over what was added."""
+        """Take the queued changes for writing."""
         with self._lock:
             self._in_flight.merge(self._open)
             self._open = _PendingWrites()
@@ -459,7 +458,7 @@ class Outbox(WriteJob):
         return self._in_flight.durable
 
     def write(self, batch: Batch) -> None:
-        """Write what was taken."""
+        """Write the changes taken."""
         parcel = self._in_flight
         if self._failure is not None and not parcel.release:
             return
@@ -482,7 +481,7 @@ class Outbox(WriteJob):
             )
 
     def settle(self, error: Exception | None, wake: WakeBatch) -> None:
-        """It is in the file, or not: tell who waits, and who follows the run."""
+        """Handle the outcome: notify the waiters, and the followers of the run."""
         failure = self._failure or error
         with self._lock:
             parcel, self._in_flight = self._in_flight, _PendingWrites()

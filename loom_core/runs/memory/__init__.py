@@ -1,4 +1,4 @@
-"""Memory of an agent: the conversations of its sessions, for as long as it runs or in a file."""
+"""Memory of an agent: the conversations of its sessions, in memory or in a file."""
 
 from __future__ import annotations
 

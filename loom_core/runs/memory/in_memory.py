@@ -1,4 +1,4 @@
-"""A memory that lasts as long as the program."""
+"""Memory that lasts as long as the process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Conversation:
 
 @register("memory", "in_memory")
 class InMemoryMemory(Memory):
-    """Keeps conversations in this process; `save` and `load` carry them over to another."""
+    """Memory in this process; `save` and `load` transfer it to another one."""
 
     def __init__(self) -> None:
         self._conversations: dict[str, _Conversation] = {}
@@ -99,7 +99,7 @@ class InMemoryMemory(Memory):
         return self._conversations.setdefault(session_id, _Conversation())
 
     def _touch(self, session_id: str) -> None:
-        """Put a session last: so they stand in the order of their latest messages."""
+        """Move a session to the end: sessions are ordered by their latest messages."""
         conversation = self._conversations.pop(session_id)
         conversation.updated = time.time()
         self._conversations[session_id] = conversation

@@ -14,12 +14,12 @@ __all__ = ["Memory", "MemoryHit", "MemorySession"]
 
 @dataclass(frozen=True, slots=True)
 class MemorySession:
-    """A session that is remembered.
+    """A session in the memory.
 
     Attributes:
-        id: of the session.
-        messages: how many there are.
-        updated: when the last one came, in seconds since 1970.
+        id: id of the session.
+        messages: number of messages.
+        updated: time of the last message, in seconds since 1970.
     """
 
     id: str
@@ -29,11 +29,11 @@ class MemorySession:
 
 @dataclass(frozen=True, slots=True)
 class MemoryHit:
-    """A message that was found.
+    """A message found by a search.
 
     Attributes:
-        session_id: where it was said.
-        position: which message of that session it is, from 0.
+        session_id: the session of the message.
+        position: index of the message in that session, from 0.
         message: the message.
     """
 
@@ -43,56 +43,55 @@ class MemoryHit:
 
 
 class Memory(ABC):
-    """Keeps the conversation of each session: what the next run of it begins with.
+    """Conversation memory: stores the conversation of each session, which its next run starts with.
 
-    That is the working conversation, as it was last shortened; every word that was ever said is in the
-    journal. It is safe to use from several tasks. A memory in a file raises RecordError where that cannot be
-    read or written.
+    It stores the working conversation after compaction; the journal has every message. It is safe to use
+    from several tasks. A memory in a file raises RecordError if the file cannot be read or written.
     """
 
     @abstractmethod
     async def messages(self, session_id: str, *, limit: int | None = None) -> list[Message]:
-        """The conversation of a session, oldest first; empty for one that is not known.
+        """Return the conversation of a session, oldest first; empty for an unknown session.
 
         Args:
-            session_id: which session.
-            limit: only so many of the latest; None for all.
+            session_id: the session.
+            limit: maximum number of messages, the latest ones; None for all.
         """
 
     @abstractmethod
     async def replace(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Put a conversation in the place of what there is. Doing so twice does nothing the second time.
+        """Replace the conversation of a session; idempotent.
 
-        As long as the beginning is the same, only what is new is written.
+        If the beginning is the same, only the new messages are written.
         """
 
     @abstractmethod
     async def add(self, session_id: str, message: Message) -> None:
-        """Put a message behind the conversation."""
+        """Append a message to the conversation."""
 
     @abstractmethod
     async def clear(self, session_id: str) -> None:
-        """Forget a session; nothing happens if it is not known."""
+        """Delete a session; an unknown session is ignored."""
 
     @abstractmethod
     async def sessions(self) -> list[MemorySession]:
-        """All sessions, the one with the latest message first."""
+        """List all sessions, the one with the latest message first."""
 
     @abstractmethod
     async def search(self, query: str, *, limit: int = 10, session_id: str = "") -> list[MemoryHit]:
-        """Messages by their words, English and Chinese, those that fit best first.
+        """Search messages by words, in English and Chinese; best matches first.
 
         Args:
-            query: words; each counts by how rare it is, and not all need be there.
-            limit: at most so many.
-            session_id: only of this session; empty for all, whosever they are.
+            query: words; rare words weigh more, and not all need to match.
+            limit: maximum number of hits.
+            session_id: only messages of this session; empty for all sessions of all callers.
         """
 
     async def save(self, path: Path | str) -> None:
-        """Write everything to a file of JSON lines, which any other memory can load.
+        """Write everything to a JSON Lines file, which any other memory can load.
 
         Raises:
-            RecordError: it cannot be written; what was there before is still there.
+            RecordError: it cannot be written; the previous file is unchanged.
         """
         from loom_core.runs.memory.jsonl import write_jsonl
 
@@ -100,18 +99,18 @@ class Memory(ABC):
         await write_jsonl(Path(path), conversations)
 
     async def load(self, path: Path | str) -> None:
-        """Take over the sessions of a file that `save` wrote; others stay as they are.
+        """Load the sessions of a file that `save` wrote; other sessions are unchanged.
 
         Raises:
-            InvalidInputError: a line of the file is not what it should be; nothing was changed.
+            InvalidInputError: a line of the file is invalid; nothing was changed.
             RecordError: it cannot be read.
         """
         from loom_core.runs.memory.jsonl import read_jsonl
 
-        # Oldest first, so that they are listed as they were.
+        # Oldest first, so that they are listed in the same order.
         for session_id, messages in reversed((await read_jsonl(Path(path))).items()):
             await self.replace(session_id, messages)
 
     async def aclose(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
         return

@@ -1,4 +1,4 @@
-"""Conversations as a file of JSON lines: one message a line, each with its session."""
+"""JSON Lines files of conversations: one message per line, each with its session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
-from loom_core.errors import InvalidInputError, RecordError
+from loom_core.errors import InvalidInputError, StoreError
 from loom_core.llm.message_json import message_from_json, message_to_json
 from loom_core.runs.journal.rows.json_column import to_column
 from loom_core.storage.private_file import replace_private_file
@@ -22,7 +22,7 @@ __all__ = ["read_jsonl", "write_jsonl"]
 
 
 async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]) -> None:
-    """Write conversations by session, whole or not at all; no other user may read the file.
+    """Write conversations by session, atomically; no other user may read the file.
 
     Raises:
         RecordError: it cannot be written.
@@ -37,19 +37,19 @@ async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]
         try:
             replace_private_file(path, "".join(f"{line}\n" for line in lines).encode())
         except OSError as error:
-            raise RecordError(
+            raise StoreError(
                 f"{path} cannot be written: {error.strerror or error}.",
-                advice="Choose another file, or make room; what was there before is still there.",
+                advice="Choose another file, or free some space; the previous file is unchanged.",
             ) from error
 
     await to_thread.run_sync(write)
 
 
 async def read_jsonl(path: Path) -> dict[str, list[Message]]:
-    """The conversations of a file, by session, in the order in which they stand there.
+    """Read the conversations of a file, by session, in the order of the file.
 
     Raises:
-        InvalidInputError: a line is not what `write_lines` writes.
+        InvalidInputError: a line is not in the format of `write_jsonl`.
         RecordError: it cannot be read.
     """
 
@@ -62,7 +62,7 @@ async def read_jsonl(path: Path) -> dict[str, list[Message]]:
                         session_id, message = _parse_line(line, f"{path}:{number}")
                         conversations.setdefault(session_id, []).append(message)
         except OSError as error:
-            raise RecordError(
+            raise StoreError(
                 f"{path} cannot be read: {error.strerror or error}.",
                 advice="Give a file that a memory has saved.",
             ) from error
@@ -75,11 +75,11 @@ def _parse_line(line: bytes, place: str) -> tuple[str, Message]:
     try:
         entry: object = json.loads(line)
         if not isinstance(entry, dict):
-            raise TypeError("the line is no object")
+            raise TypeError("the line is not an object")
         fields = cast("dict[str, Any]", entry)
         session_id: object = fields["session"]
         if not isinstance(session_id, str):
-            raise TypeError("its session is no text")
+            raise TypeError("its session is not a string")
         return session_id, message_from_json(fields["message"])
     except KeyError as error:
         reason = f"{error} is missing"
@@ -88,5 +88,5 @@ def _parse_line(line: bytes, place: str) -> tuple[str, Message]:
     except InvalidInputError as error:
         reason = error.message.removesuffix(".")
     raise InvalidInputError(
-        f"{place}: this is no message of a memory: {reason}.", advice="Nothing was taken over from the file."
+        f"{place}: this is not a message of a memory: {reason}.", advice="Nothing was loaded from the file."
     )

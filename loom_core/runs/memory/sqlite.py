@@ -1,4 +1,4 @@
-"""A memory in a SQLite file, which several processes may share, and with it the journal of runs."""
+"""Memory in a SQLite file that several processes may share, alone or together with the run journal."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = ["SQLiteMemory"]
 
 @register("memory", "sqlite")
 class SQLiteMemory(Memory):
-    """Keeps conversations in a file: what a method has written is there after a kill at any moment.
+    """Memory in a SQLite file: data that a method has written survives a kill at any moment.
 
     Args:
-        path: the file, made if absent; a journal's own will do.
-        journal: keep them in the file of this journal, by its connections; it has to be closed after this.
+        path: the file, created if absent; the file of a journal is possible.
+        journal: use the file and connections of this journal; close the journal after the memory.
     """
 
     @overload
@@ -134,13 +134,13 @@ class SQLiteMemory(Memory):
         return await self._store.read(read)
 
     async def aclose(self) -> None:
-        """Let go of the file; that of a journal is the journal's."""
+        """Close the file; the journal closes its own."""
         if self._own:
             await self._store.aclose()
 
 
 def _conversation(db: sqlite3.Connection, session_id: str) -> int:
-    """The key of a session's conversation, made if absent."""
+    """Return the key of a session's conversation, created if absent."""
     row = db.execute("SELECT key FROM conversations WHERE id = ?", (_check_text(session_id),)).fetchone()
     if row is not None:
         return row["key"]
@@ -149,7 +149,7 @@ def _conversation(db: sqlite3.Connection, session_id: str) -> int:
 
 
 def _delete_from(db: sqlite3.Connection, key: int, position: int) -> None:
-    """Remove the messages of a conversation from a position on."""
+    """Delete the messages of a conversation from a position on."""
     rows = db.execute("SELECT key FROM messages WHERE conversation = ? AND position >= ?", (key, position))
     for row in rows.fetchall():
         MESSAGE_INDEX.remove(db, row["key"])
@@ -165,9 +165,13 @@ def _write(db: sqlite3.Connection, key: int, position: int, bodies: Sequence[str
 
 
 def _check_text(session_id: str) -> str:
-    """The id, where SQLite takes it."""
+    """Return the session id, if SQLite can store it.
+
+    Raises:
+        InvalidInputError: it is not valid text.
+    """
     try:
         session_id.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("The session_id is no text: it holds half a character.") from None
+        raise InvalidInputError("The session_id is not valid text: it contains a lone surrogate.") from None
     return session_id

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 from loom_core.errors import ConfigError, NetError
 from loom_core.server.auth.caller import SCOPES, Caller, Scope
-from loom_core.server.auth.signing_keys import ALGORITHMS, SigningKeys, is_safe_place
+from loom_core.server.auth.signing_keys import ALGORITHMS, SigningKeys, is_safe_url
 
 if TYPE_CHECKING:
-    from loom_core.net import HttpClient
+    from loom_core.net import GuardedClient
 
 __all__ = ["Issuer", "IssuerUnavailableError", "JwtVerifier", "VerifiedJwt"]
 
@@ -59,7 +59,7 @@ class Issuer:
             ConfigError: one of the addresses is not what it must be.
         """
         for name, url in (("issuer", self.url), ("URL of its keys", self.jwks_url or self.url)):
-            if not is_safe_place(url):
+            if not is_safe_url(url):
                 raise ConfigError(
                     f"The {name} {url!r} is no https address.",
                     advice="Keys must come over https, or from this machine.",
@@ -103,7 +103,7 @@ class JwtVerifier:
             the open internet.
     """
 
-    def __init__(self, issuer: Issuer, *, client: HttpClient | None = None) -> None:
+    def __init__(self, issuer: Issuer, *, client: GuardedClient | None = None) -> None:
         self._issuer = issuer
         self._keys = SigningKeys(issuer.url, issuer.jwks_url, client=client)
 
@@ -145,9 +145,9 @@ class JwtVerifier:
         if (kind := _other_kind(header, claims, typed=self._issuer.typed)) is not None:
             _log.warning("a token is refused: it is no access token by its %s", kind)
             return None
-        return self._verified(claims)
+        return self._read_claims(claims)
 
-    def _verified(self, claims: dict[str, Any]) -> VerifiedJwt | None:
+    def _read_claims(self, claims: dict[str, Any]) -> VerifiedJwt | None:
         sources: object = claims.get(_SOURCES_CLAIM)
         if sources is not None and not _is_texts(sources):
             _log.warning("a token is refused: its %s is not a list of names", _SOURCES_CLAIM)

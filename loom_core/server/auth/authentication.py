@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from loom_core.keys import remember
+from loom_core.keys import register_secret
 from loom_core.server.auth.access_tokens import Issuer, IssuerUnavailableError, JwtVerifier, VerifiedJwt
 from loom_core.server.auth.refusal import Refusal, RefusedError
 from loom_core.server.auth.tokens import Token, TokenFile, has_token_form
@@ -91,12 +91,14 @@ class Authentication:
         if len(headers) > 1 or scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
             raise self._unknown("bad_token", "One Authorization header with a bearer token is wanted.")
         if has_token_form(token):
-            credential = self._ours(token)
+            credential = self._check_bearer_token(token)
         elif self._verifier is None:
             raise self._unknown("bad_token", "The token is not one of this server's.")
         else:
-            credential = await self._issued(self._verifier, token)
-        remember(SecretStr(token))  # not before: who may not come in must not choose what the log leaves out
+            credential = await self._check_access_token(self._verifier, token)
+        register_secret(
+            SecretStr(token)
+        )  # not before: who may not come in must not choose what the log leaves out
         return credential
 
     def demand(self, scope: Scope, caller: Caller) -> None:
@@ -114,7 +116,7 @@ class Authentication:
             Refusal(403, "scope", text, challenge=challenge, code="insufficient_scope", caller=caller)
         )
 
-    def _ours(self, token: str) -> Credential:
+    def _check_bearer_token(self, token: str) -> Credential:
         found = self._file.find(token) if self._file else None
         if found is None:
             raise self._unknown("bad_token", "The token is not known, or was revoked.")
@@ -122,7 +124,7 @@ class Authentication:
             raise self._unknown("expired_token", "The token has expired.", caller=found.caller())
         return Credential(found.caller(), found, self._file)
 
-    async def _issued(self, verifier: JwtVerifier, token: str) -> Credential:
+    async def _check_access_token(self, verifier: JwtVerifier, token: str) -> Credential:
         try:
             verified = await verifier.verify(token)
         except IssuerUnavailableError as error:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-__all__ = ["EVERYTHING", "SCOPES", "Caller", "Scope", "acting", "current_caller"]
+__all__ = ["FULL_ACCESS", "SCOPES", "Caller", "Scope", "current_caller", "use_caller"]
 
 Scope = Literal["read", "write", "admin"]
 """`read`: tools that change nothing, resources, prompts. `write`: the other tools. `admin`: `/metrics`."""
@@ -50,10 +50,10 @@ class Caller:
         return self.sources is None or source in self.sources
 
 
-EVERYTHING = Caller("local", SCOPES)
+FULL_ACCESS = Caller("local", SCOPES)
 """The user of a stdio server, or a local client of a server that demands no authentication."""
 
-_current: ContextVar[Caller] = ContextVar("loom_caller", default=EVERYTHING)
+_current: ContextVar[Caller] = ContextVar("loom_caller", default=FULL_ACCESS)
 
 
 def current_caller() -> Caller:
@@ -62,7 +62,7 @@ def current_caller() -> Caller:
 
 
 @contextmanager
-def acting(caller: Caller) -> Generator[None]:
+def use_caller(caller: Caller) -> Generator[None]:
     """Do what is in the block, and all tasks and threads that it starts, for a caller."""
     before = _current.set(caller)
     try:

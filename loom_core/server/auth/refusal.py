@@ -11,9 +11,9 @@ from loom_core.errors import LoomError
 if TYPE_CHECKING:
     from loom_core.server.auth.caller import Caller
 
-__all__ = ["Refusal", "Refused", "RefusedError"]
+__all__ = ["Refusal", "RefusalReason", "RefusedError"]
 
-Refused: TypeAlias = Literal[
+RefusalReason: TypeAlias = Literal[
     "host",
     "origin",
     "no_token",
@@ -49,7 +49,7 @@ class Refusal:
     """
 
     status: int
-    reason: Refused
+    reason: RefusalReason
     text: str
     code: str = ""
     challenge: str = ""

@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import anyio
 
 from loom_core.errors import NetError
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.net import GuardedClient, NetPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jwt import PyJWK
 
-__all__ = ["ALGORITHMS", "SigningKeys", "is_safe_place"]
+__all__ = ["ALGORITHMS", "SigningKeys", "is_safe_url"]
 
 _FRESH = 600.0  # seconds that keys are used without asking again
 _BETWEEN = 30.0  # seconds at least between two fetches: an unknown key must not become many requests
@@ -64,7 +64,7 @@ class SigningKeys:
         issuer: str,
         jwks_url: str = "",
         *,
-        client: HttpClient | None = None,
+        client: GuardedClient | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._issuer = issuer
@@ -88,7 +88,7 @@ class SigningKeys:
             NetError: the issuer cannot be asked, and what it said before is too old.
         """
         age = self._age(self._fetched)
-        key = self._known(id_, algorithm) if age < _STALE else None
+        key = self._lookup(id_, algorithm) if age < _STALE else None
         if key is not None and age < _FRESH:
             return key
         async with self._turn:
@@ -96,12 +96,12 @@ class SigningKeys:
                 await self._fetch()
         if self._age(self._fetched) >= _STALE:
             raise self._problem or NetError(f"{self._issuer} was not asked for its keys.")
-        return self._known(id_, algorithm)
+        return self._lookup(id_, algorithm)
 
     def _age(self, moment: float | None) -> float:
         return float("inf") if moment is None else self._clock() - moment
 
-    def _known(self, id_: object, algorithm: str) -> PyJWK | None:
+    def _lookup(self, id_: object, algorithm: str) -> PyJWK | None:
         fitting = [key for key in self._keys if _fits(key, algorithm)]
         named = fitting if id_ is None else [key for key in fitting if key.get("kid") == id_]
         if not named or (id_ is None and len(named) > 1):
@@ -145,7 +145,7 @@ class SigningKeys:
             keys: object = metadata.get("jwks_uri")
             if metadata.get("issuer") != self._issuer:
                 problem = NetError(f"{url} is the metadata of another issuer.", advice="Check the issuer.")
-            elif not isinstance(keys, str) or not is_safe_place(keys):
+            elif not isinstance(keys, str) or not is_safe_url(keys):
                 problem = NetError(f"{url} names no https address of keys.", advice="Check the issuer.")
             else:
                 return keys
@@ -164,13 +164,13 @@ class SigningKeys:
         return cast("dict[str, Any]", value)
 
 
-def is_safe_place(url: str) -> bool:
+def is_safe_url(url: str) -> bool:
     """Return whether keys may be fetched from a URL: over https, or from this machine."""
     place = urlsplit(url)
     return place.scheme == "https" or (place.scheme == "http" and place.hostname in _LOOPBACK)
 
 
-def _client_for(*urls: str) -> HttpClient:
+def _client_for(*urls: str) -> GuardedClient:
     """May ask the hosts that the operator has named, wherever they are; any other on the open internet."""
     hosts = {urlsplit(url).hostname or "" for url in urls} - {""}
     allowed = NetPolicy.allowing(sorted(hosts))
@@ -180,7 +180,7 @@ def _client_for(*urls: str) -> HttpClient:
         max_bytes=_MAX_BYTES,
         total_seconds=_TOTAL_SECONDS,
     )
-    return HttpClient(policy)
+    return GuardedClient(policy)
 
 
 def _usable(jwks: dict[str, Any]) -> list[dict[str, Any]]:

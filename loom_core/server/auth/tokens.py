@@ -210,11 +210,11 @@ class TokenFile:
     def _current(self) -> dict[str, Token]:
         raw = self._file.read()
         if raw is not self._raw:
-            self._tokens = {} if raw is None else self._parsed(raw)
+            self._tokens = {} if raw is None else self._parse(raw)
             self._raw = raw
         return self._tokens
 
-    def _parsed(self, raw: bytes) -> dict[str, Token]:
+    def _parse(self, raw: bytes) -> dict[str, Token]:
         try:
             content = _Content.model_validate_json(raw)
         except ValidationError as error:
@@ -235,7 +235,7 @@ class TokenFile:
     def _writing(self) -> Generator[dict[str, Token]]:
         """The tokens, to be changed in the block and written behind it; one process at a time."""
         with self._file.writing() as draft:
-            tokens = {} if draft.raw is None else self._parsed(draft.raw)
+            tokens = {} if draft.raw is None else self._parse(draft.raw)
             yield tokens
             content = {"version": _VERSION, "tokens": [_plain(token) for token in tokens.values()]}
             draft.raw = (json.dumps(content, ensure_ascii=False, indent=2) + "\n").encode()

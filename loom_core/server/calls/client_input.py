@@ -35,7 +35,7 @@ from mcp_types.methods import INPUT_REQUIRED_METHODS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from loom_core.errors import LoomError, unwrapped
+from loom_core.errors import LoomError, unwrap_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +112,7 @@ def client_input_of(ctx: ServerRequestContext[Any, Any]) -> ClientInput:
 
 def input_required(error: Exception) -> InputRequiredResult | None:
     """Return the result of a call that ended because it needs input; None for a real error."""
-    error = unwrapped(error)
+    error = unwrap_group(error)
     return error.result if isinstance(error, InputRequired) else None
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loom_core.server.calls.client_input import ClientInput
     from loom_core.server.calls.task_board import TaskCall
 
-__all__ = ["Capability", "ToolContext", "parameters", "taking_context"]
+__all__ = ["Capability", "ToolContext", "bind_call_context", "parameters"]
 
 Capability = Literal["sampling", "roots", "elicitation"]
 """Capabilities a client may offer to a server; all else is an extension, named like `example.com/name`."""
@@ -125,7 +125,7 @@ def parameters(function: Callable[..., object]) -> dict[str, object]:
     return {name: hints.get(name) for name in inspect.signature(function).parameters}
 
 
-def taking_context(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+def bind_call_context(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     """Wrap a function so that its first argument is the `ToolContext`, even if it does not use it.
 
     Raises:
@@ -133,7 +133,7 @@ def taking_context(function: Callable[..., Awaitable[T]]) -> Callable[..., Await
     """
     wanted = [name for name, hint in parameters(function).items() if hint is ToolContext]
 
-    def called(context: ToolContext, *args: object, **kwargs: object) -> Awaitable[T]:
+    def call(context: ToolContext, *args: object, **kwargs: object) -> Awaitable[T]:
         return function(*args, **kwargs, **dict.fromkeys(wanted, context))
 
-    return called
+    return call

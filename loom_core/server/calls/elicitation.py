@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEADLINE",
-    "Answer",
     "ConsentError",
-    "FormAnswer",
+    "ElicitationResult",
+    "FormResult",
     "Outcome",
     "ask",
     "ask_form",
@@ -49,7 +49,7 @@ ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[ModelT_co]):
+class ElicitationResult(Generic[ModelT_co]):
     """The user's answer.
 
     Attributes:
@@ -62,7 +62,7 @@ class Answer(Generic[ModelT_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class FormAnswer:
+class FormResult:
     """The user's answer to a form that is a JSON Schema.
 
     Attributes:
@@ -99,7 +99,7 @@ def can_ask(ctx: ToolContext) -> bool:
 
 async def ask(
     ctx: ToolContext, message: str, model: type[ModelT], *, name: str = "answer", deadline: float = DEADLINE
-) -> Answer[ModelT]:
+) -> ElicitationResult[ModelT]:
     """Ask the user to fill in a form.
 
     The function that asks may be run again from its beginning with the answer (see `client_input`): let it
@@ -118,9 +118,9 @@ async def ask(
     """
     given = await ask_form(ctx, message, _form(model), name=name, deadline=deadline)
     if given.outcome != "accepted":
-        return Answer(given.outcome)
+        return ElicitationResult(given.outcome)
     try:
-        return Answer("accepted", model.model_validate(given.content))
+        return ElicitationResult("accepted", model.model_validate(given.content))
     except ValidationError as error:
         wrong = ", ".join(str(detail["loc"][0]) for detail in error.errors() if detail["loc"])
         raise InvalidInputError(
@@ -131,7 +131,7 @@ async def ask(
 
 async def ask_form(
     ctx: ToolContext, message: str, schema: Mapping[str, Any], *, name: str, deadline: float = DEADLINE
-) -> FormAnswer:
+) -> FormResult:
     """Ask the user to fill in a form that another program describes; see `ask`.
 
     Args:
@@ -142,7 +142,7 @@ async def ask_form(
         deadline: as for `ask`.
     """
     if not can_ask(ctx):
-        return FormAnswer("unavailable")
+        return FormResult("unavailable")
     request = ElicitRequest(
         params=ElicitRequestFormParams(
             message=well_formed(message), requested_schema=well_formed(_form_schema(schema))
@@ -151,15 +151,15 @@ async def ask_form(
     try:
         responses = await ctx.client_input.fetch({name: request}, deadline=deadline)
     except TimeoutError:
-        return FormAnswer("timed_out")
+        return FormResult("timed_out")
     except InputUnavailableError:
-        return FormAnswer("unavailable")
+        return FormResult("unavailable")
     response = responses[name]
     if not isinstance(response, ElicitResult) or response.action == "cancel":
-        return FormAnswer("cancelled")
+        return FormResult("cancelled")
     if response.action == "decline":
-        return FormAnswer("declined")
-    return FormAnswer("accepted", response.content or {})
+        return FormResult("declined")
+    return FormResult("accepted", response.content or {})
 
 
 def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:

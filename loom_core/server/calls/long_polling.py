@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Pending, Run
     from loom_core.server.calls.context import ToolContext
-    from loom_core.server.calls.elicitation import FormAnswer
+    from loom_core.server.calls.elicitation import FormResult
 
-__all__ = ["LONGEST_WAIT", "Attending", "RunsOfCallers", "decided_by"]
+__all__ = ["LONGEST_WAIT", "CallerRuns", "LongPoll", "decider_of"]
 
 LONGEST_WAIT = 45.0
 """Seconds; hosts give up a call after sixty."""
@@ -39,7 +39,7 @@ _PAGE = 500  # events that are read at once
 _CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be cancelled
 
 
-class RunsOfCallers(Protocol):
+class CallerRuns(Protocol):
     """The runs of a server that the current caller may see and control."""
 
     async def run(self, run_id: str) -> Run:
@@ -68,7 +68,7 @@ class RunsOfCallers(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Attending:
+class LongPoll:
     """Long polling for the runs of a server.
 
     Attributes:
@@ -77,15 +77,15 @@ class Attending:
         lines: makes what says each event of a run in a line; an empty line is not told.
     """
 
-    runs: RunsOfCallers
+    runs: CallerRuns
     question: Callable[[Run, Pending], str]
     lines: Callable[[Run], Callable[[StreamEvent], str]]
 
-    def asks_user(self, ctx: ToolContext, run: Run) -> bool:
+    def can_ask_user(self, ctx: ToolContext, run: Run) -> bool:
         """Return whether the client can ask its user about a run, and the user may decide."""
         return can_ask(ctx) and self.runs.can_decide(run)
 
-    async def attended(
+    async def wait_for_run(
         self,
         ctx: ToolContext,
         run_id: str,
@@ -111,22 +111,22 @@ class Attending:
             NotFoundError: the caller has no such run.
         """
         run = await self.runs.run(run_id)
-        async with self._telling(ctx, run):
+        async with self._forward_progress(ctx, run):
             if task and ctx.task is not None and seconds > 0:
                 run = await self.runs.wait_until_idle(run_id, after=after, seconds=min(seconds, _TASK_AFTER))
                 if run.status == "working":
-                    call_off = partial(self._abort, run_id, decided_by(ctx))
+                    call_off = partial(self._abort, run_id, decider_of(ctx))
                     if await become_task(ctx, run.id, on_cancel=call_off if task == "aborts" else None):
                         seconds = math.inf
-            return await self._until_it_stands(ctx, run_id, after=after, seconds=seconds)
+            return await self._wait_until_idle(ctx, run_id, after=after, seconds=seconds)
 
-    async def _until_it_stands(self, ctx: ToolContext, run_id: str, *, after: int, seconds: float) -> Run:
+    async def _wait_until_idle(self, ctx: ToolContext, run_id: str, *, after: int, seconds: float) -> Run:
         until = anyio.current_time() + seconds
         closed: set[str] = set()
         while True:
             left = max(until - anyio.current_time(), 0.0)
             run = await self.runs.wait_until_idle(run_id, after=after, seconds=left)
-            if run.status != "input_required" or not self.asks_user(ctx, run):
+            if run.status != "input_required" or not self.can_ask_user(ctx, run):
                 return run
             pending = next((each for each in run.pending if each.id not in closed), None)
             left = until - anyio.current_time()
@@ -141,25 +141,27 @@ class Attending:
                 self.question(run, pending),
                 form,
                 name=_name(ctx, pending),
-                deadline=_patience(pending, left),
+                deadline=_answer_timeout(pending, left),
             )
             try:
-                passed_on = await self._passed_on(ctx, run, pending, answer)
+                passed_on = await self._submit_response(ctx, run, pending, answer)
             except InvalidInputError as error:  # what was filled in does not fit: the next call asks again
                 return replace(await self.runs.run(run_id), problem=str(error))
             if not passed_on:
                 closed.add(pending.id)
                 return await self.runs.run(run_id)
-            _note_answered(ctx, pending)
+            _count_response(ctx, pending)
             after = run.last_seq
 
-    async def _passed_on(self, ctx: ToolContext, run: Run, pending: Pending, answer: FormAnswer) -> bool:
+    async def _submit_response(
+        self, ctx: ToolContext, run: Run, pending: Pending, answer: FormResult
+    ) -> bool:
         """Submit the user's response to the run; return False if there is none.
 
         Raises:
             InvalidInputError: what they filled in is no answer to the question.
         """
-        by = decided_by(ctx)
+        by = decider_of(ctx)
         if answer.outcome not in {"accepted", "declined"}:
             return False
         yes = answer.outcome == "accepted"
@@ -182,11 +184,11 @@ class Attending:
         await self.runs.wait_until_idle(run_id, seconds=_CALLED_OFF_SECONDS)
 
     @asynccontextmanager
-    async def _telling(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:
+    async def _forward_progress(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:
         """Report the events of the run to the client: at most four lines a second, and the last one."""
         lines = _Lines(self.lines(run), known=run.last_seq)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._tell, ctx, run, lines)
+            tasks.start_soon(self._send_progress, ctx, run, lines)
             try:
                 yield
             finally:
@@ -197,7 +199,7 @@ class Attending:
         if lines.latest is not None:
             await progress(ctx).report(*lines.latest)
 
-    async def _tell(self, ctx: ToolContext, run: Run, lines: _Lines) -> None:
+    async def _send_progress(self, ctx: ToolContext, run: Run, lines: _Lines) -> None:
         reporter = progress(ctx)
         news = anyio.Event()
 
@@ -242,7 +244,7 @@ class _Lines:
             self.latest = (event.seq, line)
 
 
-def decided_by(ctx: ToolContext) -> str:
+def decider_of(ctx: ToolContext) -> str:
     """Return the name of the decider for the journal."""
     return ctx.caller.name if ctx.caller.id else "the user"
 
@@ -253,12 +255,12 @@ def _name(ctx: ToolContext, pending: Pending) -> str:
     return f"{pending.id}.{times}" if times else pending.id
 
 
-def _note_answered(ctx: ToolContext, pending: Pending) -> None:
+def _count_response(ctx: ToolContext, pending: Pending) -> None:
     kept, key = ctx.client_input.kept, f"answered {pending.id}"
     kept[key] = str(int(kept.get(key, 0)) + 1)
 
 
-def _patience(pending: Pending, left: float) -> float:
+def _answer_timeout(pending: Pending, left: float) -> float:
     """Return the seconds for the user to answer, within the call or task and the question's deadline."""
     deadline = math.inf if pending.deadline is None else max(pending.deadline - time(), 0.0)
     return min(left, deadline, _LONGEST_ASKING)

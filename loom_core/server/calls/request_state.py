@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult
     from mcp.server.request_state import RequestStateBoundary
 
-__all__ = ["VARIABLE", "SealedState", "StateKeys", "named_state_keys", "state_keys"]
+__all__ = ["VARIABLE", "SealedState", "StateKeys", "keys_from_environment", "state_keys"]
 
 VARIABLE = "LOOM_STATE_KEYS"
 """Keys for all workers, separated by commas: the first seals, all of them open."""
@@ -68,10 +68,10 @@ class SealedState:
         if not is_input_required(result):
             return result
 
-        async def answered(_: ServerRequestContext[Any, Any]) -> HandlerResult:
+        async def reply(_: ServerRequestContext[Any, Any]) -> HandlerResult:
             return result
 
-        return await self._boundary(ctx, answered)
+        return await self._boundary(ctx, reply)
 
     @cached_property
     def _boundary(self) -> RequestStateBoundary:
@@ -93,27 +93,27 @@ def state_keys(home: Path) -> Sequence[str]:
     Raises:
         ConfigError: a key in the environment or the file is too short to be one.
     """
-    if keys := named_state_keys():
+    if keys := keys_from_environment():
         return keys
     path = home / _FILE
     try:
-        return _checked([_shared_key(path)], str(path))
+        return _check_keys([_load_shared_key(path)], str(path))
     except OSError as error:
         _log.warning("cannot keep the key of request states in %s: %s", path, error.strerror)
         return ()
 
 
-def named_state_keys() -> Sequence[str]:
+def keys_from_environment() -> Sequence[str]:
     """Read the keys from `LOOM_STATE_KEYS`; a server checks them when it starts.
 
     Raises:
         ConfigError: one of them is too short to be one.
     """
     named = os.environ.get(VARIABLE, "")
-    return _checked([key.strip() for key in named.split(",") if key.strip()], VARIABLE)
+    return _check_keys([key.strip() for key in named.split(",") if key.strip()], VARIABLE)
 
 
-def _checked(keys: Sequence[str], where: str) -> Sequence[str]:
+def _check_keys(keys: Sequence[str], where: str) -> Sequence[str]:
     if any(len(key) < _LEAST for key in keys):
         raise ConfigError(
             f"A key in {where} has fewer than {_LEAST} characters.",
@@ -122,7 +122,7 @@ def _checked(keys: Sequence[str], where: str) -> Sequence[str]:
     return keys
 
 
-def _shared_key(path: Path) -> str:
+def _load_shared_key(path: Path) -> str:
     """Load the key from a file, or create it; a new file replaces the old one atomically."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

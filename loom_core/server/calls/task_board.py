@@ -18,7 +18,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR
 
-from loom_core.errors import unwrapped
+from loom_core.errors import unwrap_group
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.calls.client_input import client_input_of, response_to
 
@@ -103,13 +103,13 @@ class TaskCall:
             await self._session.report_progress(value, total, message)
         elif not self._task.finished:
             share = f"{value:g}" if total is None else f"{value:g} of {total:g}"
-            self._task.become(self._task.status, message=message or share)
+            self._task.set_status(self._task.status, message=message or share)
 
     def cancel(self) -> None:
         """Stop it, as its client asked."""
         self._scope.cancel()
 
-    async def answered(self) -> HandlerResult | Task:
+    async def wait_for_reply(self) -> HandlerResult | Task:
         """Return the reply to the call: its result, or the task that it has become.
 
         Raises:
@@ -135,7 +135,7 @@ class TaskCall:
             with self._scope:
                 self._outcome = await function()
         except Exception as error:  # noqa: BLE001 - it is raised or told where the call is answered
-            self._failure = unwrapped(error)
+            self._failure = unwrap_group(error)
         finally:
             _current.reset(token)
             self._settled.set()
@@ -147,17 +147,17 @@ class TaskCall:
             if self._on_cancel is not None:
                 with anyio.move_on_after(_CANCEL_SECONDS):
                     await self._call_off(self._on_cancel)
-            task.become("cancelled", message="cancelled by the client")
+            task.set_status("cancelled", message="cancelled by the client")
         elif self._failure is not None:
             failure = self._failure
             known = isinstance(failure, MCPError)
             task.error = failure.error if known else MCPError(INTERNAL_ERROR, "Internal error").error
             if not known:
                 _log.error("task %s failed unexpectedly", task.id[:8], exc_info=failure)
-            task.become("failed", message=task.error.message)
+            task.set_status("failed", message=task.error.message)
         else:
             task.result = self._outcome
-            task.become("completed")
+            task.set_status("completed")
 
     async def _call_off(self, on_cancel: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -202,7 +202,7 @@ class TaskBoard:
         """
         call = TaskCall(self, ctx)
         self._group.start_soon(call.run, function)
-        return await call.answered()
+        return await call.wait_for_reply()
 
     def open(self, call: TaskCall, message: str) -> Task | None:
         """Make a task of a call, or None if there are too many."""
@@ -295,7 +295,7 @@ class Task:
         """Pending requests to its client, by keys that are never used again."""
         return {key: question.request for key, question in self._questions.items()}
 
-    def become(self, status: TaskStatus, *, message: str | None = None) -> None:
+    def set_status(self, status: TaskStatus, *, message: str | None = None) -> None:
         """Note a change."""
         self.status = status
         self.message = self.message if message is None else message
@@ -318,7 +318,7 @@ class Task:
         """See `ClientInput.fetch`."""
         asked = {self._key(name): _Question(request) for name, request in requests.items()}
         self._questions |= asked
-        self.become("input_required")
+        self.set_status("input_required")
         try:
             with anyio.fail_after(deadline):
                 for question in asked.values():
@@ -340,4 +340,4 @@ class Task:
     def _close(self, key: str) -> None:
         self._questions.pop(key, None)
         if not self._questions and self.status == "input_required":
-            self.become("working")
+            self.set_status("working")

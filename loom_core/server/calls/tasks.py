@@ -118,12 +118,14 @@ class TasksExtension(Extension):
             return await call_next(ctx)
         board = _board(ctx)
         answer = await board.serve(ctx, lambda: call_next(ctx))
-        return {**_told(board, answer), "resultType": "task"} if isinstance(answer, Task) else answer
+        return {**_task_payload(board, answer), "resultType": "task"} if isinstance(answer, Task) else answer
 
     def _install(self) -> None:
         """Apply the extension, as the SDK's high-level server does with those that it is given."""
         for binding in self.methods():
-            self._protocol.add_request_handler(binding.method, binding.params_type, _gated(binding))
+            self._protocol.add_request_handler(
+                binding.method, binding.params_type, _require_revision(binding)
+            )
         calls = self._protocol.get_request_handler("tools/call")
         if calls is None:
             raise TypeError("a server with tasks serves tools")
@@ -132,13 +134,13 @@ class TasksExtension(Extension):
         listening = self._protocol.get_request_handler("subscriptions/listen")
         if listening is not None:
             self._protocol.add_request_handler(
-                "subscriptions/listen", listening.params_type, _declared(listening.handler)
+                "subscriptions/listen", listening.params_type, _require_extension(listening.handler)
             )
         self._protocol.extensions[self.identifier] = self.settings()
 
     async def _on_get(self, ctx: ServerRequestContext[Any, Any], params: _TaskParams) -> dict[str, Any]:
-        board, task = _found(ctx, params)
-        told = _told(board, task)
+        board, task = _find_task(ctx, params)
+        told = _task_payload(board, task)
         if task.status == "completed":
             told["result"] = _wire(task.result)
         elif task.error is not None:
@@ -148,13 +150,13 @@ class TasksExtension(Extension):
         return told
 
     async def _on_update(self, ctx: ServerRequestContext[Any, Any], params: _UpdateParams) -> dict[str, Any]:
-        _, task = _found(ctx, params)
+        _, task = _find_task(ctx, params)
         for key, response in params.input_responses.items():
             task.answer(key, response)
         return {}
 
     async def _on_cancel(self, ctx: ServerRequestContext[Any, Any], params: _TaskParams) -> dict[str, Any]:
-        board, task = _found(ctx, params)
+        board, task = _find_task(ctx, params)
         board.cancel(task)
         return {}
 
@@ -166,7 +168,7 @@ async def with_tasks(lifespan: AbstractAsyncContextManager[object]) -> AsyncGene
         yield board
 
 
-def _gated(binding: MethodBinding) -> RequestHandler:
+def _require_revision(binding: MethodBinding) -> RequestHandler:
     """Wrap a handler: the method is unknown to clients of other protocol versions."""
 
     async def handle(ctx: ServerRequestContext[Any, Any], params: BaseModel) -> HandlerResult:
@@ -177,7 +179,7 @@ def _gated(binding: MethodBinding) -> RequestHandler:
     return handle
 
 
-def _declared(listen: RequestHandler) -> RequestHandler:
+def _require_extension(listen: RequestHandler) -> RequestHandler:
     """Wrap the handler of `subscriptions/listen`: refuse tasks if the client lacks the extension.
 
     Messages about tasks are not sent: what is acknowledged leaves them out, and clients ask `tasks/get`.
@@ -194,7 +196,7 @@ def _declared(listen: RequestHandler) -> RequestHandler:
     return handle
 
 
-def _found(ctx: ServerRequestContext[Any, Any], params: _TaskParams) -> tuple[TaskBoard, Task]:
+def _find_task(ctx: ServerRequestContext[Any, Any], params: _TaskParams) -> tuple[TaskBoard, Task]:
     """Find the task of a request.
 
     Raises:
@@ -222,7 +224,7 @@ def _board(ctx: ServerRequestContext[Any, Any]) -> TaskBoard:
     return board
 
 
-def _told(board: TaskBoard, task: Task) -> dict[str, Any]:
+def _task_payload(board: TaskBoard, task: Task) -> dict[str, Any]:
     told: dict[str, Any] = {
         "taskId": task.id,
         "status": task.status,

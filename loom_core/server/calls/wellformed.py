@@ -15,15 +15,15 @@ def well_formed(value: T) -> T:
     They come from file names that are not valid in the system's encoding and from half-read escapes. UTF-8
     cannot hold them, and a single one would stop the transport's writer.
     """
-    return cast("T", _repaired(value))
+    return cast("T", _replace_surrogates(value))
 
 
-def _repaired(value: object) -> object:
+def _replace_surrogates(value: object) -> object:
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
         items = cast("dict[str, object]", value).items()
-        return {cast("str", _repaired(key)): _repaired(item) for key, item in items}
+        return {cast("str", _replace_surrogates(key)): _replace_surrogates(item) for key, item in items}
     if isinstance(value, list):
-        return [_repaired(item) for item in cast("list[object]", value)]
+        return [_replace_surrogates(item) for item in cast("list[object]", value)]
     return value

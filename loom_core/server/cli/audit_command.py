@@ -35,9 +35,9 @@ __all__ = [
     "AUDITED_COMMANDS",
     "AuditedCommand",
     "add_audit_options",
-    "audited",
+    "explain_unkept",
     "run_audit_command",
-    "unkept_told",
+    "run_audited",
 ]
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
@@ -111,13 +111,13 @@ def _verify(path: Path, args: argparse.Namespace) -> int:
     if not args.json and report.torn:
         say(f"Lines that were cut off when a process died: {report.torn:,}.")
     if not args.json and report.unkept:
-        say(f"{unkept_told(report.unkept)} See who has written them: audit show.")
+        say(f"{explain_unkept(report.unkept)} See who has written them: audit show.")
     if not args.json and not report.complete:
         say("Its oldest files were put away: nothing is known of what they say.")
     return 1 if report.problem else 0
 
 
-def unkept_told(lines: int) -> str:
+def explain_unkept(lines: int) -> str:
     """Explain lines whose end was not kept."""
     return (
         f"Lines whose end was not kept next to the audit: {lines:,}. A process died as it wrote them, or"
@@ -231,7 +231,7 @@ AUDITED_COMMANDS: Mapping[str, AuditedCommand] = MappingProxyType(
 """By name; of a server that has no such command nothing comes of it."""
 
 
-def audited(program: str, args: argparse.Namespace, run: Callable[[], int]) -> int:
+def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) -> int:
     """Run a command; if it belongs on the audit, record its start and its outcome.
 
     Where the audit cannot be written that is said, and the command counts all the same: who is at the
@@ -250,7 +250,7 @@ def audited(program: str, args: argparse.Namespace, run: Callable[[], int]) -> i
     if command is None or not command.concerns(args):
         return run()
     outcome = "error"
-    with _interrupted_when_ended():
+    with _interrupt_on_signals():
         _write(program, args, command, "")
         try:
             code = run()
@@ -268,7 +268,7 @@ def audited(program: str, args: argparse.Namespace, run: Callable[[], int]) -> i
 
 
 @contextmanager
-def _interrupted_when_ended() -> Generator[None]:
+def _interrupt_on_signals() -> Generator[None]:
     """Treat termination signals as Ctrl-C, so that a command ends in an orderly way."""
     numbers = [number for name in _ENDING if (number := getattr(signal, name, None)) is not None]
     ending = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Commands",
     "add_command",
-    "bundled_line",
-    "ended",
-    "given_filters",
-    "parsed",
-    "serve_as_asked",
+    "bundle_line",
+    "parse_filters",
+    "parse_line",
+    "run_to_exit_code",
+    "serve_from_arguments",
     "show_health",
     "show_report",
     "split_arguments",
@@ -110,7 +110,7 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
     return command
 
 
-def parsed(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
+def parse_line(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
     """Parse a line, with options between the arguments of a command, too.
 
     A command whose last argument may be there several times names it as the default `takes_more`. What a
@@ -149,7 +149,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(arguments[:at]), list(arguments[at + 1 :])
 
 
-def given_filters(options: Sequence[str]) -> dict[str, Any]:
+def parse_filters(options: Sequence[str]) -> dict[str, Any]:
     """Parse `--filter NAME=VALUE` options; a repeated name has several values.
 
     Raises:
@@ -164,7 +164,7 @@ def given_filters(options: Sequence[str]) -> dict[str, Any]:
     return filters
 
 
-def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
+def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> int:
     """Run a command, and return the exit code. Errors are printed to standard error.
 
     Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
@@ -183,9 +183,9 @@ def ended(program: str, run: Callable[[], int], *, debug: bool) -> int:
         code = run()
         sys.stdout.flush()  # here, where a reader that has gone is not an accident
     except BrokenPipeError:
-        from loom_core.server.cli.console import close_answer
+        from loom_core.server.cli.console import close_output
 
-        close_answer()
+        close_output()
         return _NOT_READ
     except Exception as error:  # noqa: BLE001 - the process ends; Python would show it with its secrets
         from loom_core.redaction import without_assigned
@@ -215,7 +215,7 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8"))
 
 
-def serve_as_asked(
+def serve_from_arguments(
     introduction: Introduction,
     build: Callable[[], LoomServer],
     args: argparse.Namespace,
@@ -296,7 +296,7 @@ def show_health(report: HealthReport, *, as_json: bool) -> int:
     return 0 if report.healthy else 1
 
 
-def bundled_line(given: Sequence[str], *, options: Iterable[str]) -> list[str]:
+def bundle_line(given: Sequence[str], *, options: Iterable[str]) -> list[str]:
     """Build the command line of a server in a bundle.
 
     Args:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-__all__ = ["ProgressBar", "accept_any_text", "agreed", "close_answer", "out", "out_json", "say", "strong"]
+__all__ = ["ProgressBar", "accept_any_text", "close_output", "confirm", "out", "out_json", "say", "strong"]
 
 _REFRESH = 0.1  # seconds between two drawings on a terminal,
 _REFRESH_LOG = 5.0  # and between two lines elsewhere
@@ -39,7 +39,7 @@ def accept_any_text() -> None:
     cast("io.TextIOWrapper", sys.stdout).reconfigure(errors="backslashreplace")
 
 
-def close_answer() -> None:
+def close_output() -> None:
     """Drop unwritten output after a broken pipe, so that the interpreter ends quietly."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
@@ -68,7 +68,7 @@ def say(text: str) -> None:
     sys.stderr.write(f"{_harmless(text)}\n")
 
 
-def agreed(question: str = "Begin?") -> bool:
+def confirm(question: str = "Begin?") -> bool:
     """Ask the user to confirm; return whether they say yes. Blocks."""
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
@@ -124,7 +124,7 @@ class ProgressBar:
                 say(line)
             self._logged = (done, total)
             return
-        line = _fitted(line, shutil.get_terminal_size().columns - 1)
+        line = _fit_width(line, shutil.get_terminal_size().columns - 1)
         sys.stderr.write("\r" + line + " " * max(0, self._length - len(line)) + ("\n" if final else ""))
         sys.stderr.flush()
         self._length = 0 if final else len(line)
@@ -146,7 +146,7 @@ def _clock(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
 
 
-def _fitted(line: str, columns: int) -> str:
+def _fit_width(line: str, columns: int) -> str:
     width = 0
     for i, char in enumerate(line):
         width += 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -12,13 +12,13 @@ from loom_core.errors import LoomError
 __all__ = [
     "Finding",
     "HealthReport",
-    "Section",
+    "HealthSection",
     "Severity",
     "fact_lines",
     "fine",
     "problem",
+    "problem_from_error",
     "report_lines",
-    "told_by",
     "warning",
 ]
 
@@ -50,7 +50,7 @@ class Finding(BaseModel):
         return self
 
 
-class Section(BaseModel):
+class HealthSection(BaseModel):
     """One section of a health report.
 
     Attributes:
@@ -75,7 +75,7 @@ class HealthReport(BaseModel):
 
     program: str
     version: str
-    sections: list[Section]
+    sections: list[HealthSection]
 
     @computed_field
     @property
@@ -110,7 +110,7 @@ def problem(code: str, message: str, remedy: str) -> Finding:
     return Finding(code=code, severity="problem", message=message, remedy=remedy)
 
 
-def told_by(error: LoomError, code: str, *, remedy: str) -> Finding:
+def problem_from_error(error: LoomError, code: str, *, remedy: str) -> Finding:
     """Create a problem from an error.
 
     Args:

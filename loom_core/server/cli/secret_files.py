@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from loom_core.errors import ConfigError
-from loom_core.keys import remember
+from loom_core.keys import register_secret
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -48,7 +48,7 @@ def take_secret_files(environment: MutableMapping[str, str] | None = None) -> li
     taken: list[str] = []
     for path in _files(Path(folder)):
         if not variables.get(path.name) and (value := _text(path)):
-            variables[path.name] = remember(SecretStr(value)).get_secret_value()
+            variables[path.name] = register_secret(SecretStr(value)).get_secret_value()
             taken.append(path.name)
     return taken
 

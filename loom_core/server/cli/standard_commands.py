@@ -31,8 +31,8 @@ __all__ = [
     "configuration_file",
 ]
 
-ImportedFrom = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]
-IMPORTED_FROM: tuple[ImportedFrom, ...] = get_args(ImportedFrom)
+ImportSource = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]
+IMPORT_SOURCES: tuple[ImportSource, ...] = get_args(ImportSource)
 """The clients whose servers can be taken over."""
 
 _PAIR = re.compile(r"\s*([^=:\s]+)\s*[=:]\s*(.*)", re.DOTALL)
@@ -186,7 +186,7 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
 
     import_ = _verb(verbs, "import", "take over the servers of another client")
     import_.add_argument(
-        "client", choices=IMPORTED_FROM, metavar="CLIENT", help=f"one of {', '.join(IMPORTED_FROM)}"
+        "client", choices=IMPORT_SOURCES, metavar="CLIENT", help=f"one of {', '.join(IMPORT_SOURCES)}"
     )
     import_.add_argument(
         "--scope",

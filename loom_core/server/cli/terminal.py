@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
     from loom_core.runs.run import Pending
 
-__all__ = ["Interrupted", "Interrupts", "Keyboard", "asked_at_terminal"]
+__all__ = ["Interrupted", "Interrupts", "Keyboard", "ask_at_terminal"]
 
 _PIECE = 65_536  # bytes of what is typed ahead, at a time
 T = TypeVar("T")
 
 
-async def asked_at_terminal(
+async def ask_at_terminal(
     keyboard: Keyboard, question: str, pending: Pending, *, by: str
 ) -> ApprovalDecision | InputResponse | None:
     """Ask the user about a run's pending input; None if they make no choice.
@@ -48,7 +48,7 @@ async def asked_at_terminal(
     """
     say(question)
     if pending.kind == "question":
-        return await _answered(keyboard, pending, by)
+        return await _read_response(keyboard, pending, by)
     every = "[a]ll of this tool, " if pending.for_run else ""
     choices = f"[y]es, {every}[n]o, [e]dit" if pending.kind == "approval" else "[y]es, [n]o"
     while True:
@@ -64,19 +64,19 @@ async def asked_at_terminal(
                 reason = await keyboard.line("Why? (may be empty) ") or ""
                 return ApprovalDecision(id=pending.id, action="deny", reason=reason.strip(), by=by)
             case "e" | "edit" if pending.kind == "approval":
-                if (arguments := await _edited(keyboard, pending.arguments)) is not None:
+                if (arguments := await _edit_arguments(keyboard, pending.arguments)) is not None:
                     return ApprovalDecision(id=pending.id, action="edit", arguments=arguments, by=by)
             case _:
                 pass
 
 
-async def _edited(keyboard: Keyboard, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+async def _edit_arguments(keyboard: Keyboard, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
     say(json.dumps(dict(arguments), ensure_ascii=False))
     line = await keyboard.line("Arguments as JSON: ")
     return _object(line or "")
 
 
-async def _answered(keyboard: Keyboard, pending: Pending, by: str) -> InputResponse | None:
+async def _read_response(keyboard: Keyboard, pending: Pending, by: str) -> InputResponse | None:
     properties = cast("Mapping[str, Mapping[str, Any]]", pending.schema.get("properties", {}))
     content: dict[str, Any] = {}
     if not properties:
@@ -134,7 +134,7 @@ class Keyboard:
         self._thread: threading.Thread | None = None
 
     @property
-    def attended(self) -> bool:
+    def is_interactive(self) -> bool:
         """Whether there is a person: both what they type and what they are shown is a terminal's."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
@@ -197,7 +197,7 @@ class Interrupts:
 
     @classmethod
     @asynccontextmanager
-    async def heard(cls) -> AsyncGenerator[Self]:
+    async def listen(cls) -> AsyncGenerator[Self]:
         """Listen for Ctrl-C in the block."""
         interrupts = cls()
         error: Exception | None = None

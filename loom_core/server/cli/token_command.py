@@ -108,7 +108,7 @@ def _create(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
     )
     shown = secret.get_secret_value()
     notes = [
-        f"Token {_described(token)}.",
+        f"Token {_describe(token)}.",
         "It is shown this once: only its hash is kept. A server that is running takes it at once.",
     ]
     return TokenReport([shown], notes, {"token": shown, **_facts(token, args.token_key)})
@@ -120,7 +120,7 @@ def _list(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
     known = tokens.list()
     notes = [] if known else ["There is no token yet. Make one: token create NAME"]
     data = {"tokens": [_facts(token, args.token_key) for token in known]}
-    return TokenReport([*map(_described, known)], notes, data)
+    return TokenReport([*map(_describe, known)], notes, data)
 
 
 def _revoke(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
@@ -138,7 +138,7 @@ def _name(args: argparse.Namespace) -> str:
     return args.name
 
 
-def _described(token: Token) -> str:
+def _describe(token: Token) -> str:
     scopes = ", ".join(sorted(token.scopes))
     sources = "everything" if token.sources is None else ", ".join(sorted(token.sources))
     if token.expires is None:

@@ -22,12 +22,20 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from pydantic import SecretStr
 
 from loom_core import TELEMETRY_SWITCHES
-from loom_core.errors import ConfigError, RecordError, UnreadableTextError
-from loom_core.keys import redacted
+from loom_core.errors import ConfigError, StoreError, UnreadableTextError
+from loom_core.keys import redact
 from loom_core.paths import audit_path
 from loom_core.redaction import hide_assigned, hide_forms, secrets_in_environment
-from loom_core.server.cli.health import Finding, HealthReport, Section, fine, problem, told_by, warning
-from loom_core.server.doctor.examination import Check, blocking, examine
+from loom_core.server.cli.health import (
+    Finding,
+    HealthReport,
+    HealthSection,
+    fine,
+    problem,
+    problem_from_error,
+    warning,
+)
+from loom_core.server.doctor.check_runner import Check, blocking, run_checks
 from loom_core.server.doctor.language_model import keys_section
 from loom_core.server.doctor.port import port_section
 from loom_core.server.doctor.self_test import SELF_TEST_SECONDS, self_test_section
@@ -46,11 +54,11 @@ __all__ = [
     "RunningPython",
     "audit_section",
     "common_checks",
-    "examined",
     "home_section",
     "hosts_section",
     "paste_safe",
     "program_section",
+    "run_paste_safe",
     "telemetry_section",
 ]
 
@@ -118,7 +126,7 @@ class ExaminedServer:
 def common_checks(server: ExaminedServer) -> list[Check]:
     """Return the common checks, in reading order; a server's own checks follow."""
 
-    async def self_test() -> Section:
+    async def self_test() -> HealthSection:
         launch = launch_of(server.program, server.module, interpreter=Interpreter.this())
         command = [launch.command, *launch.arguments, "serve", *server.options]
         return await self_test_section(command, program=server.program)
@@ -135,42 +143,44 @@ def common_checks(server: ExaminedServer) -> list[Check]:
     ]
 
 
-async def examined(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
+async def run_paste_safe(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
     """Run checks, and redact the report, so that people can paste it into an issue."""
-    return paste_safe(await examine(checks, program=program, version=version))
+    return paste_safe(await run_checks(checks, program=program, version=version))
 
 
-def audit_section(home: Path) -> Section:
+def audit_section(home: Path) -> HealthSection:
     """Look at the audit of all servers. Blocks, and writes nothing.
 
     Args:
         home: Loom's folder.
     """
-    from loom_core.server.cli.audit_command import unkept_told
+    from loom_core.server.cli.audit_command import explain_unkept
     from loom_core.tools.auditing.report import verify
 
     path = audit_path(home)
     try:
         report = verify(path)
-    except RecordError as error:
+    except StoreError as error:
         remedy = "Let this user read it."
-        return Section(name="audit", findings=[told_by(error, "audit-unreadable", remedy=remedy)])
+        return HealthSection(
+            name="audit", findings=[problem_from_error(error, "audit-unreadable", remedy=remedy)]
+        )
     facts = {"file": str(path), "lines": report.lines, "head": report.head[:12] or None}
     if report.problem:
         message = f"It is not as it was written: {report.problem}"
         remedy = "Find out who changed it; put all files of its folder away together, and a new one is begun."
-        return Section(name="audit", facts=facts, findings=[problem("audit-broken", message, remedy)])
+        return HealthSection(name="audit", facts=facts, findings=[problem("audit-broken", message, remedy)])
     findings = [fine("audit", "Its chain is whole." if report.lines else "Nothing is on it yet.")]
     if report.torn:
         message = f"{report.torn:,} lines were cut off when a process died."
         findings.append(warning("audit-torn", message, "Nothing has to be done."))
     if report.unkept:
         remedy = "See who has written them, with `audit show`."
-        findings.append(warning("audit-unkept", unkept_told(report.unkept), remedy))
-    return Section(name="audit", facts=facts, findings=findings)
+        findings.append(warning("audit-unkept", explain_unkept(report.unkept), remedy))
+    return HealthSection(name="audit", facts=facts, findings=findings)
 
 
-def home_section(home: Path, *, needed: int = _LITTLE_DISK) -> Section:
+def home_section(home: Path, *, needed: int = _LITTLE_DISK) -> HealthSection:
     """Look at the folder, or at what it would be made in. Blocks, and writes nothing.
 
     Args:
@@ -181,7 +191,7 @@ def home_section(home: Path, *, needed: int = _LITTLE_DISK) -> Section:
     writable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     free = shutil.disk_usage(nearest).free
     facts = {"folder": str(home), "exists": _exists(home), "writable": writable, "free_MiB": free >> 20}
-    return Section(name="home", facts=facts, findings=_findings(nearest, writable, free, needed))
+    return HealthSection(name="home", facts=facts, findings=_findings(nearest, writable, free, needed))
 
 
 def _exists(path: Path) -> bool:
@@ -209,7 +219,7 @@ def _findings(nearest: Path, writable: bool, free: int, needed: int) -> list[Fin
 
 def telemetry_section(
     *, environment: Mapping[str, str] | None = None, user_home: Path | None = None
-) -> Section:
+) -> HealthSection:
     """Look at the switches, which importing Loom has set, and for reports of onnxruntime. Blocks.
 
     Args:
@@ -219,7 +229,7 @@ def telemetry_section(
     variables = os.environ if environment is None else environment
     switches = {name: variables.get(name, "") for name in TELEMETRY_SWITCHES}
     findings = [
-        _switched_on(name, value) for name, value in switches.items() if not _is_off(value, name)
+        _enabled_switch(name, value) for name, value in switches.items() if not _is_off(value, name)
     ] or [fine("telemetry", "It is switched off in every dependency that has any.")]
     folder = _report_folder(variables, user_home or Path.home())
     if os.access(folder, os.F_OK):
@@ -230,7 +240,7 @@ def telemetry_section(
         remedy = "Delete that folder: Loom does not need it, and another program could send the reports."
         findings.append(warning("telemetry-reports", message, remedy))
     facts = {"switches": [f"{name}={value}" for name, value in switches.items()]}
-    return Section(name="telemetry", facts=facts, findings=findings)
+    return HealthSection(name="telemetry", facts=facts, findings=findings)
 
 
 def _is_off(value: str, name: str) -> bool:
@@ -241,7 +251,7 @@ def _is_true(value: str) -> bool:
     return value.strip().lower() in _TRUE
 
 
-def _switched_on(name: str, value: str) -> Finding:
+def _enabled_switch(name: str, value: str) -> Finding:
     message = f"The environment sets {name}={value}, which allows a dependency to report to its maker."
     return warning("telemetry-on", message, f"Take {name} out of the environment: Loom then switches it off.")
 
@@ -279,7 +289,7 @@ class _Redactor:
         self._home = re.compile(rf"(?:{alternatives})(?![\w.-])") if folders else None
         self._secrets = list(secrets)
 
-    def section(self, section: Section) -> Section:
+    def section(self, section: HealthSection) -> HealthSection:
         findings = [
             finding.model_copy(
                 update={"message": self.text(finding.message), "remedy": self.text(finding.remedy)}
@@ -287,7 +297,7 @@ class _Redactor:
             for finding in section.findings
         ]
         facts = {name: self.value(value) for name, value in section.facts.items()}
-        return Section(name=self.text(section.name), facts=facts, findings=findings)
+        return HealthSection(name=self.text(section.name), facts=facts, findings=findings)
 
     def value(self, value: object) -> object:
         """Redact a fact."""
@@ -302,7 +312,7 @@ class _Redactor:
 
     def text(self, text: str) -> str:
         """Redact a text."""
-        text = hide_assigned(hide_forms(redacted(text, self._secrets)))
+        text = hide_assigned(hide_forms(redact(text, self._secrets)))
         return self._home.sub("~", text) if self._home else text
 
 
@@ -316,7 +326,7 @@ class _Host:
     findings: list[Finding] = field(default_factory=list[Finding])
 
 
-def hosts_section(program: str, module: str, *, machine: Machine | None = None) -> Section:
+def hosts_section(program: str, module: str, *, machine: Machine | None = None) -> HealthSection:
     """Look into the configuration files of all known clients, of the user and of the current folder. Blocks.
 
     Of an entry only its name and its command are shown: there may be secrets in the rest.
@@ -339,7 +349,7 @@ def hosts_section(program: str, module: str, *, machine: Machine | None = None) 
     findings = [finding for host in hosts for finding in (*host.findings, *_entry_findings(host, program))]
     if not findings and any(host.entries for host in hosts):
         findings = [fine("hosts", "All clients that start it can do so.")]
-    return Section(name="clients", facts=facts, findings=findings)
+    return HealthSection(name="clients", facts=facts, findings=findings)
 
 
 def _host(client: Client, machine: Machine, program: str, module: str) -> _Host:
@@ -360,7 +370,7 @@ def _host(client: Client, machine: Machine, program: str, module: str) -> _Host:
             host.findings.append(problem("broken-config", message, "Correct that line, and start it again."))
             continue
         except ConfigError as error:
-            host.findings.append(told_by(error, "broken-config", remedy="Correct the file."))
+            host.findings.append(problem_from_error(error, "broken-config", remedy="Correct the file."))
             continue
         host.findings += _section_findings(client, path, configuration)
         for name, entry in _mapping(configuration.get(client.section)).items():
@@ -392,18 +402,18 @@ def _entry_findings(host: _Host, program: str) -> Iterator[Finding]:
             yield warning("host-name", f"{title} may refuse a server of the name {name!r}.", again)
     if len(host.entries) > 1:
         names = ", ".join(map(repr, host.entries))
-        first, *rest = (_started(entry) for entry in host.entries.values())
+        first, *rest = (_launch_of(entry) for entry in host.entries.values())
         how = "with other options" if any(other != first for other in rest) else "in the same way"
         message = f"{title} starts {program} {len(host.entries)} times, as {names}, {how}."
         remedy = "Keep one: models see each tool as often, and each is a process of its own."
         yield warning("duplicate-entries", message, f"{remedy} {program} uninstall {client.id} --name NAME")
 
 
-def _started(entry: Mapping[str, Any]) -> tuple[object, ...]:
+def _launch_of(entry: Mapping[str, Any]) -> tuple[object, ...]:
     return tuple(entry.get(key) for key in ("command", "cmd", "args", "env", "envs"))
 
 
-def program_section(name: str, *, interpreter: RunningPython | None = None) -> Section:
+def program_section(name: str, *, interpreter: RunningPython | None = None) -> HealthSection:
     """Look at a distribution that is installed, and at all that it requires. Blocks for about half a second.
 
     Args:
@@ -417,7 +427,7 @@ def program_section(name: str, *, interpreter: RunningPython | None = None) -> S
         finding = problem(
             "package-missing", f"{name} itself is not installed.", f"Install it: uv tool install {name}"
         )
-        return Section(name="program", facts={"python": str(interpreter)}, findings=[finding])
+        return HealthSection(name="program", facts={"python": str(interpreter)}, findings=[finding])
     packages: dict[str, str] = {}
     findings = [*_python_findings(top, interpreter), *_package_findings(top, packages)]
     facts = {
@@ -426,7 +436,7 @@ def program_section(name: str, *, interpreter: RunningPython | None = None) -> S
         "executable": sys.executable,
         "packages": dict(sorted(packages.items())),
     }
-    return Section(
+    return HealthSection(
         name="program",
         facts=facts,
         findings=findings or [fine("program", "Python and all packages are as they are required.")],
@@ -464,7 +474,7 @@ def _package_findings(top: Distribution, direct: dict[str, str]) -> Iterator[Fin
     while waiting:
         owner, extras = waiting.popleft()
         ours = owner.metadata["Name"].startswith("loom-")
-        for requirement in _required(owner, extras):
+        for requirement in _requirements(owner, extras):
             name, wanted = requirement.name, frozenset(requirement.extras)
             by = f"which {owner.metadata['Name']} requires"
             try:
@@ -486,7 +496,7 @@ def _package_findings(top: Distribution, direct: dict[str, str]) -> Iterator[Fin
                 waiting.append((found, wanted))
 
 
-def _required(owner: Distribution, extras: Collection[str]) -> Iterator[Requirement]:
+def _requirements(owner: Distribution, extras: Collection[str]) -> Iterator[Requirement]:
     """Yield a distribution's requirements on this machine, with these extras."""
     from packaging.requirements import InvalidRequirement, Requirement
 

@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING
 
 from loom_core.errors import ConfigError
 from loom_core.keys import find_key
-from loom_core.server.cli.health import Finding, Section, problem, told_by
+from loom_core.server.cli.health import Finding, HealthSection, problem, problem_from_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from loom_core.llm.interface import LLMProvider
 
-__all__ = ["keys_section", "language_model_variables", "model_section", "unasked"]
+__all__ = ["keys_section", "language_model_variables", "model_section", "model_unavailable"]
 
 _CAUSE_END = re.compile(r"[.:] (?=\S)")
 
 
-def model_section(language_model: Callable[[], LLMProvider | None], *, otherwise: str) -> Section | None:
+def model_section(
+    language_model: Callable[[], LLMProvider | None], *, otherwise: str
+) -> HealthSection | None:
     """Check the configured language model; None without one. May read the keyring.
 
     Args:
@@ -33,17 +35,19 @@ def model_section(language_model: Callable[[], LLMProvider | None], *, otherwise
     try:
         llm = language_model()
     except ConfigError as error:
-        finding = told_by(error, "model-unusable", remedy=otherwise)
-        return Section(name="language model", facts={"model": None, "usable": False}, findings=[finding])
+        finding = problem_from_error(error, "model-unusable", remedy=otherwise)
+        return HealthSection(
+            name="language model", facts={"model": None, "usable": False}, findings=[finding]
+        )
     if llm is None:
         return None
     reason = llm.problem()
     facts = {"model": f"{llm.name}/{llm.model}".rstrip("/"), "usable": not reason}
-    findings = [unasked("model-unusable", reason, otherwise=otherwise)] if reason else []
-    return Section(name="language model", facts=facts, findings=findings)
+    findings = [model_unavailable("model-unusable", reason, otherwise=otherwise)] if reason else []
+    return HealthSection(name="language model", facts=facts, findings=findings)
 
 
-def unasked(code: str, reason: str, *, otherwise: str) -> Finding:
+def model_unavailable(code: str, reason: str, *, otherwise: str) -> Finding:
     """Create the finding that a model is unavailable.
 
     Args:
@@ -55,7 +59,7 @@ def unasked(code: str, reason: str, *, otherwise: str) -> Finding:
     return problem(code, f"{cause[:1].upper()}{cause[1:].rstrip('.')}.", remedy.rstrip(".") or otherwise)
 
 
-def keys_section(variables: Iterable[str]) -> Section:
+def keys_section(variables: Iterable[str]) -> HealthSection:
     """Look for keys in environment variables; the keyring is not asked, as that may show the user a prompt.
 
     A key that is not there is no finding: only who needs it knows that it is missing. One that no vendor
@@ -71,10 +75,10 @@ def keys_section(variables: Iterable[str]) -> Section:
         try:
             key = find_key(variable, keyring=False)
         except ConfigError as error:
-            findings.append(told_by(error, "key-unusable", remedy="Copy it again."))
+            findings.append(problem_from_error(error, "key-unusable", remedy="Copy it again."))
         else:
             (absent if key is None else present).append(variable)
-    return Section(name="keys", facts={"set": present, "not_set": absent}, findings=findings)
+    return HealthSection(name="keys", facts={"set": present, "not_set": absent}, findings=findings)
 
 
 def language_model_variables() -> set[str]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from loom_core.server.cli.health import Finding, Section, fine, problem, warning
+from loom_core.server.cli.health import Finding, HealthSection, fine, problem, warning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ _MOST_BYTES = 1 << 16
 _LISTENING = "0A"  # the state LISTEN in /proc/net/tcp
 
 
-def port_section(host: str, port: int, *, program: str) -> Section:
+def port_section(host: str, port: int, *, program: str) -> HealthSection:
     """Check whether the port is free, by binding to it; blocks.
 
     A port that is taken is a warning: a server over stdio needs none.
@@ -40,7 +40,7 @@ def port_section(host: str, port: int, *, program: str) -> Section:
     """
     address = "127.0.0.1" if host == "localhost" else host.strip("[]")
     facts = {"address": address, "port": str(port)}
-    return Section(name="port", facts=facts, findings=[_finding(address, port, program)])
+    return HealthSection(name="port", facts=facts, findings=[_finding(address, port, program)])
 
 
 def _finding(address: str, port: int, program: str) -> Finding:
@@ -56,7 +56,7 @@ def _finding(address: str, port: int, program: str) -> Finding:
             return warning("port-unusable", message, f"Check the address, {other}.")
     else:
         return fine("port", f"Port {port} is free for {program} serve --http.")
-    if served := _served(address, port):
+    if served := _find_server(address, port):
         return fine("port", f"{served} serves on port {port} already.")
     holder = port_holder(port)
     message = f"Port {port} is taken by {holder or 'a program that this user may not see'}."
@@ -71,7 +71,7 @@ def _bind(address: str, port: int) -> None:
         bound.bind((address, port))
 
 
-def _served(address: str, port: int) -> str:
+def _find_server(address: str, port: int) -> str:
     """Return the name of the Loom server that listens there, or empty."""
     connection = http.client.HTTPConnection(address, port, timeout=_HTTP_SECONDS)
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from loom_core.errors import LoomError
-from loom_core.server.cli.health import Section, told_by, warning
+from loom_core.server.cli.health import HealthSection, problem_from_error, warning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ __all__ = ["runs_section"]
 _MOST_RUNS = 1000
 
 
-async def runs_section(path: Path, *, see: str, drive: str) -> Section | None:
+async def runs_section(path: Path, *, see: str, drive: str) -> HealthSection | None:
     """Summarize a journal; None if there is none.
 
     Args:
@@ -37,7 +37,9 @@ async def runs_section(path: Path, *, see: str, drive: str) -> Section | None:
     try:
         runs = await journal.runs(limit=_MOST_RUNS)
     except LoomError as error:
-        return Section(name="runs", facts=facts, findings=[told_by(error, "journal-unreadable", remedy="")])
+        return HealthSection(
+            name="runs", facts=facts, findings=[problem_from_error(error, "journal-unreadable", remedy="")]
+        )
     finally:
         await journal.aclose()
     counts = Counter(run.status for run in runs)
@@ -49,4 +51,4 @@ async def runs_section(path: Path, *, see: str, drive: str) -> Section | None:
     if left := [run.id for run in runs if run.status == "working" and not run.driver]:
         remedy = f"A server of this home goes on with them, or: {drive} {left[0]}"
         findings.append(warning("runs-left", f"Runs that no process drives: {len(left)}.", remedy))
-    return Section(name="runs", facts=facts, findings=findings)
+    return HealthSection(name="runs", facts=facts, findings=findings)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import anyio
 
-from loom_core.server.cli.health import Finding, Section, fine, problem, warning
+from loom_core.server.cli.health import Finding, HealthSection, fine, problem, warning
 from loom_core.server.install.launch import host_environment
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from anyio.abc import ByteReceiveStream, Process
 
-__all__ = ["SELF_TEST_SECONDS", "Patience", "probe_server", "self_test_section"]
+__all__ = ["SELF_TEST_SECONDS", "HostTimeouts", "probe_server", "self_test_section"]
 
 SELF_TEST_SECONDS = 45.0
 """The longest that a self-test can take: one start that does not answer, or two slow ones and their ends."""
@@ -52,7 +52,7 @@ _CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class HostTimeouts:
     """Timeouts of hosts for a server.
 
     Attributes:
@@ -69,8 +69,8 @@ class Patience:
 
 
 async def self_test_section(
-    command: Sequence[str], *, program: str, patience: Patience | None = None
-) -> Section:
+    command: Sequence[str], *, program: str, timeouts: HostTimeouts | None = None
+) -> HealthSection:
     """Start the server once for each era, and see it answer and end.
 
     No tool is called, so nothing is opened, locked or changed that the server does not open by itself at its
@@ -79,42 +79,44 @@ async def self_test_section(
     Args:
         command: what a host would start, with its arguments.
         program: the name that hosts know the server by, such as `loom-kb`.
-        patience: of hosts; what is usual if not given.
+        timeouts: of hosts; what is usual if not given.
     """
-    patience = patience or Patience()
-    start = partial(probe_server, command, end_seconds=patience.ends)
-    probes = [await start(era="handshake", seconds=patience.gives_up)]
-    if not probes[0].failure and (probes[0].seconds or 0.0) <= patience.slow:  # else there is enough to tell
-        probes.append(await start(era="modern", seconds=patience.again))
-    facts = {"command": " ".join(command), **{f"{probe.era}_era": _described(probe) for probe in probes}}
+    timeouts = timeouts or HostTimeouts()
+    start = partial(probe_server, command, end_seconds=timeouts.ends)
+    probes = [await start(era="handshake", seconds=timeouts.gives_up)]
+    if not probes[0].failure and (probes[0].seconds or 0.0) <= timeouts.slow:  # else there is enough to tell
+        probes.append(await start(era="modern", seconds=timeouts.again))
+    facts = {"command": " ".join(command), **{f"{probe.era}_era": _describe(probe) for probe in probes}}
     findings: dict[str, Finding] = {}
-    for finding in (finding for probe in probes for finding in _findings(probe, program, patience)):
+    for finding in (finding for probe in probes for finding in _findings(probe, program, timeouts)):
         findings.setdefault(finding.code, finding)  # what is wrong in both eras is told once
     if not any(probe.failure for probe in probes) and probes[0].tools != probes[-1].tools:
         message = "It has other tools in one protocol era than in the other."
         findings["eras-differ"] = problem("eras-differ", message, f"Report it as a bug of {program}.")
     told = list(findings.values()) or [fine("self-test", "It starts, answers in both eras, and ends well.")]
-    return Section(name="self-test", facts=facts, findings=told)
+    return HealthSection(name="self-test", facts=facts, findings=told)
 
 
-def _described(probe: ServerProbe) -> str:
+def _describe(probe: ServerProbe) -> str:
     if probe.seconds is None:
         return probe.failure
     ended = "did not end" if probe.end_seconds is None else f"ended {probe.end_seconds:.1f} s after its input"
     return f"{probe.server}: {len(probe.tools)} tools in {probe.seconds:.1f} s, {ended}"
 
 
-def _findings(probe: ServerProbe, program: str, patience: Patience) -> Iterator[Finding]:
+def _findings(probe: ServerProbe, program: str, timeouts: HostTimeouts) -> Iterator[Finding]:
     report = f"Report it as a bug of {program}, with the first bytes."
     if probe.pollution:
-        message = f"It writes on standard output what is not the protocol, first {_shown(probe.pollution)}."
+        message = (
+            f"It writes on standard output what is not the protocol, first {_show_bytes(probe.pollution)}."
+        )
         remedy = f"Find what prints, such as a wrapper script or a sitecustomize.py; or else: {report}"
         yield problem("stdout-polluted", message, remedy)
     if probe.failure:
         yield _failure(probe, program)
         return
-    if probe.seconds is not None and probe.seconds > patience.slow:
-        message = f"It took {probe.seconds:.1f} s to answer; hosts give up after {patience.gives_up:g} s."
+    if probe.seconds is not None and probe.seconds > timeouts.slow:
+        message = f"It took {probe.seconds:.1f} s to answer; hosts give up after {timeouts.gives_up:g} s."
         yield warning("slow-start", message, _faster(program))
     yield from _name_findings(probe, program)
     if probe.end_seconds is None:
@@ -123,11 +125,11 @@ def _findings(probe: ServerProbe, program: str, patience: Patience) -> Iterator[
             "stays", message, f"Look in its log for what holds it; report it as a bug of {program}."
         )
     elif probe.exit_code:
-        message = f"It ended with exit code {probe.exit_code}{_said(probe)}."
+        message = f"It ended with exit code {probe.exit_code}{_last_log_line(probe)}."
         yield warning("ends-badly", message, f"Report it as a bug of {program}, with its log.")
 
 
-def _shown(pollution: bytes) -> str:
+def _show_bytes(pollution: bytes) -> str:
     try:
         return repr(
             codecs.getincrementaldecoder("utf-8")().decode(pollution)
@@ -138,10 +140,10 @@ def _shown(pollution: bytes) -> str:
 
 def _failure(probe: ServerProbe, program: str) -> Finding:
     if probe.exit_code is None and probe.failure.startswith("it did not answer"):
-        message = f"In the {probe.era} era {probe.failure}; hosts do not wait longer{_said(probe)}."
+        message = f"In the {probe.era} era {probe.failure}; hosts do not wait longer{_last_log_line(probe)}."
         return problem("too-slow", message, _faster(program))
     ended = "" if probe.exit_code is None else f" (exit code {probe.exit_code})"
-    message = f"In the {probe.era} era {probe.failure}{ended}{_said(probe)}."
+    message = f"In the {probe.era} era {probe.failure}{ended}{_last_log_line(probe)}."
     remedy = f"Run the command of this section by hand to see its log; then install {program} again."
     return problem("does-not-serve", message, remedy)
 
@@ -153,7 +155,7 @@ def _faster(program: str) -> str:
     )
 
 
-def _said(probe: ServerProbe) -> str:
+def _last_log_line(probe: ServerProbe) -> str:
     last = next((line.strip() for line in reversed(probe.log) if line.strip()), "")
     return f"; its log ends with {last[:200]!r}" if last else ""
 
@@ -277,7 +279,7 @@ class _Conversation:
             _NoAnswerError: the answer is an error, or none will come.
         """
         self._last_id += 1
-        await self.send({"id": self._last_id, "method": method, "params": self._enveloped(params)})
+        await self.send({"id": self._last_id, "method": method, "params": self._wrap_params(params)})
         while (line := await self._line()) is not None:
             message = self._message(line)
             if message is None or message.get("id") != self._last_id or "method" in message:
@@ -300,7 +302,7 @@ class _Conversation:
         while (line := await self._line()) is not None:
             self._message(line)
 
-    def _enveloped(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _wrap_params(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         if self._probe.era == "handshake":
             return params
         facts = {"protocolVersion": _VERSIONS["modern"], "clientCapabilities": {}, "clientInfo": _CLIENT}

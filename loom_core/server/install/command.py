@@ -142,10 +142,10 @@ def install(
         )
     if not path.parent.is_dir():
         notes.append(f"{path.parent} was not there: is {client.title} installed?")
-    change = planned_install(client, server, ConfigFile.read(path))
+    change = plan_install(client, server, ConfigFile.read(path))
     if change.action != "unchanged":
         notes.append(client.afterwards)
-    return _carried_out(change, client, args, notes, show)
+    return _apply_change(change, client, args, notes, show)
 
 
 def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str], None]) -> InstallReport:
@@ -164,7 +164,7 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
     client = CLIENTS[args.client]
     file = ConfigFile.read(_file(client, args, program.machine))
     within = program.machine.project if args.scope == "project" else program.machine.home
-    change = planned_uninstall(
+    change = plan_uninstall(
         client,
         args.name,
         file,
@@ -174,7 +174,7 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
         force=args.force,
     )
     notes = [] if change.deletes_within is None else ["Nothing else was in the file: it is deleted."]
-    return _carried_out(change, client, args, notes, show)
+    return _apply_change(change, client, args, notes, show)
 
 
 def _file(client: Client, args: argparse.Namespace, machine: Machine) -> Path:
@@ -193,7 +193,7 @@ def _file(client: Client, args: argparse.Namespace, machine: Machine) -> Path:
     return Path(path)
 
 
-def _carried_out(
+def _apply_change(
     change: Change, client: Client, args: argparse.Namespace, notes: list[str], show: Callable[[str], None]
 ) -> InstallReport:
     if change.diff:
@@ -254,7 +254,7 @@ class Change:
         return None if self.text is None else self.file.write(self.text)
 
 
-def planned_install(client: Client, server: InstalledServer, file: ConfigFile) -> Change:
+def plan_install(client: Client, server: InstalledServer, file: ConfigFile) -> Change:
     """Plan the installation of a server in a client's configuration, or the update of its entry.
 
     What others have put into the entry stays: settings that `install` knows nothing of, further variables.
@@ -262,7 +262,7 @@ def planned_install(client: Client, server: InstalledServer, file: ConfigFile) -
     Raises:
         ConfigError: the file is broken, or written too unusually; or the name is that of something else.
     """
-    old, servers = _found(client, server.name, file)
+    old, servers = _find_entry(client, server.name, file)
     new = client.entry(server)
     if old is not None:
         if not runs(old, program=server.program, module=server.module):
@@ -270,15 +270,15 @@ def planned_install(client: Client, server: InstalledServer, file: ConfigFile) -
                 f"{client.title} already has something else that is called {server.name!r}.",
                 advice="Choose another name with --name.",
             )
-        new = _merged(client, old, new)
+        new = _merge_entry(client, old, new)
         if new == old:
             return Change("unchanged", file)
-    text = _edited(client, file, server.name, {**servers, server.name: new})
+    text = _edit_text(client, file, server.name, {**servers, server.name: new})
     action = "added" if old is None else "updated"
     return Change(action, file, text, _diff(client, server.name, file.path, old, new))
 
 
-def planned_uninstall(
+def plan_uninstall(
     client: Client,
     name: str,
     file: ConfigFile,
@@ -305,7 +305,7 @@ def planned_uninstall(
         ConfigError: the file is broken, or written too unusually; the entry is that of something else, or
             it has additions by hand that would be lost.
     """
-    old, servers = _found(client, name, file)
+    old, servers = _find_entry(client, name, file)
     if old is None:
         return Change("absent", file)
     if not runs(old, program=program, module=module):
@@ -324,7 +324,7 @@ def planned_uninstall(
     if before is not None and before.raw is None and not more:
         return Change("removed", file, None, diff, within)
     left = {key: entry for key, entry in servers.items() if key != name}
-    text = _edited(client, file, name, left) if before is None or before.raw is None else before.text
+    text = _edit_text(client, file, name, left) if before is None or before.raw is None else before.text
     return Change("removed", file, text, diff)
 
 
@@ -335,13 +335,13 @@ def _before_install(
     for backup in (*file.backups(), None):
         with suppress(ConfigError):  # a backup is passed over that cannot be read
             before = ConfigFile.read(backup) if backup else ConfigFile(file.path, file.real, None)
-            old, _ = _found(client, name, before)
+            old, _ = _find_entry(client, name, before)
             if old is None and client.format.put(before.text, client.section, name, entry) == file.text:
                 return before
     return None
 
 
-def _found(client: Client, name: str, file: ConfigFile) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+def _find_entry(client: Client, name: str, file: ConfigFile) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Return the entry of a name, if there is one, and all entries."""
     servers = _read(client, file, file.text).get(client.section)
     if servers is None:
@@ -364,7 +364,7 @@ def _read(client: Client, file: ConfigFile, text: str) -> dict[str, Any]:
         ) from None
 
 
-def _edited(client: Client, file: ConfigFile, name: str, servers: Mapping[str, Any]) -> str:
+def _edit_text(client: Client, file: ConfigFile, name: str, servers: Mapping[str, Any]) -> str:
     """Edit the file's text to have these servers; check by reading that everything else is unchanged."""
     before = file.text
     try:
@@ -390,7 +390,7 @@ def _uneditable(file: ConfigFile, reason: str) -> ConfigError:
     )
 
 
-def _merged(client: Client, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_entry(client: Client, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Merge an entry: replace what `install` writes, and keep everything else."""
     merged = {**old, **new}
     variables = client.keys[2]

@@ -37,17 +37,17 @@ class JsonText:
         if root is None:
             head = text.rstrip()
             before = head + newline_of(text) if head else ""
-            return before + _rendered({section: {name: entry}}, newline=newline_of(text)) + newline_of(text)
+            return before + _render({section: {name: entry}}, newline=newline_of(text)) + newline_of(text)
         holder = root.member(section)
         if holder is None:
             return self._with_member(text, root, root, section, {name: entry})
         if holder.node.value is None:
-            return _replaced(text, root, holder, {name: entry})
+            return _replace(text, root, holder, {name: entry})
         if not isinstance(holder.node.value, dict):
             raise UneditableTextError(f"{section!r} is no object.")
         old = holder.node.member(name)
         if old is not None:
-            return _replaced(text, root, old, entry)
+            return _replace(text, root, old, entry)
         return self._with_member(text, root, holder.node, name, entry)
 
     def drop(self, text: str, section: str, name: str) -> str:
@@ -66,7 +66,7 @@ class JsonText:
 
     def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:
         """See `TextFormat.snippet`."""
-        return _rendered({section: {name: entry}}) + "\n"
+        return _render({section: {name: entry}}) + "\n"
 
     def _without_member(self, text: str, parent: JsonNode, member: JsonMember) -> str:
         """Remove a member of an object, with its lines."""
@@ -130,14 +130,14 @@ def _unit(text: str, root: JsonNode) -> str:
     return blanks if blanks and start + len(blanks) == root.members[0].start else _UNIT
 
 
-def _replaced(text: str, root: JsonNode, member: JsonMember, value: Mapping[str, Any]) -> str:
+def _replace(text: str, root: JsonNode, member: JsonMember, value: Mapping[str, Any]) -> str:
     start, end = member.node.start, member.node.end
     if "\n" not in text[member.start : end] and member.node.value:
-        return text[:start] + _rendered(value, one_line=True) + text[end:]
+        return text[:start] + _render(value, one_line=True) + text[end:]
     indent = line_start(text, member.start)[1]
     return (
         text[:start]
-        + _rendered(value, indent=indent, unit=_unit(text, root), newline=newline_of(text))
+        + _render(value, indent=indent, unit=_unit(text, root), newline=newline_of(text))
         + text[end:]
     )
 
@@ -162,11 +162,11 @@ def _member(
     newline: str = "\n",
     one_line: bool = False,
 ) -> str:
-    rendered = _rendered(value, indent=indent, unit=unit, newline=newline, one_line=one_line)
+    rendered = _render(value, indent=indent, unit=unit, newline=newline, one_line=one_line)
     return f"{json.dumps(key, ensure_ascii=False)}: {rendered}"
 
 
-def _rendered(
+def _render(
     value: Mapping[str, Any],
     *,
     indent: str = "",

@@ -357,10 +357,10 @@ def runs(entry: Mapping[str, Any], *, program: str, module: str) -> bool:
         return True
     if "-m" in words and words[words.index("-m") + 1 : words.index("-m") + 2] == [module]:
         return True
-    return any(_started(word) == program for word in words)
+    return any(_launch_target(word) == program for word in words)
 
 
-def _started(word: str) -> str:
+def _launch_target(word: str) -> str:
     """Return what a word starts: a package, as `loom-kb@1.2` and `loom-kb[extra]==1.2`, or a script's path.
 
     A path that leads elsewhere is something to work with: a folder may well have the name of a program.

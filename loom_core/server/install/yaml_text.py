@@ -49,7 +49,7 @@ class _Value:
     flow: bool = False
     entries: tuple[tuple[_Value, _Value], ...] = ()
 
-    def named(self, name: str) -> tuple[_Value, _Value] | None:
+    def find(self, name: str) -> tuple[_Value, _Value] | None:
         found = [entry for entry in self.entries if entry[0].text == name]
         if len(found) > 1:
             raise UneditableTextError(f"The name {name!r} is there twice.")
@@ -88,32 +88,32 @@ class YamlText:
         """See `TextFormat.put`."""
         self.read(text)
         newline, root = newline_of(text), _root(text)
-        found = root.named(section) if root else None
+        found = root.find(section) if root else None
         if found is None:
             lines = [f"{_key(section)}:", *_lines(name, entry, _UNIT)]
-            return _ended(text, newline) + _joined(lines, newline)
+            return _end_with_newline(text, newline) + _join(lines, newline)
         key, holder = found
         if not holder.entries:
             # The name, a colon, and what stood behind the empty value, which is a comment at most.
             stop = _line_end(text, holder.end)
             head = text[: key.end] + ":" + text[max(holder.end, key.end + 1) : stop].rstrip("\r\n")
             lines = _lines(name, entry, " " * key.column + _UNIT)
-            return head + newline + _joined(lines, newline) + text[stop:]
+            return head + newline + _join(lines, newline) + text[stop:]
         if holder.flow:
             raise UneditableTextError(f"{section!r} is written in braces.")
         lines = _lines(name, entry, " " * holder.entries[0][0].column, unit=_unit(holder))
-        if old := holder.named(name):
+        if old := holder.find(name):
             start, end = line_start(text, old[0].start)[0], _line_end(text, old[1].end)
         else:
             start = end = _line_end(text, holder.end)
-        return _ended(text[:start], newline) + _joined(lines, newline) + text[end:]
+        return _end_with_newline(text[:start], newline) + _join(lines, newline) + text[end:]
 
     def drop(self, text: str, section: str, name: str) -> str:
         """See `TextFormat.drop`."""
         self.read(text)
         root = _root(text)
-        found = root.named(section) if root else None
-        old = found[1].named(name) if found else None
+        found = root.find(section) if root else None
+        old = found[1].find(name) if found else None
         if found is None or old is None or found[1].flow:
             raise UneditableTextError(f"{name!r} is not written as lines below {section!r}.")
         start, end = line_start(text, old[0].start)[0], _line_end(text, old[1].end)
@@ -126,7 +126,7 @@ class YamlText:
 
     def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:
         """See `TextFormat.snippet`."""
-        return _joined([f"{_key(section)}:", *_lines(name, entry, _UNIT)], "\n")
+        return _join([f"{_key(section)}:", *_lines(name, entry, _UNIT)], "\n")
 
 
 def _yaml() -> ModuleType:
@@ -176,11 +176,11 @@ def _line_end(text: str, position: int) -> int:
     return len(text) if end < 0 else end + 1
 
 
-def _ended(text: str, newline: str) -> str:
+def _end_with_newline(text: str, newline: str) -> str:
     return text if not text or text.endswith("\n") else text + newline
 
 
-def _joined(lines: list[str], newline: str) -> str:
+def _join(lines: list[str], newline: str) -> str:
     return newline.join(lines) + newline
 
 

@@ -17,7 +17,7 @@ from loom_core.mcp_client.configuration.config_file import SECTION, ServerFile, 
 from loom_core.mcp_client.configuration.entry import EntryError
 from loom_core.mcp_client.configuration.expansion import Expansion, variables_of
 from loom_core.mcp_client.configuration.masking import literal_secrets
-from loom_core.mcp_client.configuration.server_config import ServerConfig, checked_name
+from loom_core.mcp_client.configuration.server_config import ServerConfig, check_name
 from loom_core.server.install.json_text import JsonText
 from loom_core.storage.private_file import PrivateFile
 
@@ -125,7 +125,7 @@ def check_entry(name: str, entry: Mapping[str, Any]) -> None:
         InvalidInputError: no server can be called so, or the entry could never be used.
     """
     try:
-        checked_name(name)
+        check_name(name)
     except ValueError as error:
         raise InvalidInputError(
             f"{name[:80]!r} cannot be a server's name.", advice=f"{str(error).capitalize()}."

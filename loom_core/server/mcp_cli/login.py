@@ -69,7 +69,7 @@ def log_out(args: argparse.Namespace, *, home: Path, project: Path | None) -> Mc
     store = LoginStore(home, config.name, config.url)
 
     async def forget() -> bool:
-        async with store.alone(_LOCK_SECONDS):
+        async with store.exclusive(_LOCK_SECONDS):
             return store.forget()
 
     known = anyio.run(forget)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.servers import ServerProblem
     from loom_core.mcp_client.connections.connection import ServerConnection
 
-__all__ = ["Probed", "probe_servers"]
+__all__ = ["ProbeResult", "probe_servers"]
 
 _AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResult:
     """Result of a connection test of one server.
 
     Attributes:
@@ -95,7 +95,7 @@ def probe_servers(
         number = "1 server" if len(servers.ready) == 1 else f"{len(servers.ready)} servers"
         longest = max(config.start_seconds for config in servers.ready)
         show(f"Asking {number}; one that does not answer is waited for {longest:g} s.")
-    probed: list[Probed] = anyio.run(_probe_all, servers.ready, home)
+    probed: list[ProbeResult] = anyio.run(_probe_all, servers.ready, home)
     found.update((each.name, each) for each in probed)
     failed = any(each.state == "failed" for each in found.values())
     notes = [*servers.notes, *(f"{name!r} was not tested: {problem}" for name, problem in untrusted.items())]
@@ -108,10 +108,10 @@ def probe_servers(
     )
 
 
-async def _probe_all(configs: Iterable[ServerConfig], home: Path) -> list[Probed]:
+async def _probe_all(configs: Iterable[ServerConfig], home: Path) -> list[ProbeResult]:
     import anyio
 
-    found: list[Probed] = []
+    found: list[ProbeResult] = []
     limiter = anyio.CapacityLimiter(_AT_ONCE)
 
     async def probe(config: ServerConfig) -> None:
@@ -124,25 +124,25 @@ async def _probe_all(configs: Iterable[ServerConfig], home: Path) -> list[Probed
     return sorted(found, key=lambda each: each.name)
 
 
-async def _probe(config: ServerConfig, home: Path) -> Probed:
+async def _probe(config: ServerConfig, home: Path) -> ProbeResult:
     import anyio
 
     from loom_core.mcp_client.connections.connection import ServerConnection
     from loom_core.mcp_client.oauth.authentication import oauth_auth
 
     connection = ServerConnection(config, auth=partial(oauth_auth, home=home))
-    probed = Probed(config.name, "failed")
+    probed = ProbeResult(config.name, "failed")
     async with anyio.create_task_group() as tasks:
         await tasks.start(connection.run)
         try:
-            probed = await _examined(connection)
+            probed = await _examine(connection)
         finally:
             with anyio.CancelScope(shield=True):
                 await connection.close()
     return probed
 
 
-async def _examined(connection: ServerConnection) -> Probed:
+async def _examine(connection: ServerConnection) -> ProbeResult:
     began = time.monotonic()
     try:
         await connection.ready()
@@ -151,8 +151,8 @@ async def _examined(connection: ServerConnection) -> Probed:
         tools = len((await connection.list_tools()).tools) if has_tools else 0
     except LoomError as error:
         seconds = time.monotonic() - began
-        return Probed(connection.name, "failed", seconds, problem=error.message, advice=error.advice)
-    return Probed(
+        return ProbeResult(connection.name, "failed", seconds, problem=error.message, advice=error.advice)
+    return ProbeResult(
         connection.name,
         "ready",
         time.monotonic() - began,
@@ -163,8 +163,8 @@ async def _examined(connection: ServerConnection) -> Probed:
     )
 
 
-def _of_problem(name: str, problem: ServerProblem) -> Probed:
-    return Probed(
+def _of_problem(name: str, problem: ServerProblem) -> ProbeResult:
+    return ProbeResult(
         name,
         "failed",
         problem=problem.placed,

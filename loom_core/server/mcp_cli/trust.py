@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.trust import ToolPin
     from loom_core.mcp_client.registry import MCPToolRegistry
 
-__all__ = ["Asking", "approve_tools", "trust_file"]
+__all__ = ["Prompter", "approve_tools", "trust_file"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class Prompter:
     """Prompts of the user at the terminal.
 
     Attributes:
@@ -42,17 +42,17 @@ class Asking:
     """
 
     show: Callable[[str], None]
-    agreed: Callable[[str], bool]
+    confirm: Callable[[str], bool]
 
 
-def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, asking: Asking) -> McpReport:
+def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, prompter: Prompter) -> McpReport:
     """Trust a project's file as it is now, or no longer. Blocks.
 
     Args:
         args: options of `mcp trust`.
         home: Loom's folder.
         folder: the current one, whose project is meant if no file is given.
-        asking: the person at the terminal.
+        prompter: the person at the terminal.
 
     Raises:
         NotFoundError: there is no such file.
@@ -73,10 +73,10 @@ def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, asking: As
     if state == "trusted":
         return McpReport([f"{path} is trusted already."], data={"file": str(path), "trusted": True})
     if state == "changed":
-        asking.show("It was changed after you trusted it.")
+        prompter.show("It was changed after you trusted it.")
     for line in _description(path, entries):
-        asking.show(line)
-    if not args.yes and not asking.agreed("Trust this file as it is?"):
+        prompter.show(line)
+    if not args.yes and not prompter.confirm("Trust this file as it is?"):
         return McpReport([], ["Nothing was changed."], {"file": str(path), "trusted": False}, code=1)
     trusted.trust(path, file.raw)
     lines = [
@@ -102,7 +102,7 @@ def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
     """Describe what trusting a file allows: all it says of its servers but secrets, and what it reads."""
     yield f"{path} would start or ask these servers whenever they are wanted:"
     for name, written in entries.items():
-        yield f"{escape_controls(name)}: {json.dumps(_disclosed(object_of(written)), ensure_ascii=False)}"
+        yield f"{escape_controls(name)}: {json.dumps(_disclose(object_of(written)), ensure_ascii=False)}"
     texts = texts_of(dict(entries))
     variables = dict.fromkeys(name for text in texts for name in variables_of(text, needed=False))
     keys = dict.fromkeys(
@@ -114,7 +114,7 @@ def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
         yield f"They would be given these entries of your keyring: {', '.join(keys)}"
 
 
-def _disclosed(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _disclose(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Show an entry in full; only literal secrets in it are masked."""
     disclosed = dict(entry)
     for section in ("env", "headers"):
@@ -127,7 +127,7 @@ def _disclosed(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
+class _ReviewedTool:
     """A tool for the operator's review.
 
     Attributes:
@@ -180,14 +180,16 @@ class _Shown:
         }
 
 
-def approve_tools(args: argparse.Namespace, *, home: Path, project: Path | None, asking: Asking) -> McpReport:
+def approve_tools(
+    args: argparse.Namespace, *, home: Path, project: Path | None, prompter: Prompter
+) -> McpReport:
     """Approve tools of servers as they are now, or no longer. Blocks, while their servers are asked.
 
     Args:
         args: options of `mcp approve`.
         home: Loom's folder.
         project: the project's `.mcp.json`, if there is one.
-        asking: the person at the terminal.
+        prompter: the person at the terminal.
 
     Raises:
         InvalidInputError: a name is none.
@@ -197,13 +199,13 @@ def approve_tools(args: argparse.Namespace, *, home: Path, project: Path | None,
         StoreBusyError: another process writes that.
     """
     if args.revoke:
-        return _revoked(args.names, home)
+        return _revoke(args.names, home)
     import anyio
 
-    return anyio.run(_approved, args, home, project, asking)
+    return anyio.run(_approve, args, home, project, prompter)
 
 
-def _revoked(names: Sequence[str], home: Path) -> McpReport:
+def _revoke(names: Sequence[str], home: Path) -> McpReport:
     pins = ToolPins(home)
     gone: list[str] = []
     for name in names:
@@ -217,25 +219,27 @@ def _revoked(names: Sequence[str], home: Path) -> McpReport:
     return McpReport(lines, data={"revoked": gone})
 
 
-async def _approved(args: argparse.Namespace, home: Path, project: Path | None, asking: Asking) -> McpReport:
+async def _approve(
+    args: argparse.Namespace, home: Path, project: Path | None, prompter: Prompter
+) -> McpReport:
     from loom_core.mcp_client.registry import MCPToolRegistry
 
     servers = list(dict.fromkeys(name.partition(":")[0] for name in args.names))
-    asking.show(f"Asking {', '.join(servers)}.")
+    prompter.show(f"Asking {', '.join(servers)}.")
     async with MCPToolRegistry(home=home, project=project) as registry:
         await registry.load_servers(servers)
         tools = _tools(registry, args.names)
         pins = {server: ToolPins(home).of(server) for server in servers}
-        shown = [_Shown(tool, pins[tool.server].get(tool.own_name)) for tool in tools]
+        shown = [_ReviewedTool(tool, pins[tool.server].get(tool.own_name)) for tool in tools]
         for each in shown:
             for line in each.lines():
-                asking.show(line)
+                prompter.show(line)
         wanted = [each.tool for each in shown if each.state != "approved"]
         data = {"tools": [each.data() for each in shown], "approved": [tool.name for tool in tools]}
         if not wanted:
             return McpReport(["All of it is approved already."], data=data)
         number = "this tool as it is" if len(wanted) == 1 else f"these {len(wanted)} tools as they are"
-        if not args.yes and not asking.agreed(f"Approve {number}?"):
+        if not args.yes and not prompter.confirm(f"Approve {number}?"):
             before = [each.tool.name for each in shown if each.state == "approved"]
             notes = ["Nothing was changed. With --yes it is not asked."]
             return McpReport([], notes, {**data, "approved": before}, code=1)

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from loom_core.server.middleware.authorization import ToolScope
     from loom_core.tools.auditing.audit import AuditLog
 
-__all__ = ["LAST_WORDS_SECONDS", "Auditing", "RefusalAudit"]
+__all__ = ["FINAL_WRITE_SECONDS", "AuditMiddleware", "RefusalAudit"]
 
-LAST_WORDS_SECONDS = 5.0
+FINAL_WRITE_SECONDS = 5.0
 """So long may it take to write how something ended, when everything else is stopped."""
 
 _PAUSE_SECONDS = 60.0  # between two lines about refusals of one kind, from one address
@@ -36,7 +36,7 @@ _AUTHENTICATION = frozenset({"no_token", "bad_token", "expired_token", "scope", 
 _OUTCOMES = {"input_required": "input_required", "task": "task"}  # by what the result says that it is
 
 
-class Auditing:
+class AuditMiddleware:
     """Audit middleware of the SDK: record every call of a tool that is not read-only.
 
     The call is on file before it begins, and is refused where that cannot be; how it ended follows.
@@ -70,7 +70,7 @@ class Auditing:
             outcome = "cancelled"
             raise
         finally:
-            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+            with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FINAL_WRITE_SECONDS):
                 seconds = time.perf_counter() - began
                 await audit.try_write(self._entry(ctx, name, outcome=outcome, run=run, seconds=seconds))
 
@@ -152,14 +152,14 @@ class RefusalAudit:
         )
         now = self._clock()
         if now >= min(self._due, counted.written + self._pause):
-            await self._audit.try_write(*self._taken(now))
+            await self._audit.try_write(*self._take_due(now))
 
     async def write_counts(self) -> None:
         """Write what was counted since the last lines, as no further request may come."""
-        if self._audit is not None and (entries := self._taken(self._clock(), all_of_them=True)):
+        if self._audit is not None and (entries := self._take_due(self._clock(), all_of_them=True)):
             await self._audit.try_write(*entries)
 
-    def _taken(self, now: float, *, all_of_them: bool = False) -> list[AuditEntry]:
+    def _take_due(self, now: float, *, all_of_them: bool = False) -> list[AuditEntry]:
         """Take the entries that are due; forget sources of which none is left."""
         counted = self._seen.items()
         due = {key: each for key, each in counted if all_of_them or now - each.written >= self._pause}

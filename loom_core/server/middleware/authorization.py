@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_REQUEST
 
 from loom_core.observability.families import SERVED_CALLS, SERVED_SECONDS
-from loom_core.server.auth.caller import EVERYTHING, Caller, Scope, acting
+from loom_core.server.auth.caller import FULL_ACCESS, Caller, Scope, use_caller
 from loom_core.tools.calls import UNKNOWN_TOOL
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from loom_core.observability.metrics import LoomMetrics
 
-__all__ = ["CALLER_KEY", "Admission", "Outcome", "ToolScope", "required_scope"]
+__all__ = ["CALLER_KEY", "AuthorizationMiddleware", "Outcome", "ToolScope", "scope_of_request"]
 
 CALLER_KEY = "loom.caller"
 """Where the HTTP gate leaves the caller in the ASGI scope of a request."""
@@ -39,7 +39,7 @@ _READING = ("resources/", "prompts/", "completion/", "subscriptions/")
 _log = logging.getLogger(__name__)
 
 
-class Admission:
+class AuthorizationMiddleware:
     """Authorization middleware of one server, for the SDK.
 
     The HTTP gate has refused what a caller may not do before this is asked, with a challenge that clients
@@ -61,19 +61,19 @@ class Admission:
             MCPError: the caller may not do this; or whatever the handler raises.
         """
         caller = _caller_of(ctx.request)
-        scope = required_scope(ctx.method, ctx.params, self._tool_scope)
+        scope = scope_of_request(ctx.method, ctx.params, self._tool_scope)
         if scope is not None and not caller.may(scope):
             _log.warning("%s may not use %s: no scope %s", caller.name, ctx.method, scope)
             raise MCPError(code=INVALID_REQUEST, message=f"This needs the scope {scope}.")
-        with acting(caller):
+        with use_caller(caller):
             name = _tool_of(ctx.method, ctx.params)
             if self._tool_scope(name) is None:
                 if ctx.method != "tools/call":
                     return await call_next(ctx)
                 name = UNKNOWN_TOOL  # clients may send any name
-            return await self._counted(name, ctx, call_next)
+            return await self._count_call(name, ctx, call_next)
 
-    async def _counted(
+    async def _count_call(
         self, tool: str, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         began = time.perf_counter()
@@ -91,7 +91,7 @@ class Admission:
                 self._metrics.observe(SERVED_SECONDS, time.perf_counter() - began, tool)
 
 
-def required_scope(method: str, params: Mapping[str, Any] | None, tool_scope: ToolScope) -> Scope | None:
+def scope_of_request(method: str, params: Mapping[str, Any] | None, tool_scope: ToolScope) -> Scope | None:
     """Return the scope that a request of the protocol needs, or None if any caller may send it."""
     if method.startswith(_READING):
         return "read"
@@ -105,5 +105,5 @@ def _tool_of(method: str, params: Mapping[str, Any] | None) -> str:
 
 def _caller_of(request: object) -> Caller:
     scope = cast("Mapping[str, object]", getattr(request, "scope", {}))
-    caller = scope.get(CALLER_KEY, EVERYTHING)
-    return caller if isinstance(caller, Caller) else EVERYTHING
+    caller = scope.get(CALLER_KEY, FULL_ACCESS)
+    return caller if isinstance(caller, Caller) else FULL_ACCESS

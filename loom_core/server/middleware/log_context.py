@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from loom_core.observability.log_fields import ContextField
 
-__all__ = ["RequestLog", "client_of", "session_of"]
+__all__ = ["LogContextMiddleware", "client_of", "session_of"]
 
 _SESSION_HEADER = "mcp-session-id"
 _SHOWN = 12  # hexadecimal digits of a session's hash
 
 
-class RequestLog:
+class LogContextMiddleware:
     """Middleware that adds the fields of a request to its log lines.
 
     Args:

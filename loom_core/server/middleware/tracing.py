@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["HttpTrace", "RequestTrace"]
+__all__ = ["HttpTraceMiddleware", "RequestTraceMiddleware"]
 
 _METHODS = SPEC_CLIENT_METHODS | SPEC_CLIENT_NOTIFICATION_METHODS
 _TARGETS = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
@@ -34,7 +34,7 @@ _LONGEST = 300  # characters of what a client has written
 _RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsubscribe"})
 
 
-class HttpTrace:
+class HttpTraceMiddleware:
     """ASGI middleware: continue the trace that a request's headers name."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -51,7 +51,7 @@ class HttpTrace:
             await self._app(scope, receive, send)
 
 
-class RequestTrace:
+class RequestTraceMiddleware:
     """Middleware of the SDK: complete the span of a request by the semantic conventions for MCP.
 
     Args:
@@ -79,7 +79,7 @@ class RequestTrace:
                     current.add_link(get_current_span(other).get_span_context())
             uri = (ctx.params or {}).get("uri")
             if ctx.method in _RESOURCES and isinstance(uri, str):
-                current.set_attribute("mcp.resource.uri", _shown(uri))
+                current.set_attribute("mcp.resource.uri", _redact(uri))
         return await call_next(ctx)
 
     def _name(self, current: Span, ctx: ServerRequestContext[Any, Any]) -> None:
@@ -93,8 +93,8 @@ class RequestTrace:
         current.set_attribute("mcp.method.name", method)
         current.update_name(f"{method} {target}".rstrip())
         if isinstance(ctx.request_id, str):
-            current.set_attribute("jsonrpc.request.id", _shown(ctx.request_id))
+            current.set_attribute("jsonrpc.request.id", _redact(ctx.request_id))
 
 
-def _shown(text: str) -> str:
+def _redact(text: str) -> str:
     return redact_content(text)[:_LONGEST]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from loom_core.errors import InvalidInputError, LoomError
 
-__all__ = ["asset", "embedded_json", "page", "write_page"]
+__all__ = ["asset", "embed_json", "page", "write_page"]
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _IN_SCRIPT = str.maketrans(
@@ -80,7 +80,7 @@ def page(
             "</head>",
             "<body>",
             body.strip(),
-            f'<script type="application/json" id="data">{embedded_json(data)}</script>',
+            f'<script type="application/json" id="data">{embed_json(data)}</script>',
             *(f"<script>{text}</script>" for text in programs),
             "</body>",
             "</html>",
@@ -106,7 +106,7 @@ def write_page(path: Path, text: str) -> int:
     return len(data)
 
 
-def embedded_json(data: Mapping[str, object]) -> str:
+def embed_json(data: Mapping[str, object]) -> str:
     """Serialize JSON for a script element: no text in it ends the element or begins a comment.
 
     Raises:

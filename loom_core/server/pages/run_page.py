@@ -244,7 +244,7 @@ class _Reader:
             case "tool_calls_start":
                 self.announced |= {_text(call, "call_id"): event.seq for call in it.get("calls", ())}
             case "tool_result":
-                self._returned(event)
+                self._read_result(event)
             case "approval_required":
                 pending: Mapping[str, Any] = it.get("pending", {})
                 self._begin("people", _text(pending, "id"), event, title=_text(pending, "tool"))
@@ -256,7 +256,7 @@ class _Reader:
                 self._begin("knowledge", "", event)
                 self._close("knowledge", "", event, _status(it, "outcome"))
             case "resumed":
-                self._resumed(event)
+                self._read_resume(event)
             case _:
                 pass
 
@@ -276,7 +276,7 @@ class _Reader:
         if (span := self.open.pop((kind, key), None)) is not None:
             self.closed.append(replace(span, end=event.at, status=status))
 
-    def _returned(self, event: StreamEvent) -> None:
+    def _read_result(self, event: StreamEvent) -> None:
         call = _text(event.payload, "call_id")
         self._close("people", call, event, "unanswered")
         if ("tool", call) not in self.open:  # it was refused before it ran
@@ -288,7 +288,7 @@ class _Reader:
             self._close(kind, key, event, "cut")
         self.ended = event
 
-    def _resumed(self, event: StreamEvent) -> None:
+    def _read_resume(self, event: StreamEvent) -> None:
         self._close("pause", "", event, "ok")
         if self.ended is not None:  # it had ended, and goes on
             status = _text(event.payload, "from_status")
@@ -319,7 +319,7 @@ def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> li
         now: in seconds since 1970: how far runs are that have not ended.
         bounds: how long texts may be.
     """
-    cutter = _Cutter(bounds)
+    cutter = _Truncator(bounds)
     found: list[dict[str, _Json]] = []
 
     def add(record: RunRecord) -> None:
@@ -332,7 +332,7 @@ def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> li
     return found
 
 
-def _run_data(record: RunRecord, *, now: float, cutter: _Cutter) -> dict[str, _Json]:
+def _run_data(record: RunRecord, *, now: float, cutter: _Truncator) -> dict[str, _Json]:
     run, events = record.run, record.events
     left_alone = run.status == "working" and not run.driver
     end = run.updated if run.status in _ENDED or left_alone else max(now, run.updated)
@@ -426,13 +426,13 @@ def _goes_on(before: StreamEvent, event: StreamEvent) -> bool:
     return event.type in {"text_delta", "reasoning_delta"}
 
 
-def _entry_data(entry: _Entry, zero: float, cutter: _Cutter) -> dict[str, _Json]:
+def _entry_data(entry: _Entry, zero: float, cutter: _Truncator) -> dict[str, _Json]:
     payload = {"text": "".join(entry.texts)} if entry.texts else dict(entry.last.payload)
     data: dict[str, _Json] = {
         "seq": entry.first.seq,
         "type": entry.first.type,
         "at": _since(zero, entry.first.at),
-        "payload": cutter.shortened(payload),
+        "payload": cutter.shorten(payload),
     }
     if entry.count > 1:
         data |= {"last": entry.last.seq, "count": entry.count, "until": _since(zero, entry.last.at)}
@@ -450,7 +450,7 @@ def _since(zero: float, at: float) -> float:
     return round(at - zero, 4)
 
 
-class _Cutter:
+class _Truncator:
     """Truncator of JSON for a page; a truncated text says by how much, as `… [+1,234]`.
 
     Attributes:
@@ -472,7 +472,7 @@ class _Cutter:
         self._left -= len(text)
         return text
 
-    def shortened(self, value: object, *, name: str = "", depth: int = 0) -> _Json:
+    def shorten(self, value: object, *, name: str = "", depth: int = 0) -> _Json:
         """Shorten a JSON value, make it safe for JavaScript, and redact secrets by name.
 
         Args:
@@ -495,12 +495,12 @@ class _Cutter:
             case Mapping():
                 items = self._some(list(cast("Mapping[str, Any]", value).items()))
                 return {
-                    self.text(str(key)): self.shortened(each, name=f"{name} {key}", depth=depth + 1)
+                    self.text(str(key)): self.shorten(each, name=f"{name} {key}", depth=depth + 1)
                     for key, each in items
                 }
             case Sequence():
                 items = self._some(list(cast("Sequence[Any]", value)))
-                return [self.shortened(each, name=name, depth=depth + 1) for each in items]
+                return [self.shorten(each, name=name, depth=depth + 1) for each in items]
             case _:
                 return self.text(str(value))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import mcp_types as types
 
 from loom_core.errors import NotFoundError
-from loom_core.server.calls.context import ToolContext, taking_context
+from loom_core.server.calls.context import ToolContext, bind_call_context
 from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.errors import protocol_error
 from loom_core.tools.function_arguments import closest
@@ -70,7 +70,7 @@ class Completions:
             raise ValueError(f"completion of {argument!r}: {error} Register it first.") from error
         if (owner, argument) in self._functions:
             raise ValueError(f"completion of {argument!r} of {owner!r} is registered already")
-        self._functions[owner, argument] = taking_context(function)
+        self._functions[owner, argument] = bind_call_context(function)
         self._protocol.add_request_handler(
             "completion/complete", types.CompleteRequestParams, self._on_complete
         )

@@ -8,23 +8,23 @@ import secrets
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from loom_core.errors import InvalidInputError, LoomError, NotFoundError, unwrapped
+from loom_core.errors import InvalidInputError, LoomError, NotFoundError, unwrap_group
 from loom_core.redaction import without_secrets
 from loom_core.server.calls.wellformed import well_formed
 
-__all__ = ["protocol_error", "told"]
+__all__ = ["error_text", "protocol_error"]
 
 _log = logging.getLogger(__name__)
 
 
-def told(error: Exception, where: str) -> str:
+def error_text(error: Exception, where: str) -> str:
     """Return the error text for the caller: messages of Loom's errors; for others, a reference to the log.
 
     Args:
         error: what was raised; a single error that a task group has wrapped counts as itself.
         where: what failed, such as "tool `query`".
     """
-    error = unwrapped(error)
+    error = unwrap_group(error)
     if isinstance(error, LoomError):
         _log.info("%s: %s", where, error)
         return well_formed(without_secrets(str(error)))
@@ -35,9 +35,9 @@ def told(error: Exception, where: str) -> str:
 
 def protocol_error(error: Exception, where: str, *, uri: str = "") -> MCPError:
     """Build the JSON-RPC error of a failed list or read; a fault of the caller is -32602 (SEP-2164)."""
-    expected = isinstance(unwrapped(error), NotFoundError | InvalidInputError)
+    expected = isinstance(unwrap_group(error), NotFoundError | InvalidInputError)
     return MCPError(
         code=INVALID_PARAMS if expected else INTERNAL_ERROR,
-        message=told(error, where),
+        message=error_text(error, where),
         data={"uri": uri} if uri else None,
     )

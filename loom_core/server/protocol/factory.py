@@ -26,20 +26,20 @@ from loom_core.observability.metrics import process_metrics
 from loom_core.paths import audit_path
 from loom_core.server.calls.request_state import SealedState, StateKeys, state_keys
 from loom_core.server.calls.tasks import TasksExtension, TaskSupport, with_tasks
-from loom_core.server.middleware.audit import Auditing
-from loom_core.server.middleware.authorization import Admission
-from loom_core.server.middleware.log_context import RequestLog
-from loom_core.server.middleware.tracing import RequestTrace
+from loom_core.server.middleware.audit import AuditMiddleware
+from loom_core.server.middleware.authorization import AuthorizationMiddleware
+from loom_core.server.middleware.log_context import LogContextMiddleware
+from loom_core.server.middleware.tracing import RequestTraceMiddleware
 from loom_core.server.protocol.completions import CompleteFunction, Completions
 from loom_core.server.protocol.handshake import FIXED_TTL_MS
 from loom_core.server.protocol.negotiation import serve_stream
-from loom_core.server.protocol.notifications import Changes
+from loom_core.server.protocol.notifications import ChangeNotifier
 from loom_core.server.protocol.prompts import Prompt, PromptFunction, Prompts
 from loom_core.server.protocol.resources import ListFunction, ReadFunction, Resources, ServedResource
 from loom_core.server.protocol.tools import (
     DESCRIPTION_BYTES,
     LiveTools,
-    Tool,
+    ServedTool,
     ToolFunction,
     Tools,
     WordingFunction,
@@ -170,13 +170,13 @@ class LoomServer:
         self.metrics = process_metrics if metrics is None else metrics
         self.metrics.watch(BUILD_INFO, lambda: [((name, version), 1.0)])
         self._tools = Tools(self.protocol)
-        self.protocol.middleware.append(RequestTrace(self._is_offered, self._is_method))
-        self.protocol.middleware.append(Admission(self.tool_scope, self.metrics))
-        self.protocol.middleware.append(RequestLog(lambda name: self.tool_scope(name) is not None))
-        self.protocol.middleware.append(Auditing(audit, self.tool_scope))
+        self.protocol.middleware.append(RequestTraceMiddleware(self._is_offered, self._is_method))
+        self.protocol.middleware.append(AuthorizationMiddleware(self.tool_scope, self.metrics))
+        self.protocol.middleware.append(LogContextMiddleware(lambda name: self.tool_scope(name) is not None))
+        self.protocol.middleware.append(AuditMiddleware(audit, self.tool_scope))
         self.protocol.middleware.append(SealedState(name, state_keys))
         self._tasks = TasksExtension(self.protocol)
-        self._changes = Changes(self.protocol)
+        self._changes = ChangeNotifier(self.protocol)
         if resource_updates:
             self._changes.watch_resources()
         self._resources = Resources(self.protocol)
@@ -184,7 +184,7 @@ class LoomServer:
         self._completions = Completions(self.protocol, self._prompts, self._resources)
 
     @classmethod
-    def introduced(
+    def from_introduction(
         cls,
         introduction: Introduction,
         *,
@@ -259,7 +259,7 @@ class LoomServer:
         )
 
         def register(function: ToolFunctionT) -> ToolFunctionT:
-            tool = Tool.of(
+            tool = ServedTool.of(
                 function,
                 name=name or function.__name__,
                 title=title,
@@ -413,19 +413,19 @@ class LoomServer:
 
     async def tools_changed(self) -> None:
         """Tell every client that wants to know that `tools/list` would answer differently now."""
-        await self._changes.tell(ToolsListChanged())
+        await self._changes.notify(ToolsListChanged())
 
     async def resources_changed(self) -> None:
         """Tell every client that wants to know that `resources/list` would answer differently now."""
-        await self._changes.tell(ResourcesListChanged())
+        await self._changes.notify(ResourcesListChanged())
 
     async def prompts_changed(self) -> None:
         """Tell every client that wants to know that `prompts/list` would answer differently now."""
-        await self._changes.tell(PromptsListChanged())
+        await self._changes.notify(PromptsListChanged())
 
     async def resource_updated(self, uri: str) -> None:
         """Tell the clients that watch a resource that it has changed."""
-        await self._changes.tell(ResourceUpdated(uri=uri))
+        await self._changes.notify(ResourceUpdated(uri=uri))
 
     def end_subscriptions(self) -> None:
         """Finish every open `subscriptions/listen` stream; a transport calls it when it shuts down."""

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from mcp.server import Server, ServerRequestContext
     from mcp.server.session import ServerSession
 
-__all__ = ["Changes"]
+__all__ = ["ChangeNotifier"]
 
 _MAX_WATCHED = 1000  # resources that one client may subscribe to
 
 
-class Changes:
+class ChangeNotifier:
     """Notifier of a server's changes, with its subscribers."""
 
     def __init__(self, protocol: Server[object]) -> None:
@@ -60,7 +60,7 @@ class Changes:
         add("resources/subscribe", types.SubscribeRequestParams, self._on_subscribe)
         add("resources/unsubscribe", types.UnsubscribeRequestParams, self._on_unsubscribe)
 
-    async def tell(self, event: ServerEvent) -> None:
+    async def notify(self, event: ServerEvent) -> None:
         """Tell every client that wants to know."""
         await self._bus.publish(event)
 

@@ -68,7 +68,7 @@ class Prompt:
         arguments = arguments_of(function, name, kind="prompt")
         _check_text(function, name, arguments.context_name)
         definition = PromptDefinition(
-            name=name, title=title, description=description, arguments=_defined(arguments.schema)
+            name=name, title=title, description=description, arguments=_prompt_arguments(arguments.schema)
         )
         return cls(name, arguments, definition, function)
 
@@ -86,7 +86,7 @@ class Prompt:
         )
 
 
-def _defined(schema: dict[str, Any]) -> list[PromptArgument]:
+def _prompt_arguments(schema: dict[str, Any]) -> list[PromptArgument]:
     required = schema.get("required", ())
     return [
         PromptArgument(name=name, description=argument.get("description"), required=name in required)

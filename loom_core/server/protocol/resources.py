@@ -14,7 +14,7 @@ from mcp_types import BlobResourceContents, ReadResourceResult, Resource, Resour
 from mcp_types import ResourceTemplate as TemplateDefinition
 
 from loom_core.errors import NotFoundError
-from loom_core.server.calls.context import ToolContext, parameters, taking_context
+from loom_core.server.calls.context import ToolContext, bind_call_context, parameters
 from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.errors import protocol_error
 
@@ -178,7 +178,7 @@ class ServedResource:
             definition,
             tuple(template.variable_names),
             template,
-            taking_context(function),
+            bind_call_context(function),
             round(ttl_seconds * 1000),
         )
 
@@ -220,7 +220,7 @@ class Resources:
         """
         self._protocol = protocol
         self._served: dict[str, ServedResource] = {}
-        self._list = taking_context(_nothing)
+        self._list = bind_call_context(_nothing)
 
     def add(self, resource: ServedResource) -> None:
         """Serve one more; they are tried in this order.
@@ -235,7 +235,7 @@ class Resources:
 
     def list_by(self, function: ListFunction) -> None:
         """List what this function knows, after the single resources that were added."""
-        self._list = taking_context(function)
+        self._list = bind_call_context(function)
         self._claim()
 
     def variables(self, uri: str) -> tuple[str, ...]:

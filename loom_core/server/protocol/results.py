@@ -53,13 +53,13 @@ def tool_result(text: str, structured: ModelT, *contents: Content) -> ToolReply[
         structured: the same as data.
         contents: what follows the text. What is embedded is not cut: link to what may be long.
     """
-    text = _capped(text, TOKEN_CAP)
+    text = _cap(text, TOKEN_CAP)
     if not contents:
         return ToolReply(text, structured)
     left = TOKEN_CAP - estimate_tokens(text)
     parts: list[Content] = []
     for content in contents:
-        part = _capped(content, max(left, _NOTE_TOKENS)) if isinstance(content, str) else content
+        part = _cap(content, max(left, _NOTE_TOKENS)) if isinstance(content, str) else content
         left -= estimate_tokens(part) if isinstance(part, str) else 0
         parts.append(part)
     return ToolReply(text, structured, parts)
@@ -138,7 +138,7 @@ class TextBudget:
         return self._separator.join(blocks)
 
 
-def _capped(text: str, tokens: int) -> str:
+def _cap(text: str, tokens: int) -> str:
     if _quarters(text) <= 4 * tokens:
         return text
     start = _prefix(text, 4 * (tokens - _NOTE_TOKENS))

@@ -19,11 +19,11 @@ from pydantic import BaseModel
 from loom_core.errors import InvalidInputError
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.calls.client_input import input_required
-from loom_core.server.calls.context import ToolContext, taking_context
+from loom_core.server.calls.context import ToolContext, bind_call_context
 from loom_core.server.calls.wellformed import well_formed
 from loom_core.server.protocol.arguments import arguments_of, values_for
 from loom_core.server.protocol.content import block
-from loom_core.server.protocol.errors import told
+from loom_core.server.protocol.errors import error_text
 from loom_core.server.protocol.results import ToolReply
 from loom_core.tools.depth import inherit_depth
 from loom_core.tools.function_arguments import FunctionArguments, closest
@@ -39,12 +39,12 @@ __all__ = [
     "LiveTools",
     "SchemaFunction",
     "SchemaTool",
-    "Tool",
+    "ServedTool",
     "ToolFunction",
     "ToolWording",
     "Tools",
     "WordingFunction",
-    "shaped",
+    "to_call_result",
 ]
 
 DESCRIPTION_BYTES = 2048
@@ -75,7 +75,7 @@ WordingFunction = Callable[..., Awaitable[ToolWording]]
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ServedTool:
     """A function with its tool definition. Created by `ServedTool.of`, which validates both.
 
     Attributes:
@@ -103,7 +103,7 @@ class Tool:
         keywords: Mapping[str, Any] | None,
         hidden: Collection[str],
         meta: dict[str, Any] | None,
-    ) -> Tool:
+    ) -> ServedTool:
         """Make a tool of a function; parameters as in `LoomServer.tool`.
 
         Raises:
@@ -118,14 +118,14 @@ class Tool:
         definition = ToolDefinition(
             name=name,
             title=title,
-            description=_described(name, description or inspect.getdoc(function) or ""),
+            description=_check_description(name, description or inspect.getdoc(function) or ""),
             input_schema=terse(_without(arguments.schema, hidden)),
             output_schema=outline(_answer_schema(answer)),
             annotations=annotations,
             _meta=meta,
         )
         return cls(
-            name, arguments, answer, function, definition, taking_context(wording) if wording else None
+            name, arguments, answer, function, definition, bind_call_context(wording) if wording else None
         )
 
     @property
@@ -158,7 +158,7 @@ class Tool:
         if self._wording is None:
             return self._definition
         try:
-            return self._worded(await self._wording(context))
+            return self._apply_wording(await self._wording(context))
         except Exception:  # noqa: BLE001 - the wording reads stores that may be damaged in any way
             _log.exception("cannot word the tool %r; its fixed description is used", self.name)
             return self._definition
@@ -170,15 +170,15 @@ class Tool:
             InvalidInputError: the arguments are not valid.
             Exception: whatever the function raises.
         """
-        return shaped(await self._function(**values_for(self.arguments, given, context)))
+        return to_call_result(await self._function(**values_for(self.arguments, given, context)))
 
-    def _worded(self, wording: ToolWording) -> ToolDefinition:
+    def _apply_wording(self, wording: ToolWording) -> ToolDefinition:
         schema = dict(self._definition.input_schema)
         properties = dict(schema["properties"])
         for argument, keywords in wording.arguments.items():
             properties[argument] = {**properties[argument], **well_formed(dict(keywords))}
         schema["properties"] = properties
-        description = _described(self.name, well_formed(wording.description))
+        description = _check_description(self.name, well_formed(wording.description))
         return self._definition.model_copy(update={"description": description, "input_schema": schema})
 
 
@@ -188,7 +188,7 @@ def _without(schema: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
     return {**schema, "properties": properties}
 
 
-def shaped(reply: ToolReply[BaseModel]) -> CallToolResult:
+def to_call_result(reply: ToolReply[BaseModel]) -> CallToolResult:
     """Convert a reply to the protocol's form.
 
     Structured fields that have their default value are left out, as the output schema allows: many hosts show
@@ -207,7 +207,7 @@ def _answer_schema(answer: type[BaseModel]) -> dict[str, Any]:
     return without_titles(answer.model_json_schema(mode="serialization"))
 
 
-def _described(name: str, description: str) -> str:
+def _check_description(name: str, description: str) -> str:
     if not description.strip():
         raise ValueError(f"tool {name!r}: a description is required")
     size = len(description.encode())
@@ -243,13 +243,13 @@ class Tools:
         Args:
             protocol: the SDK's server, which gets the handlers.
         """
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, ServedTool] = {}
         self._live: LiveTools | None = None
         protocol.get_tool_input_schema = self._input_schema
         protocol.add_request_handler("tools/list", types.PaginatedRequestParams, self._on_list)
         protocol.add_request_handler("tools/call", types.CallToolRequestParams, self._on_call)
 
-    def add(self, tool: Tool) -> None:
+    def add(self, tool: ServedTool) -> None:
         """Offer one more.
 
         Raises:
@@ -263,7 +263,7 @@ class Tools:
         """Offer behind the others what a function says is there at the time of asking, to who asks."""
         self._live = live
 
-    def get(self, name: str) -> Tool | SchemaTool:
+    def get(self, name: str) -> ServedTool | SchemaTool:
         """Return the tool of that name.
 
         Raises:
@@ -286,14 +286,14 @@ class Tools:
         """JSON Schemas of what the tools that are always there answer, with descriptions, by tool."""
         return {tool.name: tool.answer_schema for tool in self._tools.values()}
 
-    def _find(self, name: str) -> Tool | SchemaTool | None:
+    def _find(self, name: str) -> ServedTool | SchemaTool | None:
         """Find the tool of that name; of two, the static one."""
         return self._tools.get(name) or next((tool for tool in self._others() if tool.name == name), None)
 
     def _others(self) -> Sequence[SchemaTool]:
         return self._live() if self._live is not None else ()
 
-    def _usable(self) -> list[Tool | SchemaTool]:
+    def _usable(self) -> list[ServedTool | SchemaTool]:
         """Return the tools that the current caller may use."""
         caller = current_caller()
         live = [tool for tool in self._others() if tool.name not in self._tools]
@@ -325,7 +325,7 @@ class Tools:
         except Exception as error:  # noqa: BLE001 - the outermost handler of a tool call
             if needed := input_required(error):
                 return needed
-            text = told(error, f"tool `{params.name}`")
+            text = error_text(error, f"tool `{params.name}`")
             return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
 
 
@@ -379,7 +379,7 @@ class SchemaTool:
         return ToolDefinition(
             name=self.name,
             title=well_formed(self.title),
-            description=_cut(well_formed(self.description)),
+            description=_truncate(well_formed(self.description)),
             input_schema=well_formed(schema),
             output_schema=outline(_answer_schema(self.output)),
             annotations=ToolAnnotations(
@@ -396,10 +396,10 @@ class SchemaTool:
         Raises:
             Exception: whatever the function raises.
         """
-        return shaped(await self.function(given, context))
+        return to_call_result(await self.function(given, context))
 
 
-def _cut(description: str) -> str:
+def _truncate(description: str) -> str:
     whole = description.encode()
     if len(whole) <= DESCRIPTION_BYTES:
         return description

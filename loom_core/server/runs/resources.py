@@ -59,7 +59,7 @@ def register_run_resources(
     server: LoomServer,
     runs: ReadableRuns,
     *,
-    described: Callable[[Run], Awaitable[str]],
+    describe: Callable[[Run], Awaitable[str]],
     title: Callable[[Run], str],
     description: str,
 ) -> None:
@@ -68,7 +68,7 @@ def register_run_resources(
     Args:
         server: what offers them.
         runs: the runs.
-        described: gives a run as JSON.
+        describe: gives a run as JSON.
         title: what people know a run by.
         description: what is told of a run's JSON.
     """
@@ -104,14 +104,14 @@ def register_run_resources(
 
     @server.resource(_RUN, name="run", title="Run", description=description, mime_type=_JSON)
     async def run(id: str) -> ResourceContent:  # noqa: A002
-        return ResourceContent(await described(await runs.run(id)), _JSON)
+        return ResourceContent(await describe(await runs.run(id)), _JSON)
 
-    async def known(limit: int) -> Sequence[Run]:
+    async def list_latest(limit: int) -> Sequence[Run]:
         """List the latest runs, without creating a journal."""
         return await runs.latest_runs(limit) if await to_thread.run_sync(runs.journal_path.exists) else ()
 
     @server.resource_list
-    async def listed(cursor: str | None) -> ResourcePage:
+    async def list_runs(cursor: str | None) -> ResourcePage:
         if cursor:
             raise InvalidInputError("There is no such page.", advice="Ask for the list without a cursor.")
         entries = [
@@ -122,7 +122,7 @@ def register_run_resources(
                 f"{run.status}, {run.request.profile}",
                 _JSON,
             )
-            for run in await known(_LISTED)
+            for run in await list_latest(_LISTED)
         ]
         return ResourcePage(entries)
 
@@ -130,4 +130,4 @@ def register_run_resources(
     @server.completion("id", resource=_EVENTS)
     @server.completion("id", resource=_BLOB)
     async def ids(typed: str, _others: Mapping[str, str]) -> list[str]:
-        return [run.id for run in await known(COMPLETION_LIMIT) if run.id.startswith(typed)]
+        return [run.id for run in await list_latest(COMPLETION_LIMIT) if run.id.startswith(typed)]

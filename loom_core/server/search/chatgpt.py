@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 from loom_core.server.protocol.results import TOKEN_CAP, ToolReply
 from loom_core.server.protocol.tools import ToolWording
-from loom_core.server.search.search_tool import searching_tool
+from loom_core.server.search.search_tool import search_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ def register_chatgpt_tools(
         open_world: whether they ask beyond what the user gave to this server.
     """
 
-    @searching_tool(
+    @search_tool(
         server,
         title=wording.search_title,
         head=wording.search_head,

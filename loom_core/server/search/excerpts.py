@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
 
-__all__ = ["Stretch", "cut", "forms_of", "read"]
+__all__ = ["Excerpt", "excerpt_bounds", "forms_of", "read"]
 
 _PLACE = re.compile(r"#\d+-\d+$")
 _MAX_CHARACTERS_EACH = 4  # of a token: that many in English, one in Chinese
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class Excerpt:
     """An excerpt of a document.
 
     Attributes:
@@ -59,7 +59,7 @@ def forms_of(id_: str) -> list[str]:
 
 def read(
     knowledge_base: GraphRAGKnowledgeBase, id_: str, *, start: int | None, tokens: int
-) -> Stretch | None:
+) -> Excerpt | None:
     """Read an excerpt of a document in one of Loom's knowledge bases. Blocks.
 
     Args:
@@ -80,8 +80,8 @@ def read(
     text = documents.text(document.key)
     if start is None:
         start = _start_around(text, chunk.start, chunk.end, tokens) if chunk else 0
-    start, end = cut(text, start=start, tokens=tokens)
-    return Stretch(
+    start, end = excerpt_bounds(text, start=start, tokens=tokens)
+    return Excerpt(
         document_id=document.id,
         title=document.title,
         uri=document.uri,
@@ -93,7 +93,7 @@ def read(
     )
 
 
-def cut(text: str, *, start: int, tokens: int) -> tuple[int, int]:
+def excerpt_bounds(text: str, *, start: int, tokens: int) -> tuple[int, int]:
     """Return the start and end of an excerpt within a token budget."""
     start = min(max(start, 0), len(text))
     return start, start + _fitting(text[start : start + _MAX_CHARACTERS_EACH * tokens], tokens)

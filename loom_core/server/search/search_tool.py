@@ -26,13 +26,13 @@ __all__ = [
     "Question",
     "TextLimit",
     "TextStart",
-    "searching_tool",
+    "search_tool",
 ]
 
 ToolFunctionT = TypeVar("ToolFunctionT", bound=ToolFunction)
 
 
-def searching_tool(
+def search_tool(
     server: LoomServer,
     *,
     title: str,

@@ -51,7 +51,7 @@ async def serve_http(
         import uvicorn
 
         from loom_core.server.serving.http_app import http_app
-        from loom_core.server.serving.http_gate import HttpState, timed_protocol
+        from loom_core.server.serving.http_middleware import HttpState, build_protocol
 
         state = HttpState()
 
@@ -91,7 +91,7 @@ async def serve_http(
         app = http_app(server, settings, state=state)
         failures: list[Exception] = []
 
-        async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+        async def record_failure(scope: Scope, receive: Receive, send: Send) -> None:
             try:
                 await app(scope, receive, send)
             except Exception as error:
@@ -100,9 +100,9 @@ async def serve_http(
                 raise
 
         config = uvicorn.Config(
-            recorded,
+            record_failure,
             # h11, for httptools, where it is installed, leaves the blanks around a header's value.
-            http=timed_protocol(settings.head_seconds, lambda: server.metrics.add(HTTP_REFUSED, "head_time")),
+            http=build_protocol(settings.head_seconds, lambda: server.metrics.add(HTTP_REFUSED, "head_time")),
             ws="none",
             lifespan="on",
             log_config=None,

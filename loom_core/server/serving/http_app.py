@@ -17,9 +17,9 @@ from starlette.routing import Route
 from loom_core.observability.families import HTTP_CALLS, HTTP_SESSIONS, HTTP_STREAMS
 from loom_core.observability.registry import CONTENT_TYPE
 from loom_core.server.auth.authentication import Authentication, metadata_url
-from loom_core.server.middleware.audit import LAST_WORDS_SECONDS, RefusalAudit
-from loom_core.server.middleware.tracing import HttpTrace
-from loom_core.server.serving.http_gate import GateRules, HttpGate, HttpState
+from loom_core.server.middleware.audit import FINAL_WRITE_SECONDS, RefusalAudit
+from loom_core.server.middleware.tracing import HttpTraceMiddleware
+from loom_core.server.serving.http_middleware import HttpMiddleware, HttpPolicy, HttpState
 from loom_core.server.serving.limits import CallerLimits, SessionCount
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
         custom_starlette_routes=[*_operator_routes(server, state), *_metadata_routes(server, auth)],
     )
     metadata = [urlsplit(metadata_url(issuer.resource)).path] if issuer else []
-    rules = GateRules(
+    rules = HttpPolicy(
         security=security,
         authentication=Authentication(auth, realm=server.protocol.name) if auth and auth.demanded else None,
         limits=settings.limits,
@@ -84,9 +84,9 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
     refusals = RefusalAudit(server.audit)
     app.router.lifespan_context = _ending_with(app.router.lifespan_context, refusals)
     app.add_middleware(AuthContextMiddleware)
-    app.add_middleware(HttpTrace)
+    app.add_middleware(HttpTraceMiddleware)
     app.add_middleware(
-        HttpGate,
+        HttpMiddleware,
         rules=rules,
         shares=shares,
         sessions=sessions,
@@ -108,7 +108,7 @@ def _ending_with(
             try:
                 yield state
             finally:
-                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + LAST_WORDS_SECONDS):
+                with anyio.CancelScope(shield=True, deadline=anyio.current_time() + FINAL_WRITE_SECONDS):
                     await refusals.write_counts()
 
     return ending

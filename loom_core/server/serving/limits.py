@@ -94,7 +94,7 @@ class CallerLimits:
             raise RefusedError(Refusal(429, reason, text, retry_after=_RETRY_RUNNING, caller=caller))
 
     @contextmanager
-    def answering(self, caller: Caller, kind: Kind) -> Generator[None]:
+    def hold_share(self, caller: Caller, kind: Kind) -> Generator[None]:
         """Count a running request of a caller in the block."""
         share = self._share(caller)
         share.running[kind] += 1
@@ -172,29 +172,29 @@ class SessionCount:
         self._opening[owner] += 1
         waiting = [owner]
 
-        def begun(id_: str) -> None:
+        def begin(id_: str) -> None:
             self._opening[waiting.pop()] -= 1
             self._sessions[id_] = _Session(owner, self._clock())
 
         try:
-            yield begun
+            yield begin
         finally:
             for each in waiting:
                 self._opening[each] -= 1
             self._opening += Counter()  # drops what is zero
 
-    def began(self, id_: str) -> None:
+    def begin_request(self, id_: str) -> None:
         """Note that a request of a session has begun."""
         if session := self._sessions.get(id_):
             session.running += 1
 
-    def ended(self, id_: str) -> None:
+    def end_request(self, id_: str) -> None:
         """Note that a request of a session has ended."""
         if session := self._sessions.get(id_):
             session.running -= 1
             session.seen = self._clock()
 
-    def closed(self, id_: str) -> None:
+    def remove(self, id_: str) -> None:
         """Remove a session that has ended."""
         self._sessions.pop(id_, None)
 

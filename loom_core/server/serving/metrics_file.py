@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from loom_core.server.protocol.factory import LoomServer
 
-__all__ = ["kept_metrics"]
+__all__ = ["maintain_metrics"]
 
 _PID = "{pid}"
 _EVERY_SECONDS = 15.0
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def kept_metrics(
+def maintain_metrics(
     file: Path | str, server: LoomServer, *, every_seconds: float = _EVERY_SECONDS
 ) -> Generator[None]:
     """Update a metrics file in the block, and a last time at its end.
@@ -54,7 +54,7 @@ def kept_metrics(
     Raises:
         ConfigError: it cannot be written at the beginning.
     """
-    keeper = _Keeper(Path(str(file).replace(_PID, str(os.getpid()))).expanduser().absolute(), server)
+    keeper = _MetricsWriter(Path(str(file).replace(_PID, str(os.getpid()))).expanduser().absolute(), server)
     if goes := _PID in str(file):
         keeper.labels["pid"] = str(os.getpid())
         keeper.left_after = _LEFT_AFTER * every_seconds
@@ -80,7 +80,7 @@ def kept_metrics(
                 keeper.path.unlink()
 
 
-class _Keeper:
+class _MetricsWriter:
     """Writer of the metrics file."""
 
     def __init__(self, path: Path, server: LoomServer) -> None:

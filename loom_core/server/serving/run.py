@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from loom_core.observability.metrics import process_metrics
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_settings import HttpSettings
-from loom_core.server.serving.metrics_file import kept_metrics
+from loom_core.server.serving.metrics_file import maintain_metrics
 from loom_core.server.serving.stdio import LineReader, claim_stdio, serve_stdio
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def serve(
     if http is not None or metrics_file is not None:
         process_metrics.enable()
     try:
-        server = _built(build)
+        server = _build_server(build)
         on_stop = partial(_start_deadline, deadline)
         if wire:
             serving = partial(serve_stdio, server, wire, reader=reader, on_stop=on_stop)
@@ -98,7 +98,7 @@ def serve(
 
         with (
             export_traces(server.protocol.name, version=server.protocol.version or ""),
-            nullcontext() if metrics_file is None else kept_metrics(metrics_file, server),
+            nullcontext() if metrics_file is None else maintain_metrics(metrics_file, server),
         ):
             anyio.run(serving)
     except KeyboardInterrupt:  # before there is a loop, and on Windows, where a loop cannot receive signals
@@ -106,13 +106,13 @@ def serve(
     gc.freeze()  # the process ends: nothing is gained by searching what is left of a thousand sessions
 
 
-def _built(build: Callable[[], LoomServer]) -> LoomServer:
+def _build_server(build: Callable[[], LoomServer]) -> LoomServer:
     # Imports make many objects and hardly any garbage: not to search for it saves a tenth of the start.
     gc.disable()
     try:
-        from loom_core.server.calls.request_state import named_state_keys
+        from loom_core.server.calls.request_state import keys_from_environment
 
-        named_state_keys()  # what is wrong with them is told now, not to the first client that is asked
+        keys_from_environment()  # what is wrong with them is told now, not to the first client that is asked
         return build()
     finally:
         gc.freeze()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from loom_core.errors import ConfigError, unwrapped
+from loom_core.errors import ConfigError, unwrap_group
 from loom_core.server.protocol.handshake import Handshake
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ async def serve_stdio(
                     )
                 tasks.cancel_scope.cancel()
     except ExceptionGroup as group:
-        raise unwrapped(group) from group
+        raise unwrap_group(group) from group
 
 
 async def _read_messages(

@@ -1,4 +1,4 @@
-"""The audit: every decision about a call, every call that may change something, and who was not let in."""
+"""Audit log: decisions about calls, calls that may change something, and refused requests."""
 
 from __future__ import annotations
 
@@ -27,74 +27,74 @@ _log = logging.getLogger(__name__)
 
 
 AuditKind: TypeAlias = Literal["decision", "order", "start", "end", "refused", "command"]
-"""What a line is about; see `AuditEntry.kind`."""
+"""Kind of an audit entry; see `AuditEntry.kind`."""
 
 AUDIT_FIELDS: Mapping[str, str] = MappingProxyType(
     {
         "at": "When, in seconds since 1970",
-        "kind": "`decision`: what was decided of a call; `order`: a run of a flow was told to pause, to go "
-        "on or to end; `start`: a call that may change something begins; `end`: how it ended; `refused`: "
-        "requests that were not let in; `command`: something is done on the command line, with `outcome` "
+        "kind": "`decision`: the decision about a call; `order`: a command to pause, continue or end a "
+        "run of a flow; `start`: a call that may change something begins; `end`: how it ended; `refused`: "
+        "refused requests; `command`: something is done on the command line, with `outcome` "
         "once it has ended",
-        "server": "Which server, such as `loom-kb`; empty for an agent's own calls in a program",
+        "server": "The server, such as `loom-kb`; empty for an agent's own calls in a program",
         "run": "The run of an agent or a flow: the one whose call it is, or that a client's call has begun "
         "or is about, as far as its answer says",
         "call": "Id of the call, the request, or what was decided; for a command the number of its process",
         "tool": "Tool as people call it, request of a flow (`POST https://…`), command, or method and path",
-        "caller": "Who: name of the token, subject of an access token, user of the terminal; `local` where "
-        "nobody is asked; in a run, of an agent's or a flow's, who has asked for it",
-        "caller_id": "What tells callers of one name apart",
+        "caller": "Who: name of the token, subject of an access token, user of the terminal; `local` "
+        "without authentication; in a run of an agent or a flow, who has asked for it",
+        "caller_id": "Distinguishes callers of the same name",
         "client": "Name and version that the client gives itself; not to be trusted",
         "source": "Where from: `stdio`, the address over HTTP, `terminal`",
-        "decision": "What was decided: `allow`, `deny`, `ask`",
-        "by": "Who decided, or gave the order: `rules`, or a person",
-        "rule": "Which rule said so; none where a person decided, or where there was another reason",
-        "reason": "Why it was decided so, as people and models are told",
+        "decision": "The decision: `allow`, `deny`, `ask`",
+        "by": "Who decided, or gave the command: `rules`, or a person",
+        "rule": "The rule that decided; empty if a person decided, or for another reason",
+        "reason": "Reason of the decision, as shown to people and models",
         "outcome": "How it ended: of a tool `success`, `error`, `denied`, `timeout`, `aborted`; of a client's"
         " call also `input_required`, `task`, `refused`, `cancelled`; of a refusal the reason; of"
-        " an order `paused`, `resumed`, `retried`, `aborted`",
+        " a command `paused`, `resumed`, `retried`, `aborted`",
         "times": "How many requests were refused since the last line about this source, with this one",
-        "seconds": "That it took; for `end`",
+        "seconds": "Duration; for `end`",
         "arguments": "Arguments of the call, without secrets, long ones cut; not for `end`",
         "digest": "SHA-256 of the arguments uncut, without secrets",
         "file": "Number of the file that begins with this line",
         "torn": "Whether the line before was cut off, as a process died in the middle of it",
-        "seen": "Hash of the end that was kept beside the audit, where the line before is another: lines were"
-        " taken off, or a process died in between",
+        "seen": "Hash of the end in `audit.head`, if the line before is another: lines were removed, or a"
+        " process died in between",
         "prev": "SHA-256 of the line before this one; zeros for the first ever",
     }
 )
-"""Every field of a line, in the order in which they are written; what is empty is left out."""
+"""Every field of a line, in writing order; empty fields are left out."""
 
 _TEXTS = (
     "server", "run", "call", "tool", "caller", "caller_id", "client", "source", "decision", "by", "rule",
     "reason", "outcome", "times",
 )  # fmt: skip
-_LONGEST = 300  # characters of a text: clients choose some of them
+_LONGEST = 300  # characters of a text, as clients choose some texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One line.
+    """One line of the audit log.
 
     Attributes:
-        kind: what it is about; see `AUDIT_FIELDS` for this and the others.
+        kind: its kind; see `AUDIT_FIELDS` for this and the others.
         call: id of the call.
-        tool: as people call it.
-        server: which server writes it.
-        run: whose call it is.
-        arguments: of the call; what is no secret is written, and the digest of that uncut.
-        decision: what was decided; empty for other kinds.
+        tool: display name of the tool.
+        server: the server that writes it.
+        run: the run that made the call.
+        arguments: arguments of the call; they are written without secrets, with a digest of the uncut ones.
+        decision: the decision; empty for other kinds.
         by: who decided: `rules`, or a person.
-        rule: which rule said so; empty for none.
+        rule: the rule that decided; empty for none.
         reason: why.
         outcome: how it ended.
-        times: how many requests a line about refused ones stands for.
-        seconds: that it took, for `end`.
-        caller: who.
-        caller_id: what tells callers of one name apart.
-        client: which program, as it says.
-        source: from where.
+        times: number of refused requests that the line covers.
+        seconds: duration, for `end`.
+        caller: the caller.
+        caller_id: distinguishes callers of the same name.
+        client: the client program, as it names itself.
+        source: origin of the request.
         at: when, in seconds since 1970.
     """
 
@@ -118,7 +118,7 @@ class AuditEntry:
     at: float = field(default_factory=time.time)
 
     def as_json(self, secrets: Iterable[SecretStr] = ()) -> dict[str, Any]:
-        """What is written of it; what is empty is left out."""
+        """Return the JSON of the line; empty fields are left out."""
         secrets = tuple(secrets)
         hidden = Redaction.now(secrets, assigned=True)
         written: dict[str, Any] = {"at": round(self.at, 6), "kind": self.kind}
@@ -135,17 +135,17 @@ class AuditEntry:
 
 
 class AuditLog:
-    """Writes an audit from an event loop: in a thread, and what several tasks have in one go.
+    """Writes the audit log from an event loop: in a thread, and in batches.
 
-    Entries that could not be written wait and go out before the next ones; so a disk that was full for a
-    while leaves no gap, unless the process ends meanwhile.
+    Entries that could not be written wait, and are written before the next ones; so a disk that was full for
+    a while leaves no gap, unless the process ends before.
 
     Args:
         path: the file; see `AuditFile`.
-        most_bytes: when the next one is begun.
-        most_waiting: entries that may wait; then the oldest ones are lost, which is logged.
-        secrets: gives what must not stand in it beside what this process knows to be secret.
-        server: which server writes, for entries that do not say.
+        most_bytes: size at which the file is rotated.
+        most_waiting: maximum of waiting entries; beyond it the oldest are lost, which is logged.
+        secrets: returns further secrets to redact, in addition to those that this process knows.
+        server: the server that writes, for entries without one.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class AuditLog:
         return bool(self._waiting)
 
     def note(self, *entries: AuditEntry) -> None:
-        """Have entries written with the next `write`."""
+        """Queue entries for the next `write`."""
         secrets = tuple(self._secrets())
         named = (entry if entry.server else replace(entry, server=self._server) for entry in entries)
         self._waiting += (entry.as_json(secrets) for entry in named)
@@ -183,7 +183,7 @@ class AuditLog:
             _log.error("%d entries of the audit are lost: it cannot be written", lost)
 
     async def write(self, *entries: AuditEntry) -> None:
-        """Write entries and all that were noted, and return when they are in the file.
+        """Write entries and all queued ones; return when they are in the file.
 
         Raises:
             RecordError: they cannot be written now. They wait for the next time.
@@ -196,14 +196,14 @@ class AuditLog:
                     await self._write_waiting()
 
     async def try_write(self, *entries: AuditEntry) -> None:
-        """The same for what may go on without it: a failure is logged, and the entries wait."""
+        """Write entries if possible: a failure is logged, and the entries wait."""
         try:
             await self.write(*entries)
         except LoomError as error:
             _log.error("%s", error)
 
     async def verify(self) -> AuditReport:
-        """Look whether the audit is as it was written.
+        """Verify the integrity of the audit.
 
         Raises:
             RecordError: it cannot be read.
@@ -215,7 +215,7 @@ class AuditLog:
         reached = self._added
         with anyio.CancelScope(
             shield=True
-        ):  # a thread cannot be stopped: what it wrote must not count as lost
+        ):  # a thread cannot be stopped: its written entries must not count as lost
             try:
                 await anyio.to_thread.run_sync(self._file.append, batch)
             except BaseException:

@@ -1,10 +1,10 @@
-"""The file of an audit: lines of JSON, each sealed by a hash of the one before.
+"""Audit file: a hash chain of JSON lines.
 
-A line that was changed, taken out or put in breaks the chain, and `audit_report.verify` says where. The
-first line of each file says that it is one, so that lines are missed at the beginning, too. Where the last
-lines are taken off, or others are added, the file beside it (`audit.head`) still tells the hash of the last
-one. Who may write the audit may write that, too: against such people keep `AuditReport.head` somewhere else
-from time to time, and give it to `verify`.
+A line that was changed, removed or inserted breaks the chain, and `report.verify` says where. The first line
+of each file has its number, so that lines removed at the beginning are noticed, too. If the last lines are
+removed, or others are added, the file next to it (`audit.head`) still has the hash of the last one. A user
+who may write the audit may write that, too: to detect this, store `AuditReport.head` elsewhere from time to
+time, and pass it to `verify`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.storage.lock import ProcessLock
 
 if TYPE_CHECKING:
@@ -36,20 +36,20 @@ __all__ = [
 ]
 
 GENESIS_HASH = "0" * 64
-"""Stands for the hash of the line before the first one."""
+"""The previous hash of the first line."""
 
 _BLOCK = 65_536
 _LOOK_SECONDS = 0.005
 
 
 class AuditFile:
-    """Appends to an audit. Blocks; several processes may write the same one.
+    """Appends to an audit file. Blocks; several processes may write the same file.
 
     Args:
-        path: such as `audit.jsonl`. When it is full, it is renamed to `audit.000001.jsonl` and so on, and the
-            chain goes on in a new one. Nothing is ever removed.
-        most_bytes: when it is full.
-        patience: seconds that are waited for another process.
+        path: such as `audit.jsonl`. A full file is renamed to `audit.000001.jsonl` and so on, and the
+            chain continues in a new one. Nothing is ever removed.
+        most_bytes: size of a full file.
+        patience: timeout in seconds for the lock of another process.
     """
 
     def __init__(self, path: Path, *, most_bytes: int = 50_000_000, patience: float = 5.0) -> None:
@@ -62,8 +62,8 @@ class AuditFile:
         """Write entries, all or none of them.
 
         Raises:
-            RecordError: they cannot be written: the disk is full, the file must not be written, or another
-                process does not let go of it.
+            RecordError: they cannot be written: the disk is full, the file is read-only, or another process
+                holds its lock.
         """
         if not entries:
             return
@@ -72,7 +72,7 @@ class AuditFile:
                 self._append(entries)
         except OSError as error:
             self._known = None
-            raise RecordError(
+            raise StoreError(
                 f"The audit {self.path} cannot be written: {error.strerror or error}.",
                 advice="Make room on the disk, or let the file be written.",
             ) from error
@@ -87,7 +87,7 @@ class AuditFile:
             else:
                 last, torn = self._last_hash(file, size)
                 missed = ""
-                with suppress(RecordError):  # the audit matters more than what stands beside it
+                with suppress(StoreError):  # the audit matters more than its head file
                     head = read_head(self.path)
                     missed = "" if head == last else head
             if size > self._most_bytes and not torn:
@@ -99,7 +99,7 @@ class AuditFile:
                 marks["file"] = _newest(self.path) + 1
             if torn:
                 marks["torn"] = True
-            if missed:  # before the older end is forgotten, the chain says that it was there
+            if missed:  # before the older end is overwritten, record it in the chain
                 marks["seen"] = missed
             lines: list[bytes] = [b"\n"] if torn and size else []
             for entry in entries:
@@ -122,18 +122,18 @@ class AuditFile:
                 left = left[os.write(file, left) :]
         except OSError:
             with suppress(OSError):
-                os.ftruncate(file, size)  # a half of them would be a damaged line
+                os.ftruncate(file, size)  # a partial write would be a damaged line
             raise
 
     def _keep_head(self, last: str) -> None:
-        """Write beside the audit what its end is, after it: a crash in between leaves an older end.
+        """Write the last hash to the head file, after the lines: a crash in between leaves an older hash.
 
-        Where that cannot be written, the lines are there all the same, and `verify` knows less of them.
+        If this fails, the lines are still written, and `verify` can check less.
         """
         with suppress(OSError):
             file = os.open(_head_path(self.path), os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
             try:
-                os.write(file, f"{last}\n".encode())  # always as long: no moment in which there is none
+                os.write(file, f"{last}\n".encode())  # fixed length: it is never empty
             finally:
                 os.close(file)
 
@@ -142,7 +142,7 @@ class AuditFile:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o600)
 
     def _last_hash(self, file: int, size: int) -> tuple[str, bool]:
-        """Hash of the last line, and whether that line is cut off."""
+        """Return the hash of the last line, and whether that line is torn."""
         if not size:
             older = _older(self.path)
             return _end_of(older[-1][1].read_bytes()) if older else (GENESIS_HASH, False)
@@ -161,7 +161,7 @@ class AuditFile:
         deadline = time.monotonic() + self._patience
         while not lock.acquire():
             if time.monotonic() > deadline:
-                raise RecordError(
+                raise StoreError(
                     f"Another process holds the audit {self.path}.", advice="Try again in a moment."
                 )
             time.sleep(_LOOK_SECONDS)
@@ -172,12 +172,12 @@ class AuditFile:
 
 
 def audit_files(path: Path) -> list[Path]:
-    """The files of an audit that are there, oldest first; the last one is written."""
+    """Return the existing files of an audit, oldest first; the last one is the current one."""
     return [*(each for _, each in _older(path)), path]
 
 
 def read_entries(path: Path) -> Iterator[dict[str, Any]]:
-    """The entries of an audit, oldest first; torn lines are passed over. Blocks.
+    """Read the entries of an audit, oldest first; skip torn lines. Blocks.
 
     Raises:
         RecordError: it cannot be read.
@@ -189,7 +189,7 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_lines(file: Path) -> tuple[list[bytes], bool]:
-    """The lines of one file, and whether the last one is cut off; none where it is not there. Blocks.
+    """Read the lines of one file, and whether the last one is torn; none if the file is missing. Blocks.
 
     Raises:
         RecordError: it cannot be read.
@@ -199,15 +199,15 @@ def read_lines(file: Path) -> tuple[list[bytes], bool]:
     except FileNotFoundError:
         return [], False
     except OSError as error:
-        raise RecordError(
-            f"The audit {file} cannot be read: {error.strerror or error}.", advice="Check its rights."
+        raise StoreError(
+            f"The audit {file} cannot be read: {error.strerror or error}.", advice="Check its permissions."
         ) from error
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     return lines, bool(content) and not content.endswith(b"\n")
 
 
 def parse_line(line: bytes) -> dict[str, Any] | None:
-    """What a line says; None where it is none, as one that was cut off."""
+    """Parse a line; return None if it is invalid, for example torn."""
     try:
         entry: object = json.loads(line)
     except (ValueError, RecursionError):
@@ -216,7 +216,7 @@ def parse_line(line: bytes) -> dict[str, Any] | None:
 
 
 def read_head(path: Path) -> str:
-    """What was written beside an audit about its end; `START` where nothing was. Blocks.
+    """Read the head file of an audit; return `GENESIS_HASH` if there is none. Blocks.
 
     Raises:
         RecordError: it cannot be read.
@@ -226,8 +226,8 @@ def read_head(path: Path) -> str:
     except FileNotFoundError:
         return GENESIS_HASH
     except OSError as error:
-        raise RecordError(
-            f"{_head_path(path)} cannot be read: {error}.", advice="Check its rights."
+        raise StoreError(
+            f"{_head_path(path)} cannot be read: {error}.", advice="Check its permissions."
         ) from error
 
 
@@ -242,7 +242,7 @@ def _end_of(content: bytes) -> tuple[str, bool]:
 
 
 def _number_in(path: Path) -> int:
-    """The number that the first readable line of a file says the file has; 0 where none does."""
+    """Return the file number in the first readable line; 0 if there is none."""
     with path.open("rb") as lines:
         first = next(filter(None, map(parse_line, lines)), None)
     number = first.get("file") if first else 0
@@ -254,12 +254,12 @@ def _path_with_number(path: Path, number: int) -> Path:
 
 
 def _newest(path: Path) -> int:
-    """The highest number among the full files of an audit; 0 where there are none."""
+    """Return the highest number of the full files of an audit; 0 if there are none."""
     return max((number for number, _ in _older(path)), default=0)
 
 
 def _older(path: Path) -> list[tuple[int, Path]]:
-    """The full files of an audit with their numbers, oldest first."""
+    """Return the full files of an audit with their numbers, oldest first."""
     form = re.compile(rf"{re.escape(path.stem)}\.(\d{{6,}}){re.escape(path.suffix)}")
     if not path.parent.is_dir():
         return []

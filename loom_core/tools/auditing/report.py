@@ -1,4 +1,4 @@
-"""Whether an audit is as it was written: the chain of its lines, and the end that is kept beside it."""
+"""Integrity report of an audit: its hash chain, and the head file."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["AuditReport", "verify"]
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What `verify` found.
+    """Result of `verify`.
 
     Attributes:
-        lines: how many there are, in all files.
+        lines: number of lines, in all files.
         head: hash of the last line; empty if there is none.
-        problem: where the chain breaks first, and how; empty if it is whole.
-        torn: lines that were cut off when a process died in the middle of them.
-        unkept: lines that the end kept beside the audit did not know of when others were written after them,
-            or does not know of now: a process died before it could keep that, or somebody has put them in.
-        complete: whether the first line ever is there; not, where the oldest files were put away.
+        problem: the first break of the chain; empty if it is intact.
+        torn: lines that are incomplete, as a process died while it wrote them.
+        unkept: lines that the head file did not cover when others were written after them, or does not cover
+            now: a process died before it could update the file, or the lines were inserted.
+        complete: whether the very first line is present; not if the oldest files were moved away.
     """
 
     lines: int
@@ -38,27 +38,27 @@ class AuditReport:
 
 
 def verify(path: Path, *, heads: Iterable[str] = ()) -> AuditReport:
-    """Look whether an audit is as it was written, in all of its files. Blocks.
+    """Verify the integrity of an audit, in all of its files. Blocks.
 
     Args:
         path: as for `AuditFile`.
-        heads: `AuditReport.head` of earlier looks, kept somewhere else: the lines have to be there still.
+        heads: `AuditReport.head` of earlier checks, stored elsewhere: their lines have to be present.
 
     Raises:
         RecordError: it cannot be read.
     """
     while True:
-        wanted = {*heads, read_head(path)}  # before the lines: there are more by then, and never fewer
+        wanted = {*heads, read_head(path)}  # before the lines: there can only be more lines later
         files = audit_files(path)
         chain = _Chain()
         chain.follow(files)
         report = chain.report(wanted, read_head(path))
         if not report.problem or files == audit_files(path):
-            return report  # else a file was put away meanwhile, and lines were passed over that are there
+            return report  # else a file was moved away in between, and existing lines were skipped
 
 
 class _Chain:
-    """Follows the lines of an audit to the first that is not as it was written."""
+    """Follows the hash chain to its first break."""
 
     def __init__(self) -> None:
         self._lines = 0
@@ -67,12 +67,10 @@ class _Chain:
         self._complete = True
         self._problem = ""
         self._last = ""  # hash of the line before
-        self._read = 0  # lines that could be read
-        self._known: dict[str, int] = {
-            GENESIS_HASH: 0
-        }  # by hash: how many lines could be read up to this one
-        self._looked = 0  # how many of them are either counted as unkept, or known to have been kept
-        self._cut_off: list[str] = []  # where the lines are that cannot be read and that nothing follows yet
+        self._read = 0  # readable lines
+        self._known: dict[str, int] = {GENESIS_HASH: 0}  # number of readable lines up to this hash
+        self._looked = 0  # how many of them are counted as unkept, or known to be kept
+        self._cut_off: list[str] = []  # places of unreadable lines that nothing follows yet
 
     def follow(self, files: Sequence[Path]) -> None:
         """Go through the lines of all files, oldest first."""
@@ -90,21 +88,21 @@ class _Chain:
             self._torn += len(self._cut_off)
 
     def report(self, wanted: set[str], kept: str) -> AuditReport:
-        """What was found.
+        """Return the report.
 
         Args:
-            wanted: hashes of lines that have to be there.
-            kept: the end that is kept beside the audit, as it was read after the lines.
+            wanted: hashes of lines that have to be present.
+            kept: the hash in the head file, read after the lines.
         """
         problem = self._problem
         if not problem and not wanted <= self._known.keys():
             problem = "Lines are missing at its end that were there before."
-        if not problem and kept in self._known:  # else more was written meanwhile
+        if not problem and kept in self._known:  # else more was written in between
             self._count_after(kept)
         return AuditReport(self._lines, self._last, problem, self._torn, self._unkept, self._complete)
 
     def _next(self, line: bytes, place: str) -> str:
-        """Go on with a line; gives what is wrong with it, or before it."""
+        """Check the next line; return what is wrong with it, or before it."""
         self._lines += 1
         entry = parse_line(line)
         if entry is None:
@@ -128,7 +126,7 @@ class _Chain:
             if not isinstance(file, int):
                 return f"Lines are missing before {place}: no file begins with it."
             self._complete = file == 1
-            if not self._complete:  # what these two stand for may be in the files that were put away
+            if not self._complete:  # the lines of these hashes may be in the files that were moved away
                 self._known |= {before: 0, seen: 0}
         if before != (self._last or (GENESIS_HASH if self._complete else before)):
             return f"{place} does not follow from the line before it."
@@ -139,7 +137,7 @@ class _Chain:
         return ""
 
     def _count_after(self, end: str) -> None:
-        """Count the lines so far that an end did not know of."""
+        """Count the lines so far that an end did not cover."""
         self._unkept += self._read - max(self._known[end], self._looked)
         self._looked = self._read
 

@@ -1,4 +1,4 @@
-"""Tools that come with Loom: files below a folder, the web, and, for who wants that, commands."""
+"""Built-in tools: files below a folder, HTTP requests, and, if enabled, shell commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which built-in tools there are, as configurations say it."""
+"""Configuration of the built-in tools."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class _Config(BaseModel):
 
 
 class FileToolsConfig(_Config):
-    """The tools for files.
+    """Configuration of the file tools.
 
     Attributes:
         root: the folder whose files the tools see; nothing outside of it.
-        write: whether they may make and change files there, too.
+        write: whether they may also create and change files there.
     """
 
     root: Path
@@ -38,15 +38,15 @@ class FileToolsConfig(_Config):
 
 
 class HttpToolsConfig(_Config):
-    """The tools for the web; see `HttpAccess`.
+    """Configuration of the HTTP tools; see `HttpAccess`.
 
     Attributes:
-        write: whether there is `http_request`, which can change things, besides `http_get`.
-        only: hosts that may be asked, and no others.
-        allow: hosts and networks inside, which may be asked although they are not on the open internet.
-        headers: what is sent to a host besides, such as
+        write: whether there is also `http_request`, which can change things.
+        only: the only allowed hosts.
+        allow: hosts and networks that are allowed although they are not on the open internet.
+        headers: further headers for a host, such as
             `{"api.example.com": {"Authorization": "Bearer env:TOKEN"}}`; or `keyring:TOKEN`.
-        seconds: how long one request may take.
+        seconds: timeout of one request.
     """
 
     write: bool = False
@@ -57,14 +57,14 @@ class HttpToolsConfig(_Config):
 
 
 class ShellToolConfig(_Config):
-    """The tool that runs commands. It is there only where `enabled` says so, and each call is asked about.
+    """Configuration of the shell tool. It exists only if `enabled`, and each call needs approval.
 
     Attributes:
-        enabled: whether there is a tool that runs commands; each call of it is asked about.
-        root: the folder where commands begin.
-        seconds: how long a command may take that asks for nothing else.
-        output_bytes: how much of its output is kept.
-        environment: variables that commands find besides what programs need to run at all.
+        enabled: whether the tool exists; each call of it needs approval.
+        root: the working folder of commands.
+        seconds: default timeout of a command.
+        output_bytes: maximum bytes of output that are kept.
+        environment: variables of commands, in addition to those that programs need to run at all.
     """
 
     root: Path
@@ -75,12 +75,12 @@ class ShellToolConfig(_Config):
 
 
 class BuiltinToolsConfig(_Config):
-    """Which tools of Loom's own an agent has; none by default.
+    """Built-in tools of an agent; none by default.
 
     Attributes:
-        files: those for files; None for none.
-        http: those for the web; None for none.
-        shell: that for commands; None for none.
+        files: the file tools; None for none.
+        http: the HTTP tools; None for none.
+        shell: the shell tool; None for none.
     """
 
     files: FileToolsConfig | None = None
@@ -89,14 +89,14 @@ class BuiltinToolsConfig(_Config):
 
 
 def builtin_tools(config: BuiltinToolsConfig, *, folder: Path | None = None) -> tuple[Tool, ...]:
-    """The tools that a configuration asks for. Blocks for a moment.
+    """Create the configured tools. Blocks for a moment.
 
     Args:
-        config: which ones.
-        folder: where its relative paths count from; the working folder if not given.
+        config: the configuration.
+        folder: base of its relative paths; by default the working folder.
 
     Raises:
-        ConfigError: a folder does not exist, a host is none, or commands cannot be run on this system.
+        ConfigError: a folder does not exist, a host is invalid, or this system cannot run commands.
     """
     base = folder or Path.cwd()
     tools: list[Tool] = []

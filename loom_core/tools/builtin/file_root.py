@@ -1,4 +1,4 @@
-"""A folder that tools may work in, and nothing outside of it, whatever leads there."""
+"""Root folder of the file tools: it prevents path traversal, also by links."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["FileRoot", "FileState"]
 
 _LONGEST = 4096  # characters of a path
 _SHOWN = 200
-_MANY = 10_000  # names of a folder that are looked through for one that was meant
+_MANY = 10_000  # names of a folder that are searched for a suggestion
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -37,7 +37,7 @@ _BY_DESCRIPTOR = os.open in os.supports_dir_fd
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What tells whether a file is still what was read."""
+    """State of a file, to detect changes since it was read."""
 
     inode: int
     size: int
@@ -45,15 +45,15 @@ class FileState:
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileState:
-        """The state that a status shows."""
+        """Create the state from a stat result."""
         return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """A folder that is held open, so that nothing put in its way afterwards leads elsewhere.
+    """A folder held open by descriptor, so that a link created later cannot redirect it.
 
-    Where a system knows no paths from an open folder (Windows), its path is used.
+    If the system has no paths relative to a descriptor (Windows), its path is used.
     """
 
     path: Path
@@ -72,9 +72,9 @@ class _Folder:
 class FileRoot:
     """Opens, writes and names files below a folder. Everything here blocks.
 
-    Paths are those of models: from the folder on, or whole. Links are followed as long as they stay inside;
-    what counts is where a file or a folder is that has been opened, as links may be put in its way after any
-    check of the path.
+    Paths are those of models: relative to the folder, or absolute. Links are followed as long as they stay
+    inside. The check uses the place of the opened file or folder, as links may change after any check of the
+    path.
 
     Args:
         folder: a folder that exists.
@@ -94,17 +94,16 @@ class FileRoot:
 
     @classmethod
     def of(cls, folder: FileRoot | Path) -> FileRoot:
-        """A root as it is, or that of a folder."""
+        """Return a root as it is, or create one for a folder."""
         return folder if isinstance(folder, FileRoot) else cls(folder)
 
     def locate(self, path: str) -> Path:
-        """The real path behind what a model names, whether anything is there or not.
+        """Resolve a model's path to a real path, whether it exists or not.
 
-        A name that differs from one that is there only in how its accents are composed means that one, also
-        that of a folder.
+        A name that differs from an existing file's or folder's only in Unicode normalization means that one.
 
         Raises:
-            InvalidInputError: it leads outside, or no file can be called so.
+            InvalidInputError: it leads outside, or is no valid path.
         """
         if not path.strip() or "\0" in path or len(path) > _LONGEST:
             raise self._no_path(path)
@@ -123,15 +122,15 @@ class FileRoot:
         return real
 
     def name(self, path: Path) -> str:
-        """A real path as models write it: from the folder on, with `/`."""
+        """Return a real path relative to the folder, with `/`, for models."""
         return path.relative_to(self.folder).as_posix()
 
     def read(self, path: str, *, most: int) -> tuple[bytes, FileState]:
-        """The content of a regular file, and what tells whether it changes.
+        """Read the content of a regular file, and its state.
 
         Raises:
-            NotFoundError: there is none; the message names those that are called alike.
-            InvalidInputError: it is outside, no regular file, too large, or may not be read.
+            NotFoundError: there is none; the message suggests similar names.
+            InvalidInputError: it is outside, no regular file, too large, or unreadable.
         """
         real = self.locate(path)
         with self._translate_errors(path, real), open_regular(real, roots=[self.folder]) as file:
@@ -147,22 +146,22 @@ class FileRoot:
     def write(
         self, path: str, data: bytes, *, replacing: FileState | None = None, exclusive: bool = False
     ) -> bool:
-        """Write a whole file at once: whoever reads it meanwhile finds the old one or the new one.
+        """Write a file atomically: concurrent readers see the old or the new content.
 
-        Folders that are missing are made. A file that is replaced keeps its mode.
+        Missing folders are created. A replaced file keeps its mode.
 
         Args:
             path: the file.
             data: its content.
-            replacing: what the file must still be; None for whatever it is.
-            exclusive: it must not be there yet.
+            replacing: the state that the file must still have; None for any.
+            exclusive: it must not exist yet.
 
         Returns:
-            Whether there was none before.
+            Whether the file is new.
 
         Raises:
-            InvalidInputError: the path leads outside or to no regular file, the file is there (`anew`) or has
-                changed (`replacing`), or may not be written.
+            InvalidInputError: the path leads outside or to no regular file, the file exists (`exclusive`) or
+                has changed (`replacing`), or is read-only.
         """
         real = self.locate(path)
         if real == self.folder or _INVISIBLE.search(self.name(real)):
@@ -178,14 +177,13 @@ class FileRoot:
                     f"{self.name(real)} has changed since it was read.",
                     advice="Read it again, then change it.",
                 )
-            _replace_atomically(
-                folder, real.name, data, None if before is None else stat.S_IMODE(before.st_mode), exclusive
-            )
+            mode = None if before is None else stat.S_IMODE(before.st_mode)
+            _replace_atomically(folder, real.name, data, mode, exclusive)
             return before is None
 
     @contextmanager
     def _open_folder(self, path: Path) -> Generator[_Folder]:
-        """A folder below this one, made where it is missing, held open."""
+        """Open a folder below this one, and create it if it is missing."""
         if not _BY_DESCRIPTOR:
             path.mkdir(parents=True, exist_ok=True)
             yield _Folder(path, None)
@@ -195,7 +193,7 @@ class FileRoot:
             for part in path.relative_to(self.folder).parts:
                 with suppress(FileExistsError):
                     os.mkdir(part, dir_fd=descriptor)
-                # The path is real: a link is here only where it was put in the way since.
+                # The path is resolved: a link here was created since.
                 inner = os.open(part, _FOLDER | _NOFOLLOW, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
@@ -207,7 +205,7 @@ class FileRoot:
 
     @contextmanager
     def _translate_errors(self, path: str, real: Path) -> Generator[None]:
-        """Say what goes wrong in words that a model can act on."""
+        """Translate errors to messages that a model can act on."""
         try:
             yield
         except OutsideError:
@@ -258,7 +256,7 @@ class FileRoot:
 
 
 def _match_disk_names(path: Path) -> Path:
-    """A path with its names as they are on the disk: some systems write accents and kana apart."""
+    """Return a path with its names as on the disk: some systems decompose accents and kana."""
     if str(path).isascii() or os.path.lexists(path):
         return path
     found = Path(path.anchor)
@@ -269,7 +267,7 @@ def _match_disk_names(path: Path) -> Path:
 
 
 def _replace_atomically(folder: _Folder, name: str, data: bytes, mode: int | None, exclusive: bool) -> None:
-    """Put a file with this content in the place of a name, at one stroke."""
+    """Replace a file atomically by one with this content."""
     draft = f".{secrets.token_hex(8)}.part"
     descriptor = os.open(folder.at(draft), _NEW_FILE, 0o666, dir_fd=folder.descriptor)
     try:
@@ -291,10 +289,10 @@ def _replace_atomically(folder: _Folder, name: str, data: bytes, mode: int | Non
 
 
 def _link_draft(folder: _Folder, draft: str, name: str) -> bool:
-    """Give the draft its name, if nobody else has it meanwhile; False where a file system has no hard links.
+    """Link the draft to its name, if that is free; return False if the file system has no hard links.
 
     Raises:
-        FileExistsError: somebody has it.
+        FileExistsError: the name is taken.
     """
     at = folder.descriptor
     try:

@@ -1,4 +1,4 @@
-"""A web page as text with its headings and links."""
+"""Conversion of a web page to text with headings and links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["html_text"]
 
 _SPACES = re.compile(r"\s+")
 _BLANK_LINES = re.compile(r"\n{3,}")
-_MARK = re.compile(r"#{1,6} |- ")  # of a heading or an item
+_MARK = re.compile(r"#{1,6} |- ")  # start of a heading or an item
 _HEADINGS = {f"h{level}": f"\n{'#' * level} " for level in range(1, 7)}
 _LINES = BLOCKS - {"td", "th"} | _HEADINGS.keys() | {"br", "pre", "title"}
 
@@ -39,7 +39,7 @@ def html_text(html: str, *, base: str) -> str:
         )
     skipped = {node.mem_id for node in tree.css(INVISIBLE)}
     writer = _Writer(base)
-    # A stack of its own: hostile pages nest deeper than Python's.
+    # An explicit stack: hostile pages exceed Python's recursion limit.
     stack = [(tree.root, False)] if tree.root is not None else []
     while stack:
         node, leaving = stack.pop()
@@ -55,18 +55,18 @@ def html_text(html: str, *, base: str) -> str:
 
 
 class _Writer:
-    """The text so far."""
+    """Collects the text."""
 
     def __init__(self, base: str) -> None:
         self._base = base
         self._parts: list[str] = []
-        self._pre = 0  # how many `pre` are open
-        self._link: tuple[LexborNode, str, int] | None = None  # the open link, its address, where it begins
+        self._pre = 0  # number of open `pre` elements
+        self._link: tuple[LexborNode, str, int] | None = None  # the open link, its address, its start
 
     def text(self, text: str) -> None:
         if not self._pre:
             text = _SPACES.sub(" ", text)
-            if not self._parts or self._parts[-1][-1:].isspace():  # one is enough, and none begins a line
+            if not self._parts or self._parts[-1][-1:].isspace():  # collapse; none begins a line
                 text = text.lstrip(" ")
         if text:
             self._parts.append(text)
@@ -102,7 +102,7 @@ class _Writer:
         return _BLANK_LINES.sub("\n\n", "\n".join(line for line in lines if line != "-")).strip()
 
     def _border(self, tag: str) -> None:
-        """Where a block begins or ends: a new line; items of a list have no blank lines between them."""
+        """Start a new line at a block's border; list items have no blank lines between them."""
         if tag in _LINES or (tag == "li" and not self._begins_line()):
             self._parts.append("\n")
 
@@ -110,7 +110,7 @@ class _Writer:
         return not self._parts or self._parts[-1].endswith("\n")
 
     def _address(self, node: LexborNode) -> str:
-        """Where a link leads, if it is to another page."""
+        """Return the address of a link, if it leads to another page."""
         href = (node.attributes.get("href") or "").strip()
         try:
             address = urljoin(self._base, href)

@@ -1,4 +1,4 @@
-"""`http_get` and `http_request`: the web, as far as it may be asked."""
+"""`http_get` and `http_request`: HTTP requests within the network policy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from anyio import to_thread
 from pydantic import Field, SecretStr
 
 from loom_core.errors import ConfigError, InvalidInputError, NetError
-from loom_core.keys import redacted, resolve
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.keys import redact, resolve
+from loom_core.net import GuardedClient, NetPolicy
 from loom_core.net.url import host_of
 from loom_core.plugin_registry import register
 from loom_core.tools.builtin.html_text import html_text
@@ -31,7 +31,7 @@ __all__ = ["HttpAccess", "http_get_tool", "http_request_tool"]
 
 _SECONDS = 30.0
 _MOST_BYTES = 8 << 20
-_SHOWN = 40_000  # characters of an answer
+_SHOWN = 40_000  # characters of a response
 _SHOWN_HEADERS = (
     "location",
     "etag",
@@ -42,7 +42,7 @@ _SHOWN_HEADERS = (
 )  # headers that say what to do next
 _NAME = re.compile(r"[A-Za-z0-9-]{1,64}")
 _VALUE = re.compile(r"[\t\x20-\x7e]{0,2000}")
-# Secrets are configured, never written by a model; the rest is for the client to say.
+# Secrets are configured, models never write them; the client sets the rest.
 _RESERVED_HEADERS = re.compile(
     r"auth|cookie|key|token|secret|session|^(host|connection|content-length|te|upgrade|trailer)$"
     r"|^(proxy|transfer|sec|x-forwarded|forwarded|accept-encoding)",
@@ -54,15 +54,15 @@ _PAGES = frozenset({"text/html", "application/xhtml+xml"})
 
 @dataclass(frozen=True, slots=True)
 class HttpAccess:
-    """What tools may ask of the web. By default the open internet, and nothing of this machine or network.
+    """Network access of HTTP tools. By default the open internet, and nothing of this machine or network.
 
     Attributes:
-        only: hosts that may be asked, and no others, such as `api.example.com` or `*.example.org`.
-        allow: hosts and networks that may be asked although they are not on the open internet.
-        headers: what is sent to a host besides, by its name. A value may be `env:NAME` or `keyring:NAME`,
-            also behind a word, as in `Bearer env:TOKEN`. It goes there only, over https unless the host is
+        only: the only allowed hosts, such as `api.example.com` or `*.example.org`.
+        allow: hosts and networks that are allowed although they are not on the open internet.
+        headers: further headers by host name. A value may be `env:NAME` or `keyring:NAME`, also after a
+            word, as in `Bearer env:TOKEN`. It is sent to that host only, over https unless the host is
             allowed by name, and models never see it.
-        seconds: for one request, redirects included.
+        seconds: timeout of one request, redirects included.
     """
 
     only: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class HttpAccess:
     seconds: float = _SECONDS
 
     def policy(self) -> NetPolicy:
-        """What a client that keeps to this may ask.
+        """Return the network policy.
 
         Raises:
             ConfigError: an entry of `allow` is neither a host nor a network, or one of `only` is no host.
@@ -89,7 +89,7 @@ class HttpAccess:
 
 @register("tool", "http_get")
 def http_get_tool(access: HttpAccess | None = None) -> Tool:
-    """The tool that reads a web address."""
+    """Create the tool that reads a web address."""
     asking = _Requester(access or HttpAccess())
 
     async def http_get(
@@ -113,7 +113,7 @@ def http_get_tool(access: HttpAccess | None = None) -> Tool:
 
 @register("tool", "http_request")
 def http_request_tool(access: HttpAccess | None = None) -> Tool:
-    """The tool that sends something to a web address."""
+    """Create the tool that sends a request to a web address."""
     asking = _Requester(access or HttpAccess())
 
     async def http_request(
@@ -144,10 +144,10 @@ def http_request_tool(access: HttpAccess | None = None) -> Tool:
 
 
 class _Requester:
-    """Asks by one access, with the headers that are configured."""
+    """Sends requests within an access configuration, with the configured headers."""
 
     def __init__(self, access: HttpAccess) -> None:
-        self._client = HttpClient(access.policy())
+        self._client = GuardedClient(access.policy())
         self._named = {host_of(each.strip()) for each in access.allow}
         self._headers = {_host(host): headers for host, headers in (access.headers or {}).items()}
 
@@ -162,11 +162,11 @@ class _Requester:
         start: int = 0,
         raw: bool = False,
     ) -> ToolOutput:
-        """The answer, as a model reads it.
+        """Send a request, and return the response in the form for models.
 
         Raises:
-            NetError: the address may not be asked, or gives none.
-            InvalidInputError: what it gives is no text, or has no such place.
+            NetError: the address is not allowed, or does not respond.
+            InvalidInputError: the response is no text, or shorter than `start`.
         """
         address = self._client.check(url)
         configured = await to_thread.run_sync(self._headers_for, address)
@@ -179,7 +179,7 @@ class _Requester:
         raise NetError(f"There was no answer within {context.seconds} seconds.", advice="Try again later.")
 
     def _headers_for(self, address: str) -> dict[str, SecretStr]:
-        """The headers for where an address is. Blocks: the keyring may be asked."""
+        """Return the configured headers for an address. Blocks: it may read the keyring."""
         parts = urlsplit(address)
         host = parts.hostname or ""
         if parts.scheme != "https" and host not in self._named:
@@ -188,7 +188,7 @@ class _Requester:
 
 
 def _host(written: str) -> str:
-    """A host of the settings as addresses have it: 例子.cn is `xn--fsqu00a.cn` there."""
+    """Convert a configured host to the form in addresses: 例子.cn is `xn--fsqu00a.cn` there."""
     below = "*." if written.startswith("*.") else ""
     if (host := host_of(written.removeprefix(below))) is None:
         raise ConfigError(
@@ -203,7 +203,7 @@ def _value(text: str) -> SecretStr:
 
 
 def _parts(value: SecretStr) -> tuple[SecretStr, ...]:
-    """What of a header's value is secret: all of it, and what follows a word such as `Bearer`."""
+    """Return the secrets in a header's value: all of it, and the part after a word such as `Bearer`."""
     _, _, behind = value.get_secret_value().strip().rpartition(" ")
     return (value, SecretStr(behind))
 
@@ -225,18 +225,18 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def _format_response(
     answer: HttpResponse, start: int, raw: bool, secrets: tuple[SecretStr, ...]
 ) -> ToolOutput:
-    url = redacted(answer.url, secrets)
+    url = redact(answer.url, secrets)
     about = [f"HTTP {answer.status}", *([answer.media_type] if answer.media_type else []), url]
     lines = [
         " · ".join(about),
         *(
-            f"{name}: {redacted(answer.headers[name], secrets)}"
+            f"{name}: {redact(answer.headers[name], secrets)}"
             for name in _SHOWN_HEADERS
             if name in answer.headers
         ),
     ]
-    # Before it is cut: of a secret that is cut in two, neither half would be known.
-    text = redacted(_text(answer, raw), secrets) if answer.body else ""
+    # Before truncation: redaction would not find the halves of a cut secret.
+    text = redact(_text(answer, raw), secrets) if answer.body else ""
     if start > len(text):
         raise InvalidInputError(
             f"The text has {len(text):,} characters, so none at {start:,}.", advice="Begin earlier."

@@ -1,4 +1,4 @@
-"""`list_files`: what is in a folder."""
+"""`list_files`: list the content of a folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MARKS = {"folder": "/", "link": " (link)", "other": " (no file)"}
 
 @register("tool", "list_files")
 def list_files_tool(root: FileRoot | Path) -> Tool:
-    """The tool, for one folder."""
+    """Create the tool for one folder."""
     root = FileRoot.of(root)
 
     def list_files(
@@ -47,7 +47,7 @@ def list_files_tool(root: FileRoot | Path) -> Tool:
             pattern: Only files that match, such as `*.md` or `src/**/test_*.py`, in all folders below.
             depth: How many folders deep; by default 1 without a pattern, and any with one.
             hidden: Show names that begin with a dot, `node_modules` and `__pycache__` as well.
-            limit: How many at the most.
+            limit: How many at most.
         """
         start = folder_in(root, path)
         matches = name_matcher(pattern) if pattern else None
@@ -77,7 +77,7 @@ def list_files_tool(root: FileRoot | Path) -> Tool:
 
 
 def folder_in(root: FileRoot, path: str) -> Path:
-    """The real folder that a model names.
+    """Resolve a folder that a model names.
 
     Raises:
         NotFoundError: there is none.

@@ -1,4 +1,4 @@
-"""`read_file`: a text file, whole or some of its lines; or an image."""
+"""`read_file`: read a text file, whole or in part, or an image."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["read_file_tool"]
 
 _MOST_BYTES = 32 << 20
-_MOST_IMAGE_BYTES = 5 << 20  # what vendors take
+_MOST_IMAGE_BYTES = 5 << 20  # the vendors' limit
 _MOST_CHARACTERS = 60_000
 _MOST_LINES = 5000
 
 
 @register("tool", "read_file")
 def read_file_tool(root: FileRoot | Path) -> Tool:
-    """The tool, for the files of one folder."""
+    """Create the tool for the files of one folder."""
     root = FileRoot.of(root)
 
     def read_file(
@@ -44,7 +44,7 @@ def read_file_tool(root: FileRoot | Path) -> Tool:
         Args:
             path: The file, such as `docs/plan.md`.
             start_line: The first line, counted from 1; -20 for the last 20 lines.
-            lines: How many lines at the most.
+            lines: How many lines at most.
         """
         data, _ = root.read(path, most=_MOST_BYTES)
         if media_type := image_type(data):

@@ -1,4 +1,4 @@
-"""`search_files`: lines of files that have a text in them."""
+"""`search_files`: find lines of files by text or regular expression."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _SECONDS = 20.0
 _MOST_BYTES = 8 << 20  # of one file
 _MOST_FOUND = 500
 _LINE = 300  # characters of a line that are shown
-_EVERY = 2000  # lines, then it looks at the clock
+_EVERY = 2000  # lines between two checks of the clock
 
 
 @register("tool", "search_files")
 def search_files_tool(root: FileRoot | Path) -> Tool:
-    """The tool, for the files of one folder."""
+    """Create the tool for the files of one folder."""
     root = FileRoot.of(root)
 
     def search_files(
@@ -59,7 +59,7 @@ def search_files_tool(root: FileRoot | Path) -> Tool:
             ignore_case: `A` is `a`.
             around: How many lines to show before and after each that is found.
             hidden: Look into names that begin with a dot, `node_modules` and `__pycache__` as well.
-            limit: How many lines are found at the most.
+            limit: How many lines are found at most.
         """
         seconds = min(_SECONDS, context.seconds or _SECONDS)
         start = root.locate(path)
@@ -92,7 +92,7 @@ def _matcher(query: str, *, regex: bool, ignore_case: bool) -> Matcher:
 
 
 class _Search:
-    """One search: what it has found so far."""
+    """State of one search."""
 
     def __init__(self, root: FileRoot, walk: Walk, matches: Matcher, around: int, limit: int) -> None:
         self._root = root
@@ -105,7 +105,7 @@ class _Search:
         self.full = False
 
     def look_into(self, path: str) -> None:
-        """Look through one file; one that cannot be read as text is passed over."""
+        """Search one file; skip it if it is no readable text."""
         try:
             data, _ = self._root.read(path, most=_MOST_BYTES)
         except LoomError:
@@ -119,7 +119,7 @@ class _Search:
         self._shown += self._lines(display_path(path), read.text.split("\n"))
 
     def report(self) -> str:
-        """What a model reads."""
+        """Return the result for a model."""
         notes: list[str] = []
         if self._walk.ended:
             notes.append("time ran out before everything was searched: narrow it by `path` or `files`")

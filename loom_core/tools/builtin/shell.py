@@ -1,4 +1,4 @@
-"""`shell`: commands on this machine, for who has decided to allow them. A person approves each."""
+"""`shell`: run commands on this machine, if enabled. A person approves each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["CommandResult", "ShellCommand", "shell_tool", "terminal_text"]
 
 _STOP_SECONDS = 5.0
-# Nobody is there to answer, to page or to edit; colours are for people.
+# No one can answer prompts, page or edit; colours are for people.
 _UNATTENDED = {
     "DEBIAN_FRONTEND": "noninteractive",
     "EDITOR": "false",
@@ -60,17 +60,17 @@ def shell_tool(
     output_bytes: int = 200_000,
     environment: Mapping[str, str] | None = None,
 ) -> Tool:
-    """The tool. Each call has to be approved by a person (`Tool.needs_approval`).
+    """Create the tool. A person has to approve each call (`Tool.needs_approval`).
 
-    A command can do whatever the user can who runs Loom: the folder is where it begins, and no fence. It
-    finds none of the variables of Loom's environment but those that programs need to run at all.
+    A command can do anything that the user of Loom can do: the folder is its working folder, not a sandbox.
+    It gets only those variables of Loom's environment that programs need to run at all.
 
     Args:
-        root: where commands work.
-        seconds: how long one may take that asks for nothing else.
-        most_seconds: how long one may ask for.
-        output_bytes: how much of its output is kept, half of it the beginning and half the end.
-        environment: variables that commands find besides.
+        root: working folder of commands.
+        seconds: default timeout of a command.
+        most_seconds: maximum timeout of a command.
+        output_bytes: bytes of output that are kept, half of them from the beginning and half from the end.
+        environment: further variables of commands.
 
     Raises:
         ConfigError: the folder does not exist, or the system is Windows.
@@ -108,7 +108,7 @@ def shell_tool(
             result = await to_thread.run_sync(running.run, abandon_on_cancel=True, limiter=tool_threads())
         except anyio.get_cancelled_exc_class():
             running.stop()
-            with anyio.CancelScope(shield=running.has_begun):  # else there is nothing to wait for
+            with anyio.CancelScope(shield=running.has_begun):  # otherwise there is nothing to wait for
                 await to_thread.run_sync(running.done.wait, _STOP_SECONDS)
             raise
         return _output(result, limit)
@@ -140,19 +140,19 @@ def _output(result: CommandResult, limit: float) -> ToolOutput:
 
 
 def _without_passwords(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables but for addresses of proxies that have a password in them."""
+    """Drop variables with a proxy address that has a password in it."""
     return {name: value for name, value in variables.items() if not ("://" in value and "@" in value)}
 
 
 _ESCAPES = re.compile(
-    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours, and moving about
+    "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"  # colours and cursor movement
     "|\x1b[\\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\\\)?"  # titles and links
-    "|\x1b[ -/]*[0-~]?"  # sets of characters
+    "|\x1b[ -/]*[0-~]?"  # character sets
 )
 
 
 def terminal_text(text: str) -> str:
-    """A text without what colours it and moves about; of a line that was written over, what came last."""
+    """Strip terminal escape sequences; of an overwritten line keep the last content."""
     plain = _ESCAPES.sub("", text).replace("\r\n", "\n")
     if "\r" in plain:
         plain = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in plain.split("\n"))
@@ -160,27 +160,27 @@ def terminal_text(text: str) -> str:
 
 
 _MARK = "LOOM_COMMAND"
-"""Variable of the environment by which what a command has started is found, wherever it has gone."""
+"""Environment variable that marks all processes started by a command, to find them later."""
 
 _PIECE = 1 << 16
-_LOOK_SECONDS = 0.1  # whether it has ended although others hold its output open, or is to be stopped
+_LOOK_SECONDS = 0.1  # interval of checks for its exit and for a stop request
 _GRACE_SECONDS = 0.5  # from SIGTERM to SIGKILL
-_LAST_SECONDS = 0.3  # for what is still in its output when it has ended
+_LAST_SECONDS = 0.3  # for reading the rest of its output after its exit
 _REAP_SECONDS = 2.0
-_ROUNDS = 5  # of looking for what a command has left: what is ended may have started more meanwhile
+_ROUNDS = 5  # of killing leftover processes, which may start others in between
 
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What came of a command.
+    """Result of a command.
 
     Attributes:
-        head: what it wrote first, standard output and error together.
-        tail: what it wrote last; empty where `head` is all.
-        left_out: bytes between them that were dropped.
+        head: beginning of its output, standard output and error together.
+        tail: end of its output; empty if `head` is all.
+        left_out: number of dropped bytes between them.
         code: its exit code, negative for the signal that ended it.
-        seconds: how long it took.
-        ended: why it was ended before it had ended by itself; empty if it was not.
+        seconds: its duration.
+        ended: why it was killed; empty if it exited by itself.
     """
 
     head: bytes
@@ -192,18 +192,18 @@ class CommandResult:
 
 
 class ShellCommand:
-    """One command, run once. Needs a POSIX system.
+    """A shell command, run once. Needs a POSIX system.
 
     Args:
-        arguments: the program and what it is told.
-        folder: where it works.
-        environment: all of its environment.
-        seconds: how long it may take.
-        most_bytes: of its output that are kept, half of them its beginning and half its end.
+        arguments: the program and its arguments.
+        folder: its working folder.
+        environment: its complete environment.
+        seconds: its timeout.
+        most_bytes: bytes of output that are kept, half of them from the beginning and half from the end.
 
     Attributes:
         has_begun: whether `run` was called.
-        done: set when nothing of it runs any more.
+        done: set when none of its processes runs any more.
 
     Raises:
         ConfigError: the system has no process groups.
@@ -231,17 +231,17 @@ class ShellCommand:
         self.has_begun = False
 
     def stop(self) -> None:
-        """Have it ended soon, from another thread, or never begun; `done` tells when nothing of it runs."""
+        """Stop it soon, from another thread, or prevent its start; `done` is set when it is over."""
         self._stop.set()
 
     def run(self) -> CommandResult:
-        """Run it. Blocks until it and all that it has started has ended or was ended.
+        """Run it. Blocks until it and all of its child processes have exited or were killed.
 
         Raises:
             InvalidInputError: it cannot be started.
         """
         begun = time.monotonic()
-        self.has_begun = True  # before it looks whether to stop: who has it stopped looks the other way round
+        self.has_begun = True  # before the check for a stop request: `stop` checks in the reverse order
         if self._stop.is_set():
             self.done.set()
             return CommandResult(b"", b"", 0, 0, 0.0, "stopped")
@@ -268,14 +268,14 @@ class ShellCommand:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # a group of its own, and no terminal to ask questions on
+                start_new_session=True,  # a separate process group, and no terminal for prompts
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise InvalidInputError(f"The command cannot be started: {why}.", advice="Shorten it.") from error
 
     def _watch(self, process: subprocess.Popen[bytes], until: float) -> str:
-        """Take its output until it has ended; why it has to be ended, or empty."""
+        """Read its output until it exits; return why it has to be killed, or an empty text."""
         output = process.stdout
         if output is None:
             raise AssertionError("the process has no pipe")
@@ -290,15 +290,15 @@ class ShellCommand:
                     return "time"
                 if selector.select(min(_LOOK_SECONDS, until - now)):
                     data = output.read(_PIECE)
-                    if data == b"":  # all have closed it
+                    if data == b"":  # all processes have closed it
                         return self._wait_for_exit(process, until)
                     self._kept.add(data or b"")
-                elif process.poll() is not None:  # what it has started holds its output open
+                elif process.poll() is not None:  # child processes hold its output open
                     self._drain(selector, output.fileno())
                     return ""
 
     def _wait_for_exit(self, process: subprocess.Popen[bytes], until: float) -> str:
-        """Wait for a program that has closed its output."""
+        """Wait for the exit of a program that has closed its output."""
         while process.poll() is None:
             if self._stop.wait(0.01):
                 return "stopped"
@@ -314,7 +314,7 @@ class ShellCommand:
             self._kept.add(data)
 
     def _end(self, process: subprocess.Popen[bytes], *, gently: bool) -> None:
-        """End its group, and whatever has left the group."""
+        """Kill its process group, and processes that have left the group."""
         if gently:
             _signal_group(process.pid, signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
@@ -326,7 +326,7 @@ class ShellCommand:
 
 
 class _HeadAndTail:
-    """The beginning and the end of an output."""
+    """Beginning and end of an output."""
 
     def __init__(self, each: int) -> None:
         self._each = each
@@ -346,7 +346,7 @@ class _HeadAndTail:
 def _reap(process: subprocess.Popen[bytes]) -> int:
     try:
         return process.wait(_REAP_SECONDS)
-    except subprocess.TimeoutExpired:  # it hangs in the kernel, and goes as soon as that lets it
+    except subprocess.TimeoutExpired:  # it hangs in the kernel, and exits when that returns
         return -signal.SIGKILL
 
 
@@ -356,7 +356,7 @@ def _signal_group(group: int, which: signal.Signals) -> None:
 
 
 def _end_marked(mark: bytes) -> int:
-    """End the processes that have something in their environment; how many there were. Linux only."""
+    """Kill the processes with a mark in their environment; return their number. Linux only."""
     if sys.platform != "linux":
         return 0
     ended = 0
@@ -364,7 +364,7 @@ def _end_marked(mark: bytes) -> int:
         if not entry.name.isdigit():
             continue
         with suppress(OSError):
-            process = os.pidfd_open(int(entry.name))  # from here on the number means no other process
+            process = os.pidfd_open(int(entry.name))  # from here on the pid cannot be reused
             try:
                 if mark in Path(entry.path, "environ").read_bytes():
                     signal.pidfd_send_signal(process, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""A file as text, in whatever encoding, and back."""
+"""Decoding of a file to text, and back to the same encoding."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _MOST_CONTROLS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """What a file says.
+    """A decoded text file.
 
     Attributes:
-        text: its content; line ends are as they are in the file.
+        text: its content; line ends are as in the file.
         encoding: Python's name of the encoding.
-        mark: the byte order mark that it begins with, or empty.
+        mark: its byte order mark, or empty.
     """
 
     text: str
@@ -49,11 +49,11 @@ class TextFile:
 
     @classmethod
     def of(cls, data: bytes, *, hint: str = "") -> Self | None:
-        """Read bytes as text; None where they are none.
+        """Decode bytes; return None if they are no text.
 
         Args:
             data: the whole file.
-            hint: an encoding that somebody names, see `decode`.
+            hint: a declared encoding, see `decode`.
         """
         if binary_kind(data) or image_type(data):
             return None
@@ -64,27 +64,27 @@ class TextFile:
         return cls(text, encoding, next((mark for mark in _MARKS if data.startswith(mark)), b""))
 
     def encode(self, text: str) -> bytes:
-        """Another text in the same encoding.
+        """Encode another text in the same encoding.
 
         Raises:
-            InvalidInputError: the encoding has not all of its characters.
+            InvalidInputError: the encoding lacks one of its characters.
         """
         try:
             return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
             raise InvalidInputError(
                 f"The file is written in {self.encoding}, which has no {error.object[error.start]!r}.",
-                advice="Do without this character, or write the whole file anew, which makes it UTF-8.",
+                advice="Do without this character, or rewrite the whole file, which makes it UTF-8.",
             ) from None
 
 
 def image_type(data: bytes) -> str:
-    """The media type of an image that models can see, or empty."""
+    """Return the media type of an image that models support, or an empty text."""
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for beginning, kind in _IMAGES if data.startswith(beginning)), "")
 
 
 def binary_kind(data: bytes) -> str:
-    """What a file is that surely is no text, such as `a PDF`; empty where its beginning does not tell."""
+    """Return the kind of a binary file, such as `a PDF`; empty if its magic bytes are unknown."""
     return next((kind for beginning, kind in _BINARY if data.startswith(beginning)), "")

@@ -1,4 +1,4 @@
-"""The files of a folder: walked in order, and chosen by patterns of their names."""
+"""Directory walk in order, and glob patterns for names."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _NOT_SOURCES = frozenset({"__pycache__", "node_modules"})
 
 @dataclass(frozen=True, slots=True)
 class WalkedFile:
-    """Something that is in a folder.
+    """An entry of a folder.
 
     Attributes:
-        path: where, from the folder of the walk's root on, with `/`.
-        kind: what it is; a link is not followed.
+        path: its path relative to the walk's root, with `/`.
+        kind: its kind; links are not followed.
         size: bytes of a file.
     """
 
@@ -43,17 +43,17 @@ class WalkedFile:
 
 
 class Walk:
-    """Everything below a folder, each folder before what is in it, by name.
+    """Walks everything below a folder, each folder before its content, sorted by name.
 
     Args:
-        root: the real folder that paths count from and that is not left.
-        start: a real folder below it, where to begin.
-        depth: how many folders deep; 1 for what is in `start` itself; None for all.
-        hidden: whether to show what begins with a dot, and folders that only programs read.
-        seconds: for so long.
+        root: the real folder that paths are relative to, and that the walk does not leave.
+        start: a real folder below it, where to start.
+        depth: maximum depth; 1 for the content of `start` itself; None for no limit.
+        hidden: whether to include names with a leading dot, and folders that only programs read.
+        seconds: timeout of the walk.
 
     Attributes:
-        ended: whether time has run out before everything was seen.
+        ended: whether the timeout expired before everything was seen.
     """
 
     def __init__(
@@ -81,14 +81,14 @@ class Walk:
             waiting += reversed(inner)
 
     def out_of_time(self) -> bool:
-        """Whether no time is left; it then counts as ended."""
+        """Return whether the timeout has expired; the walk then counts as ended."""
         self.ended = self.ended or time.monotonic() > self._until
         return self.ended
 
     def _entries(self, folder: Path) -> Sequence[WalkedFile]:
-        """What is in a folder, as far as there is time for it.
+        """Return the entries of a folder, until the timeout.
 
-        Nothing where it has gone, may not be read, or leads elsewhere by now.
+        None if it is gone, unreadable, or has become a link to elsewhere.
         """
         found: list[WalkedFile] = []
         with suppress(OSError):
@@ -129,17 +129,17 @@ class Walk:
 
 
 def display_path(path: str) -> str:
-    """A path on one line, and without bytes that are no UTF-8: names may have anything in them."""
+    """Return a path on one line, in valid UTF-8: names may have any bytes in them."""
     text = path.encode("utf-8", "replace").decode()
     return _INVISIBLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @lru_cache(maxsize=200)
 def name_matcher(pattern: str) -> Matcher:
-    """Matches paths with `/` from a folder on, such as `src/a.py`.
+    """Compile a glob pattern for relative paths with `/`, such as `src/a.py`.
 
-    `*` and `?` stand for anything in a name, `**` for any folders, `[ab]` for one of some characters,
-    `{py,md}` for one of some texts. A pattern without `/` is about the name alone, in whatever folder.
+    `*` and `?` match within a name, `**` matches any folders, `[ab]` one of some characters, `{py,md}` one of
+    some texts. A pattern without `/` matches the name alone, in any folder.
 
     Raises:
         InvalidInputError: a bracket is not closed, or it is too large.

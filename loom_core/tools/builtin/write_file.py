@@ -1,4 +1,4 @@
-"""`write_file` and `edit_file`: files made, and changed in one place."""
+"""`write_file` and `edit_file`: write a file, and replace a text in one."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["edit_file_tool", "write_file_tool"]
 
 _MOST_BYTES = 8 << 20
-_MOST_LINES = 2000  # that are looked through for one that was meant
+_MOST_LINES = 2000  # lines that are searched for a suggestion
 _LONGEST_LINE = 300
 _MOST_PLACES = 10
 
 
 @register("tool", "write_file")
 def write_file_tool(root: FileRoot | Path) -> Tool:
-    """The tool, for the files of one folder."""
+    """Create the tool for the files of one folder."""
     root = FileRoot.of(root)
 
     def write_file(
@@ -58,7 +58,7 @@ def write_file_tool(root: FileRoot | Path) -> Tool:
 
 @register("tool", "edit_file")
 def edit_file_tool(root: FileRoot | Path) -> Tool:
-    """The tool, for the files of one folder."""
+    """Create the tool for the files of one folder."""
     root = FileRoot.of(root)
 
     def edit_file(
@@ -92,7 +92,7 @@ def edit_file_tool(root: FileRoot | Path) -> Tool:
             )
         if old == new:
             raise InvalidInputError("The new text is the old one.", advice="Give what it is to become.")
-        _check_size(path, len(data) + places * (len(new) - len(old)))  # before there is so much of it
+        _check_size(path, len(data) + places * (len(new) - len(old)))  # before the text is built
         data = read.encode(read.text.replace(old, new))
         _check_size(path, len(data))
         root.write(path, data, replacing=state)
@@ -112,13 +112,13 @@ def _check_size(path: str, size: int) -> None:
 
 
 def _check_no_mark(root: FileRoot, path: str, text: str) -> None:
-    """Refuse to put `[secret]`, which a model has read, in the place of the secret that is in the file."""
+    """Refuse to overwrite a secret in the file with `[secret]`, as the model has read it."""
     if SECRET not in text:
         return
     try:
         there = SECRET.encode() in root.read(path, most=_MOST_BYTES)[0]
     except LoomError:
-        return  # there is nothing to lose, or it is refused anyway
+        return  # nothing can be lost, or it is refused anyway
     if not there:
         raise InvalidInputError(
             f"{SECRET} stands for something in {path} that was not shown to you, and would be lost.",
@@ -127,7 +127,7 @@ def _check_no_mark(root: FileRoot, path: str, text: str) -> None:
 
 
 def _holds(root: FileRoot, path: str, data: bytes) -> bool:
-    """Whether a file is there and holds this: so that a call may be made again."""
+    """Return whether a file already has this content: this makes a repeated call idempotent."""
     try:
         return root.read(path, most=len(data))[0] == data
     except LoomError:
@@ -135,7 +135,7 @@ def _holds(root: FileRoot, path: str, data: bytes) -> bool:
 
 
 def _with_line_ends(text: str, old: str, new: str) -> tuple[str, str]:
-    """What is to be replaced, with the line ends that the file has: models see and write plain ones."""
+    """Return the texts with the file's line ends: models see and write plain ones."""
     if (old in text and "\r\n" not in text) or "\r\n" in old:
         return old, new
     ended = old.replace("\n", "\r\n")
@@ -145,7 +145,7 @@ def _with_line_ends(text: str, old: str, new: str) -> tuple[str, str]:
 
 
 def _places(text: str, part: str) -> str:
-    """The numbers of the lines on which a part begins."""
+    """Return the numbers of the lines where a part begins."""
     numbers: list[str] = []
     at = text.find(part)
     while at >= 0 and len(numbers) < _MOST_PLACES:

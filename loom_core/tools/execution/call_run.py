@@ -1,4 +1,4 @@
-"""The last three stages of one call: check once more that it may run, run it, and format its output."""
+"""Execution of one call: the stages CheckCancel, Execute and Format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint_if_cancelled
 
-from loom_core.errors import LoomError, unwrapped
+from loom_core.errors import LoomError, unwrap_group
 from loom_core.llm.messages import ImagePart
 from loom_core.observability.content import content_json, records_content, redact_content
 from loom_core.observability.families import TOOL_CALLS, TOOL_SECONDS
@@ -49,12 +49,12 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 CLEANUP_SECONDS = 10.0
-"""So long may it take to record a result when everything else is stopped."""
+"""Timeout for recording a result when everything else is stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnvironment:
-    """What the calls of a run have in common; see `ToolPipeline`."""
+    """Environment that the calls of a run share; see `ToolPipeline`."""
 
     toolbox: Toolbox
     permissions: Permissions
@@ -70,7 +70,7 @@ class CallEnvironment:
 def decision_entry(
     planned: PlannedCall, decision: Decision, environment: CallEnvironment, *, approved: bool = False
 ) -> AuditEntry:
-    """What the audit says of a decision."""
+    """Return the audit entry of a decision."""
     by_person = approved and decision.action != "deny"
     return AuditEntry(
         kind="decision",
@@ -88,7 +88,7 @@ def decision_entry(
 
 
 def refusal_entry(planned: PlannedCall, environment: CallEnvironment) -> AuditEntry:
-    """What the audit says of a call that somebody has refused."""
+    """Return the audit entry of a refused call."""
     return AuditEntry(
         kind="decision",
         run=environment.run_id,
@@ -106,14 +106,14 @@ class CallRun:
     """One call of a turn, from its plan to its result.
 
     Args:
-        planned: what was planned.
+        planned: the planned call.
         host: the run that the call belongs to.
-        environment: what it runs in.
+        environment: its environment.
         approved: whether a person has approved it.
-        depth: how many agents stand above.
+        depth: number of agents above.
 
     Attributes:
-        result: what came of it; None until then.
+        result: its result; None before its end.
     """
 
     def __init__(
@@ -137,19 +137,19 @@ class CallRun:
 
     @property
     def is_decided(self) -> bool:
-        """Whether it was clear from the plan that it does not run."""
+        """Whether it was refused already in the plan."""
         return self._planned.result is not None
 
     @property
     def is_concurrency_safe(self) -> bool:
-        """Whether it may run beside others."""
+        """Whether it may run concurrently with others."""
         return self._planned.tool is not None and self._planned.tool.is_concurrency_safe
 
     async def run(self) -> None:
-        """Wait for a slot, run it if it still may, and tell what came of it.
+        """Wait for a slot, run the call if it still may, and report its result.
 
         Raises:
-            Exception: what the host raised.
+            Exception: an error of the host.
         """
         planned, tool = self._planned, self._planned.tool
         if tool is None or planned.result is not None:
@@ -161,16 +161,16 @@ class CallRun:
         await self._end(status, output)
 
     async def end_as_planned(self) -> None:
-        """Tell that it does not run."""
+        """Report that it does not run."""
         if self._planned.result is not None and self.result is None:
             self.result = self._planned.result
             self._count(self.result.status)
-            if self._planned.by and self._in.audit is not None:  # what the rules say was noted with the plan
+            if self._planned.by and self._in.audit is not None:  # the plan recorded the rules' decisions
                 self._in.audit.note(refusal_entry(self._planned, self._in))
             await self._host.record_result(self._planned, self.result)
 
     async def abort(self) -> None:
-        """Tell that it was stopped, if it has no result; its place in time must be shielded."""
+        """Report that it was stopped, if it has no result; call this in a shielded scope."""
         if self.result is None:
             await self._end("aborted", outcomes.explain_abort(self._planned, begun=self._has_begun))
 
@@ -200,7 +200,7 @@ class CallRun:
         return status, output or outcomes.explain_timeout(self._planned.name, slot.seconds)
 
     async def _refusal(self, planned_tool: Tool) -> tuple[CallStatus, ToolOutput] | None:
-        """Why it does not run after all: things may have changed since it was planned."""
+        """Return why it does not run after all: things may have changed since the plan."""
         planned = self._planned
         try:
             tool = self._in.toolbox.current(planned_tool)
@@ -270,10 +270,10 @@ class CallRun:
             if _is_cancelled():
                 raise
             return "error", outcomes.explain_self_cancellation(tool.name)
-        except BaseException as error:  # of a tool that calls `sys.exit`, too: it ends its own call only
+        except BaseException as error:  # also if a tool calls `sys.exit`: that ends only its call
             if _ends_the_program(error):
                 raise
-            known = isinstance(error, Exception) and isinstance(unwrapped(error), LoomError | TimeoutError)
+            known = isinstance(error, Exception) and isinstance(unwrap_group(error), LoomError | TimeoutError)
             if self._problem is None and not known:
                 _log.exception("%s failed in the run %s", tool.name, self._in.run_id or "without a name")
             return outcomes.explain_failure(tool.name, error)
@@ -281,7 +281,7 @@ class CallRun:
 
     @contextmanager
     def _capture_host_errors(self) -> Generator[None]:
-        """Keep what the host raises: the tool may make something else of it."""
+        """Remember errors of the host: the tool may convert them."""
         try:
             yield
         except Exception as error:
@@ -323,10 +323,10 @@ class CallRun:
 
 
 def _check_output(output: object) -> ToolOutput:
-    """What a tool gave, if it is an output: tools are made by anybody.
+    """Check a tool's output, as third parties write tools.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no valid output.
     """
     if not isinstance(output, ToolOutput):
         raise TypeError(f"a tool gave {type(output).__name__}, which is no ToolOutput")
@@ -340,7 +340,7 @@ def _check_output(output: object) -> ToolOutput:
 
 
 def _ends_the_program(error: BaseException) -> bool:
-    """Whether an error is about more than the call."""
+    """Return whether an error must end the program, not only the call."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return any(map(_ends_the_program, group.exceptions))
@@ -348,24 +348,24 @@ def _ends_the_program(error: BaseException) -> bool:
 
 
 def _is_cancelled() -> bool:
-    """Whether a cancellation comes from outside of the tool."""
+    """Return whether a cancellation comes from outside of the tool."""
     task = asyncio.current_task()
     return anyio.current_effective_deadline() == -math.inf or (task is not None and task.cancelling() > 0)
 
 
 class CallSpan:
-    """What the span of a call is told."""
+    """The span of a call; it records the result."""
 
     def __init__(self, started: Span) -> None:
         self._span = started
 
     def record_end(self, status: CallStatus, output: ToolOutput, *, waited: float) -> None:
-        """What came of it.
+        """Record the end of the call.
 
         Args:
-            status: how it ended.
-            output: what the tool answered.
-            waited: seconds before it began.
+            status: its status.
+            output: the tool's output.
+            waited: seconds before its start.
         """
         if not self._span.is_recording():
             return
@@ -379,11 +379,11 @@ class CallSpan:
 
 @contextmanager
 def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
-    """The span of a call that may run.
+    """Start the span of a call that may run.
 
     Args:
         planned: the call.
-        run_id: whose it is.
+        run_id: the run that it belongs to.
     """
     attributes = {
         "gen_ai.operation.name": EXECUTE_TOOL.name,
@@ -398,22 +398,22 @@ def call_span(planned: PlannedCall, *, run_id: str) -> Generator[CallSpan]:
         yield CallSpan(started)
 
 
-_HEAD = 0.7  # of what is shown; the rest is the end, where results and errors are
-_LINE = 200  # characters within which a cut looks for the end of a line
-_TOKEN = 4  # characters that make a token at the most
-_PIECE = 200_000  # characters that are looked through at once
+_HEAD = 0.7  # share of the shown text; the rest is the end, where results and errors are
+_LINE = 200  # characters within which a cut moves to the end of a line
+_TOKEN = 4  # characters of a token at most
+_PIECE = 200_000  # characters that are processed at once
 
 Keep: TypeAlias = Callable[[str], Awaitable[str]]
-"""Keeps a text and gives its address; empty if it cannot."""
+"""Store a text and return its address; empty if that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FormattedOutput:
-    """An output as a model reads it.
+    """An output in the form for models.
 
     Attributes:
-        output: with the text that is shown.
-        blob: where the whole text is; empty where all is shown, or nothing is kept.
+        output: the output with the shown text.
+        blob: address of the complete text; empty if all is shown, or it was not stored.
     """
 
     output: ToolOutput
@@ -421,15 +421,15 @@ class FormattedOutput:
 
 
 async def format_output(output: ToolOutput, *, most_tokens: int, keep: Keep) -> FormattedOutput:
-    """An output without characters that act or hide, with its middle left out where it is too long.
+    """Format an output for models: strip control characters, redact secrets, truncate the middle.
 
-    Secrets are taken out of it, too (`loom_core.redaction`): what a model reads is sent to its vendor, and is
-    kept in the journal. What is marked `[secret]` is still there where the tool has found it.
+    Secrets are redacted (`loom_core.redaction`), as the text goes to the model's vendor and to the journal. A
+    secret shown as `[secret]` is still where the tool found it.
 
     Args:
-        output: what a tool answered.
-        most_tokens: about so many of text are shown, the note on what is missing not counted.
-        keep: keeps the whole text, where some of it is left out.
+        output: the tool's output.
+        most_tokens: approximate limit of the text in tokens, without the note on the missing part.
+        keep: stores the complete text of a truncated output.
     """
     hidden = Redaction.now()
     text = await _plain(output.text, hidden)
@@ -450,7 +450,7 @@ async def format_output(output: ToolOutput, *, most_tokens: int, keep: Keep) -> 
 
 
 async def _plain(text: str, hidden: Redaction) -> str:
-    """A text without what must not be in it; a very long one in pieces, between which others run."""
+    """Strip and redact a text; a very long one in pieces, to not block other tasks."""
     if len(text) <= _PIECE:
         return hidden.text(strip_control(text))
     pieces: list[str] = []
@@ -464,7 +464,7 @@ async def _plain(text: str, hidden: Redaction) -> str:
 
 
 def _tokens(text: str) -> int:
-    """How many there are; of a very long text, what its beginning lets expect."""
+    """Count tokens; for a very long text extrapolate from its beginning."""
     if len(text) <= _PIECE:
         return estimate_tokens(text)
     return estimate_tokens(text[:_PIECE]) * len(text) // _PIECE
@@ -484,7 +484,7 @@ def _ending(text: str, tokens: int) -> str:
 
 
 def _prefix_length(text: str, tokens: int) -> int:
-    """How many characters of a text's beginning make so many tokens."""
+    """Return the length of the longest prefix with at most this many tokens."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,8 +1,8 @@
-"""What a model is told of a call that did not end as it wanted, so that it knows what to do next."""
+"""Outputs for the model if a call did not succeed; each says what to do next."""
 
 from __future__ import annotations
 
-from loom_core.errors import LoomError, unwrapped
+from loom_core.errors import LoomError, unwrap_group
 from loom_core.tools.calls import CallStatus, PlannedCall
 from loom_core.tools.interface import ToolOutput
 
@@ -29,40 +29,40 @@ def _error_output(text: str) -> ToolOutput:
 
 
 def explain_denial(tool: str, reason: str) -> ToolOutput:
-    """A rule or a person does not want it."""
+    """Explain that a rule or a person denied the call."""
     return _error_output(f"`{tool}` was not run: it is not permitted. {reason} {_OTHERWISE}")
 
 
 def explain_missing_approval(tool: str, reason: str) -> ToolOutput:
-    """It had to be approved, and nobody did."""
+    """Explain that the call needed approval and got none."""
     return _error_output(
         f"`{tool}` was not run: it has to be approved by a person and was not. {reason} {_OTHERWISE}"
     )
 
 
 def explain_change(tool: str) -> ToolOutput:
-    """It is not the tool that was planned, or approved, any more."""
+    """Explain that the tool has changed since the plan or the approval."""
     return _error_output(
-        f"`{tool}` was not run: the tool has changed meanwhile. Look at it again, and call it anew."
+        f"`{tool}` was not run: the tool has changed meanwhile. Look at it again, then call it."
     )
 
 
 def explain_duplicate(call_id: str) -> ToolOutput:
-    """The turn has another call with this id."""
+    """Explain that the turn has another call with this id."""
     return _error_output(
         f"It was not run: another call of this turn has the id {call_id!r}, and its result counts."
     )
 
 
 def explain_unrecordable(tool: str, problem: str) -> ToolOutput:
-    """It may change something, and that cannot be recorded."""
+    """Explain that the call may change something, and cannot be recorded."""
     return _error_output(
         f"`{tool}` was not run: {problem} Only tools that read are run until this works again; tell the user."
     )
 
 
 def explain_timeout(tool: str, seconds: float) -> ToolOutput:
-    """It took too long."""
+    """Explain that the call timed out."""
     return _error_output(
         f"`{tool}` was stopped after {seconds:g} seconds; it may have done a part of it. Split the task into "
         "smaller ones, or ask for less at once; where that cannot be, tell the user that it needs a longer "
@@ -71,7 +71,7 @@ def explain_timeout(tool: str, seconds: float) -> ToolOutput:
 
 
 def explain_abort(planned: PlannedCall, *, begun: bool) -> ToolOutput:
-    """The run was ended meanwhile."""
+    """Explain that the run was stopped."""
     if not begun:
         return _error_output(f"`{planned.name}` was not run: the run was stopped before.")
     harmless = planned.tool is not None and planned.tool.annotations.read_only
@@ -80,13 +80,13 @@ def explain_abort(planned: PlannedCall, *, begun: bool) -> ToolOutput:
 
 
 def explain_self_cancellation(tool: str) -> ToolOutput:
-    """The tool cancelled itself."""
+    """Explain that the tool cancelled itself."""
     return _error_output(f"`{tool}` broke itself off. Try it once more, or take another way.")
 
 
 def explain_failure(tool: str, error: BaseException) -> tuple[CallStatus, ToolOutput]:
-    """It raised an error: ours says what to do; of others only the kind is told."""
-    error = unwrapped(error) if isinstance(error, Exception) else error
+    """Explain an error: of a `LoomError` all of its text, of others only the type."""
+    error = unwrap_group(error) if isinstance(error, Exception) else error
     if isinstance(error, LoomError):
         return "error", _error_output(str(error))
     if isinstance(error, TimeoutError):

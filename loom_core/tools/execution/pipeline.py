@@ -1,4 +1,4 @@
-"""The tool pipeline: from what a model wants called to what it reads of it, in six stages."""
+"""Tool pipeline: runs a model's tool calls in six stages."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _log = logging.getLogger(__name__)
 
 
 class ToolPipeline:
-    """Plans and runs the tool calls of one run. Cheap to make: each run has its own.
+    """Plans and runs the tool calls of one run. Cheap to create: each run has its own.
 
     Args:
         toolbox: the tools.
-        permissions: what may run; see `Permissions.for_run`.
-        scheduler: gives slots to calls; one for all runs. By default one of its own.
-        output_tokens: about so many of an output are shown to the model; the rest is spilled.
-        audit: has every decision, and every call that may change something, on file.
-        run_id: whose calls these are.
-        source: who calls, as rules name it.
-        caller: what people call them, for the audit.
-        priority: of the run, see `Scheduler.slot`.
+        permissions: the permissions; see `Permissions.for_run`.
+        scheduler: gives slots to calls; one for all runs. By default a new one.
+        output_tokens: approximate limit of an output for the model, in tokens; the rest is spilled.
+        audit: audit log of decisions, and of calls that may change something.
+        run_id: the run of the calls.
+        source: the caller, in the form of the rules.
+        caller: display name of the caller, for the audit.
+        priority: priority of the run, see `Scheduler.slot`.
     """
 
     def __init__(
@@ -69,23 +69,23 @@ class ToolPipeline:
         )
 
     def remember(self, tool: Tool | ToolIdentity) -> None:
-        """A person has approved a tool for the rest of the run; see `Permissions.remember`."""
+        """Remember that a person approved a tool for the rest of the run; see `Permissions.remember`."""
         self._in.permissions.remember(tool)
 
     async def approve(
         self, planned: PlannedCall, *, by: str, seen: str, for_run: bool, keep: bool
     ) -> PlannedCall:
-        """A person has approved a call, and so its tool: the one place where any approval is noted.
+        """Record a person's approval of a call, and so of its tool; all approvals go through here.
 
         Args:
             planned: the call.
-            by: who has approved it, for the audit.
-            seen: `Tool.fingerprint` when they were asked; empty where that is not known.
+            by: who approved it, for the audit.
+            seen: `Tool.fingerprint` when the person was asked; empty if unknown.
             for_run: whether the tool is approved for the rest of the run.
-            keep: whether it is for later runs, too, if its approvals are kept (`Tool.keeps_approval`).
+            keep: whether it holds for later runs, too, if the tool keeps approvals (`Tool.keeps_approval`).
 
         Returns:
-            The call, allowed; or refused, where its tool is another than what they were asked about.
+            The call, allowed; or refused, if its tool has changed since the question.
         """
         tool = planned.tool
         if tool is None or planned.result is not None:
@@ -104,20 +104,20 @@ class ToolPipeline:
     async def plan(
         self, calls: Sequence[ToolCallPart], *, allowed: Sequence[str] | None = None
     ) -> list[PlannedCall]:
-        """Discover, Validate, Authorize: all calls of a turn, in order, before any of them runs.
+        """Discover, validate and authorize all calls of a turn, in order, before any of them runs.
 
-        Nothing is done but that the decisions are put on the audit. A call whose `result` is None may run: at
-        once where the verdict is `allow`, after a person has approved it where it is `ask`.
+        The only effect is to record the decisions in the audit. A call whose `result` is None may run: at
+        once if the verdict is `allow`, after a person's approval if it is `ask`.
 
         Args:
-            calls: as the model wrote them. Of several with the same id only the first may run.
-            allowed: patterns of names, and no other tool counts as there; None for all.
+            calls: the model's calls. Of several with the same id only the first may run.
+            allowed: name patterns; other tools count as missing; None for all.
 
         Returns:
             A plan for each call, in their order.
 
         Raises:
-            ConfigError: a pattern is wrong.
+            ConfigError: a pattern is invalid.
         """
         seen = set[str]()
         planned: list[PlannedCall] = []
@@ -151,7 +151,7 @@ class ToolPipeline:
             arguments = self._in.toolbox.prepare_arguments(
                 tool, _check_depth(_parse_arguments(call), call.name)
             )
-        except Exception as error:  # noqa: BLE001 - a tool of anybody's may fail while it looks at arguments
+        except Exception as error:  # noqa: BLE001 - a third-party tool may fail here
             stages[stage] = perf_counter() - begun
             if not isinstance(error, LoomError):
                 _log.exception("%s failed while it looked at its arguments", call.name)
@@ -183,25 +183,24 @@ class ToolPipeline:
         approved: frozenset[str] = frozenset(),
         depth: int = 0,
     ) -> list[CallResult]:
-        """CheckCancel, Execute, Format. Every call gets a result, in the order of `planned`.
+        """CheckCancel, execute and format. Every call gets a result, in the order of `planned`.
 
-        Calls that are safe to run beside others do; any other waits for those before it, and those behind it
-        wait for it: so effects come in the model's order. Right before each runs, it is looked at again
-        whether its tool is still there and whether it may run; what is denied by then does not run, even if
-        approved.
+        Concurrency-safe calls run concurrently; any other call waits for those before it, and those after it
+        wait for it: so effects happen in the model's order. Right before each call, the tool and its
+        permission are checked again; a call that is denied by then does not run, even if approved.
 
-        Where the surrounding scope is cancelled, what runs is stopped, all that have no result get one with
-        the status `aborted`, the host is told of each, and the cancellation goes on.
+        If the surrounding scope is cancelled, running calls are stopped, calls without a result get one with
+        the status `aborted`, the host records each, and the cancellation continues.
 
         Args:
-            planned: what `plan` gave, changed by what a person has said: `approve` for what they allow, and
-                `PlannedCall.refuse` for what they do not.
+            planned: the result of `plan`, updated with people's decisions: `approve`, or
+                `PlannedCall.refuse`.
             host: the run that the calls belong to.
             approved: ids of calls that a person has approved.
-            depth: how many agents stand above.
+            depth: number of agents above.
 
         Raises:
-            Exception: what the host raised, after all else was stopped.
+            Exception: an error of the host, after everything else was stopped.
         """
         calls = [
             CallRun(each, host, self._in, approved=each.call.id in approved, depth=depth) for each in planned
@@ -227,20 +226,20 @@ class ToolPipeline:
         return [call.result for call in calls if call.result is not None]
 
     async def _write_audit(self) -> None:
-        """Write what the calls have left to be written, also where they were stopped."""
+        """Write the queued audit entries of the calls, also after a cancellation."""
         if self._in.audit is not None and self._in.audit.has_waiting:
             with anyio.CancelScope(shield=True, deadline=anyio.current_time() + CLEANUP_SECONDS):
                 await self._in.audit.try_write()
 
 
 def _first(error: ExceptionGroup[Exception]) -> Exception:
-    """Return the first error, where several calls raised one at once."""
+    """Return the first error, if several calls raised one."""
     inner = error.exceptions[0]
     return _first(cast("ExceptionGroup[Exception]", inner)) if isinstance(inner, ExceptionGroup) else inner
 
 
 def _waves(calls: Sequence[CallRun]) -> Iterator[list[CallRun]]:
-    """The calls in order, those together that may run side by side."""
+    """Group the calls, in order, into batches that may run concurrently."""
     for is_safe, together in groupby(calls, key=lambda call: call.is_concurrency_safe):
         if is_safe:
             yield list(together)
@@ -254,19 +253,19 @@ async def _abort_all(calls: Sequence[CallRun]) -> None:
         try:
             for call in calls:
                 await call.abort()
-        except Exception:  # noqa: BLE001 - the error that is on its way says more
+        except Exception:  # noqa: BLE001 - the error in flight says more
             _log.exception("not every call that was stopped could be recorded as that")
 
 
 _SHOWN = 300  # characters of unreadable arguments
-_DEEPEST = 100  # lists and objects within each other
+_DEEPEST = 100  # nesting depth
 
 
 def _parse_arguments(call: ToolCallPart) -> Mapping[str, Any]:
-    """The arguments of a call; those that are no JSON are read once more, forgiving what can be.
+    """Return the arguments of a call; parse invalid JSON again, leniently.
 
     Raises:
-        InvalidInputError: they cannot be read.
+        InvalidInputError: they are unreadable.
     """
     if not call.unreadable:
         return cast("Mapping[str, Any] | None", call.arguments) or {}
@@ -283,7 +282,7 @@ def _parse_arguments(call: ToolCallPart) -> Mapping[str, Any]:
 
 
 def _check_depth(arguments: Mapping[str, Any], tool: str) -> Mapping[str, Any]:
-    """The same, if nothing that goes through them, such as a writer of JSON, can come to its end.
+    """Return the arguments if they are not nested too deeply, for example for a JSON encoder.
 
     Raises:
         InvalidInputError: they are nested too deeply.
@@ -306,7 +305,7 @@ def _inside(part: object) -> Iterable[object]:
 
 
 def _json_problem(text: str) -> str:
-    """What is wrong with a text as JSON, and where."""
+    """Return the JSON error of a text, with its position."""
     import json
 
     try:

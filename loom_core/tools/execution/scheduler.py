@@ -1,4 +1,4 @@
-"""The scheduler of tool calls: slots, shared fairly by all runs of a process."""
+"""Scheduler of tool calls: a fair semaphore with a global and a per-run limit."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _nesting: ContextVar[int] = ContextVar("_nesting", default=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSnapshot:
-    """How a scheduler is, and what it has done since it was made.
+    """Snapshot of a scheduler: its state, and totals since its creation.
 
     Attributes:
-        running: calls that run now, also those that wait for a person.
-        waiting: calls that wait for one.
-        peak: the most that ever ran at once.
+        running: running calls, also those that wait for a person.
+        waiting: calls that wait for a slot.
+        peak: maximum of concurrent calls.
         started: calls that got a slot.
-        timed_out: those of them that took too long.
-        waited_seconds: all waits together.
-        busy_seconds: all calls together that have ended.
+        timed_out: those of them that timed out.
+        waited_seconds: sum of all waits.
+        busy_seconds: sum of the durations of all finished calls.
     """
 
     running: int
@@ -49,7 +49,7 @@ class SchedulerSnapshot:
 
 @dataclass(slots=True)
 class _Counts:
-    """What calls have done so far; see `SchedulerSnapshot`."""
+    """Totals of the calls so far; see `SchedulerSnapshot`."""
 
     running: int = 0
     peak: int = 0
@@ -74,8 +74,8 @@ class Slot:
     """The slot of one call; see `Scheduler.slot`.
 
     Attributes:
-        seconds: so long may it be held.
-        timed_out: whether it was held longer, known behind the block.
+        seconds: maximum time to hold it.
+        timed_out: whether it was held longer; set after the block.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Slot:
 
     @asynccontextmanager
     async def suspend(self) -> AsyncGenerator[None]:
-        """While it waits for a person: its time stands still, and its slot is lent to others."""
+        """Pause the timeout and lend the slot to others while the call waits for a person."""
         self._away += 1
         if self._away == 1:
             self._left = self._scope.deadline - anyio.current_time()
@@ -140,7 +140,7 @@ class Slot:
         finally:
             if not self._away:
                 self._scope.deadline = anyio.current_time() + self._left
-                if not returned:  # cancelled or failed: it does not wait, but has a slot if there is one
+                if not returned:  # cancelled or failed: do not wait, take a slot only if one is free
                     self._held = self._held or self._pool.try_acquire(self._run)
 
     async def _take(self) -> None:
@@ -150,15 +150,15 @@ class Slot:
 
 
 class Scheduler:
-    """Gives slots to calls: so many to a run, so many in all, and to runs that wait in turn.
+    """Gives slots to calls, with a global and a per-run limit, in turn to waiting runs.
 
-    One serves all runs of an event loop. A call that itself runs an agent holds its slot while that agent's
-    calls wait for theirs; so the calls of each depth have slots of their own, and never wait for one above.
+    One scheduler serves all runs of an event loop. A call that runs an agent holds its slot while that
+    agent's calls wait for theirs; so each depth has separate slots, and calls never wait for one above.
 
     Args:
-        max_concurrency: calls of one run at the same time.
-        max_total: calls of all runs of one depth at the same time.
-        timeout_seconds: so long may a call run, if its tool says nothing else (`Tool.needs_seconds`).
+        max_concurrency: concurrent calls of one run.
+        max_total: concurrent calls of all runs of one depth.
+        timeout_seconds: timeout of a call, unless its tool says otherwise (`Tool.needs_seconds`).
     """
 
     def __init__(
@@ -176,15 +176,15 @@ class Scheduler:
         _schedulers.add(self)
 
     def slot(self, run: str, *, depth: int = 0, priority: int = 0, needs_seconds: float = 0.0) -> Slot:
-        """A slot for one call: `async with scheduler.slot(run) as slot:`.
+        """Return a slot for one call: `async with scheduler.slot(run) as slot:`.
 
-        The block is cancelled when its time is over; behind it, `slot.timed_out` says so.
+        The block is cancelled at its timeout; then `slot.timed_out` is set.
 
         Args:
-            run: whose call it is.
-            depth: how many agents stand above.
-            priority: a higher one goes first; but one of eight slots goes to the lowest that waits.
-            needs_seconds: what the call may take; 0 for `timeout_seconds`.
+            run: the run of the call.
+            depth: number of agents above.
+            priority: a higher one goes first; but one of eight slots goes to the lowest waiting one.
+            needs_seconds: timeout of the call; 0 for `timeout_seconds`.
         """
         level = max(depth, _nesting.get())
         if level not in self._pools:
@@ -193,7 +193,7 @@ class Scheduler:
         return Slot(self._counts, self._pools[level], run, level, priority, seconds)
 
     def snapshot(self) -> SchedulerSnapshot:
-        """How it is, and what it has done."""
+        """Return its state and totals."""
         counts = self._counts
         return SchedulerSnapshot(
             running=counts.running,
@@ -218,7 +218,7 @@ process_metrics.watch(CALLS_WAITING, lambda: [((), sum(each.waiting for each in 
 process_metrics.watch(CALLS_PEAK, lambda: [((), max((each.peak for each in _snapshots()), default=0))])
 
 
-_EVERY = 8  # one of so many slots goes to the lowest priority that waits, so that none waits for ever
+_EVERY = 8  # one of this many slots goes to the lowest waiting priority, to prevent starvation
 
 _Key: TypeAlias = tuple[str, int]  # run and priority
 
@@ -229,10 +229,10 @@ class _Waiter:
 
 
 class FairSemaphore:
-    """A fair semaphore with a limit for all runs together, and one for each run.
+    """A fair semaphore with a global and a per-run limit.
 
-    Runs that wait take turns: who gets a slot goes to the end. A run that waits and may have another slot
-    stands in `_turns`, once for each priority of its calls. So every step takes constant time, however many
+    Waiting runs take turns: a run that gets a slot goes to the end of the queue. A waiting run below its
+    limit is in `_turns`, once for each priority of its calls. So every step takes constant time, however many
     runs wait.
     """
 
@@ -247,11 +247,11 @@ class FairSemaphore:
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """Number of waiting calls."""
         return sum(len(waiters) for by_priority in self._waiting.values() for waiters in by_priority.values())
 
     def try_acquire(self, run: str) -> bool:
-        """Take a slot if there is one. If there is, nobody waits who could have it."""
+        """Take a slot if one is free. Then no waiter could have had it."""
         if self.busy >= self._total or self._of_run.get(run, 0) >= self._each:
             return False
         self.busy += 1
@@ -259,7 +259,7 @@ class FairSemaphore:
         return True
 
     def release(self, run: str) -> None:
-        """Let the next one have a slot that a run had."""
+        """Release a slot of a run, and give it to the next waiter."""
         self.busy -= 1
         left = self._of_run[run] - 1
         if left:
@@ -271,7 +271,7 @@ class FairSemaphore:
         self._grant()
 
     async def acquire(self, run: str, priority: int) -> None:
-        """Wait for a slot, and have it. Who is cancelled meanwhile has none, and keeps none from others."""
+        """Wait for a slot and take it. A cancelled waiter holds none, and blocks none."""
         key = (run, priority)
         waiter = _Waiter()
         self._waiting.setdefault(run, {}).setdefault(priority, deque()).append(waiter)
@@ -290,7 +290,7 @@ class FairSemaphore:
         self._discard_empty(key)
 
     def _discard_empty(self, key: _Key) -> None:
-        """Keep nothing of those of whom nobody waits any more."""
+        """Discard the state of a run without waiters."""
         run, priority = key
         if not self._waiting[run][priority]:
             del self._waiting[run][priority]
@@ -314,7 +314,7 @@ class FairSemaphore:
             priority = max(self._turns) if self._grants % _EVERY else min(self._turns)
             key = next(iter(self._turns[priority]))
             self._dequeue(key)
-            if not self.try_acquire(key[0]):  # its other priority took the last one
+            if not self.try_acquire(key[0]):  # its other priority took its last slot
                 continue
             waiters = self._waiting[key[0]][key[1]]
             waiters.popleft().granted.set()

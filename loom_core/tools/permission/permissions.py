@@ -1,19 +1,16 @@
-"""Which calls may run, which may not, and which a person is asked about.
+"""Permissions: allow a tool call, deny it, or require approval.
 
-Of all rules that fit a call the strictest counts: deny before ask before allow. In which order they are
-written, and how closely they say what they are about, makes no difference: that only tells which of several
-rules of the same action is named as the reason (the one that says it most closely, then the first). So a rule
-that is added can forbid more, and an `allow` never lifts what another rule says; it only takes the place of
-what holds without any rule:
+The strictest matching rule counts: deny before ask before allow. The order and specificity of rules only
+decide which of several rules of the same action is named as the reason (the most specific, then the first).
+So an added rule can forbid more, and an `allow` never lifts another rule; it only replaces the default:
 
 - a tool that only reads, and only from a closed set of things, may run;
-- any other is asked about: it may change something, or tell what it knows to somebody outside.
+- any other needs approval: it may change something, or send data to the outside.
 
-What a person has approved for a run, or for always, is not asked about again, until the tool says something
-else of itself. A tool that has an `approval_reason` is asked about whatever allows it: each time; or, where
-an approval is kept (`keeps_approval`), until a person has approved it as it is now. Only where the operator
-trusts who offers it (`is_trusted`), what allows its calls (a rule, or `otherwise`) is its approval, too. What
-is denied stays denied.
+An approval for a run, or for always, holds until the tool's definition changes. A tool with an
+`approval_reason` needs approval even if a rule allows it: each time; or, if it keeps approvals
+(`keeps_approval`), until a person has approved its current version. Only if the operator trusts its provider
+(`is_trusted`), a rule or `otherwise` that allows its calls approves it, too. Denied calls stay denied.
 """
 
 from __future__ import annotations
@@ -35,10 +32,10 @@ _MOST_KEPT = 10_000
 
 
 class UnapprovedToolError(LoomError):
-    """A tool is wanted that no operator has approved, where none can be asked; the advice is how they do.
+    """A required tool is not approved, and no operator can be asked; the advice says how to approve it.
 
     Attributes:
-        said: what users are told.
+        said: message for users.
     """
 
     def __init__(self, tool: Tool, *, said: str) -> None:
@@ -49,13 +46,13 @@ class UnapprovedToolError(LoomError):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of a call.
+    """Decision about a call.
 
     Attributes:
         action: whether it may run.
         reason: why, in a sentence, for people and models.
-        rule: which rule said so; None where none did.
-        of_tool: whether only the tool has to be approved: the rules allow the call.
+        rule: the rule that decided; None if none did.
+        of_tool: whether only the tool needs approval: the rules allow the call.
     """
 
     action: Verdict
@@ -66,10 +63,10 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class ToolIdentity:
-    """A tool as it was when somebody approved it.
+    """The version of a tool that a person approved.
 
     Attributes:
-        name: what people call it.
+        name: its display name.
         digest: its `Tool.fingerprint`.
     """
 
@@ -78,13 +75,13 @@ class ToolIdentity:
 
 
 def identity(tool: Tool) -> ToolIdentity:
-    """What a tool is known by: another as soon as what it says of itself changes."""
+    """Return the identity of a tool's current version."""
     return ToolIdentity(tool.name, tool.fingerprint)
 
 
 @dataclass(slots=True)
 class _Shared:
-    """What the permissions of all runs have in common."""
+    """State that the permissions of all runs share."""
 
     base: str
     otherwise: Verdict
@@ -96,14 +93,14 @@ class _Shared:
 
 
 class Permissions:
-    """Decides about calls; see the module for how. Nothing here waits or does I/O.
+    """Decides about calls by the rules of this module. Nothing here waits or does I/O.
 
     Args:
-        rules: what is written.
-        base: what relative paths, of rules and of arguments, are relative to; the working directory by
-            default. Where links lead is not looked at: that is for the tool to see to.
-        otherwise: what becomes of calls that no rule fits and that are not harmless.
-        approved: tools that a person has approved for always; see `approved`.
+        rules: the rules.
+        base: base of relative paths in rules and arguments; by default the working directory. Links are not
+            resolved: the tool has to check them.
+        otherwise: action for calls that no rule matches and that are not harmless.
+        approved: tools that a person approved for always; see `approved`.
     """
 
     def __init__(
@@ -121,7 +118,7 @@ class Permissions:
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
-        """What is written. Setting it counts from the next decision on, for all runs."""
+        """The rules. Setting them takes effect with the next decision, for all runs."""
         return tuple(each.rule for each in self._shared.rules)
 
     @rules.setter
@@ -131,33 +128,33 @@ class Permissions:
 
     @property
     def approved(self) -> tuple[ToolIdentity, ...]:
-        """Tools that a person has approved for always, to be kept by who wants to."""
+        """Tools that a person approved for always; callers may store them."""
         return tuple(self._shared.approved.values())
 
     def for_run(self) -> Permissions:
-        """The same permissions, with a memory of their own for what is approved for one run."""
+        """Return these permissions with separate approvals for one run."""
         run = object.__new__(Permissions)
         run._shared = self._shared
         run._approved_here = {}
         return run
 
     def remember(self, tool: Tool | ToolIdentity, *, always: bool = False) -> None:
-        """A person has approved a tool: its calls are not asked about again, here or anywhere.
+        """Remember that a person approved a tool: its calls need no further approval.
 
         Args:
-            tool: as it is now, or as it was when they did.
-            always: for all runs; else only where this object is asked.
+            tool: the tool, or the version that was approved.
+            always: for all runs; else only for this object.
         """
         known = tool if isinstance(tool, ToolIdentity) else identity(tool)
         (self._shared.approved if always else self._approved_here)[known.name] = known
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], *, source: str = "") -> Decision:
-        """What becomes of a call.
+        """Decide about a call.
 
         Args:
-            tool: what is called.
-            arguments: what it is called with, checked and with defaults.
-            source: who calls.
+            tool: the tool.
+            arguments: its arguments, validated and with defaults.
+            source: the caller.
         """
         decision = self._by_rules(tool, arguments, source)
         if decision.action == "deny":
@@ -173,7 +170,7 @@ class Permissions:
         return decision
 
     def _is_preapproved(self, tool: Tool, decision: Decision) -> bool:
-        """Whether a tool was approved for this run, or by an operator who trusts its origin and allows it."""
+        """Return whether a tool is approved for this run, or trusted and allowed by the operator."""
         by_operator = decision.rule is not None or self._shared.otherwise == "allow"
         return self._is_approved(tool) or (tool.is_trusted and decision.action == "allow" and by_operator)
 
@@ -199,7 +196,7 @@ class Permissions:
         )
 
     def _about(self, tool: Tool, source: str) -> tuple[CompiledRule, ...]:
-        """The rules that are about a tool, whatever the arguments."""
+        """Return the rules for a tool, whatever the arguments."""
         if not self._shared.rules:
             return ()
         key = (tool.name, tool.wire_name, source)
@@ -216,6 +213,6 @@ class Permissions:
 
 
 def _before(rule: CompiledRule, other: CompiledRule) -> bool:
-    """Whether a rule counts before one that is written before it."""
+    """Return whether a rule takes precedence over an earlier one."""
     mine, its = _STRICTNESS[rule.action], _STRICTNESS[other.action]
     return mine > its or (mine == its and rule.rule.specificity > other.rule.specificity)

@@ -1,4 +1,4 @@
-"""One rule of permissions: which calls it is about, and what becomes of them."""
+"""Permission rules: patterns of tools, callers and arguments, with an action."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BELOW = ("/**", "/*")
 
 
 class PermissionRule(BaseModel):
-    """A rule as it stands in a configuration. What is left out fits everything.
+    """A rule in a configuration. A missing field matches everything.
 
     Patterns are texts with `*` (any characters) and `?` (one), or `re:` and a regular expression.
     """
@@ -62,8 +62,8 @@ class PermissionRule(BaseModel):
     )
     source: str = Field(
         default="*",
-        description="Pattern of who calls: `token:*`, `oauth:*`, or `?*` for anybody over HTTP who has shown "
-        "who they are; the user of this machine has no name.",
+        description="Pattern of who calls: `token:*`, `oauth:*`, or `?*` for any authenticated caller over "
+        "HTTP; the user of this machine has no name.",
     )
     reason: str = Field(default="", description="Shown to who is asked, and to the model that is refused.")
 
@@ -82,14 +82,14 @@ class PermissionRule(BaseModel):
 
     @property
     def summary(self) -> str:
-        """The rule in a line, for people and the audit."""
+        """The rule on one line, for people and the audit."""
         conditions = [f"{name}={pattern}" for name, pattern in self.args.items()]
         source = [f"source={self.source}"] if self.source != "*" else []
         return " ".join([self.action, self.tool, *conditions, *source])
 
     @property
     def specificity(self) -> tuple[int, int]:
-        """How closely it says what it is about: conditions first, then characters that are no wildcards."""
+        """Specificity: number of conditions first, then of characters that are no wildcards."""
         patterns = [self.tool, self.source, *self.args, *self.args.values()]
         return len(self.args), sum(len(each) - each.count("*") - each.count("?") for each in patterns)
 
@@ -105,10 +105,10 @@ def _check_pattern(pattern: str) -> str:
 
 
 def read_rules(written: object) -> tuple[PermissionRule, ...]:
-    """The rules of a configuration, from what its file says.
+    """Parse the rules of a configuration.
 
     Raises:
-        ConfigError: they are wrong; the message says which, and what.
+        ConfigError: a rule is invalid; the message says which, and why.
     """
     if not isinstance(written, Sequence) or isinstance(written, str):
         raise ConfigError("The permissions are no list of rules.", advice=_ADVICE)
@@ -129,14 +129,14 @@ def read_rules(written: object) -> tuple[PermissionRule, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """What a rule says of some arguments.
+    """A rule's condition on arguments.
 
     Attributes:
-        name: fits the names of those it is about.
-        raw: fits the text as it stands.
-        paths: fit the text as a path; empty where the pattern is about something else.
-        address: fits the text as a web address; None where the pattern is about something else.
-        base: what relative paths are relative to.
+        name: matches names of arguments.
+        raw: matches the text as it is.
+        paths: match the text as a path; empty if the pattern is no path.
+        address: matches the text as a web address; None if the pattern is no address.
+        base: base of relative paths.
     """
 
     name: Matcher
@@ -152,7 +152,7 @@ class _Condition:
         paths: list[str] = []
         if not is_text and address is None and (is_path_pattern(pattern) or wide):
             paths.append(as_path(pattern + "**" if pattern.endswith("/") else pattern, base))
-            paths.append(paths[0].replace("/**/", "/"))  # no folder at all is some folders, too
+            paths.append(paths[0].replace("/**/", "/"))  # `**` matches zero folders, too
             for below in _BELOW:
                 if wide and paths[0].endswith(below):  # the folder itself, too
                     paths.append(paths[0].removesuffix(below) or "/")
@@ -165,7 +165,7 @@ class _Condition:
         )
 
     def fits_any(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether any text of the arguments fits, whatever it means, and however deep it is."""
+        """Return whether any text of the arguments matches, in any reading, at any depth."""
         return any(
             self._may_fit(text)
             for whole, own, value in members(arguments)
@@ -174,7 +174,7 @@ class _Condition:
         )
 
     def fits_all(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether there is a text, and all fit, whatever they mean, also of what is called so deeper down."""
+        """Return whether there is a text, and all match in every reading, also nested ones of the name."""
         is_given = False
         for whole, own, value in members(arguments):
             if (is_meant := self.name(whole)) or self.name(own):
@@ -220,15 +220,14 @@ class _Condition:
 
 
 class CompiledRule:
-    """A rule that can be asked whether it fits.
+    """A compiled rule.
 
-    A rule that forbids or asks fits wherever any reading of the call does, in large or small letters; one
-    that allows, only where every reading does, letter by letter. So `/tmp/../etc/passwd` is in `/etc`, not
-    in `/tmp`.
+    A rule that denies or asks matches if any reading of the call does, case-insensitively; one that allows,
+    only if every reading does, case-sensitively. So `/tmp/../etc/passwd` is in `/etc`, not in `/tmp`.
 
     Args:
-        rule: what is written.
-        base: what relative paths are relative to.
+        rule: the rule.
+        base: base of relative paths.
     """
 
     def __init__(self, rule: PermissionRule, *, base: str) -> None:
@@ -242,16 +241,16 @@ class CompiledRule:
         )
 
     def is_about(self, names: Sequence[str], source: str) -> bool:
-        """Whether it is about calls of a tool by who calls, whatever the arguments.
+        """Return whether it applies to a tool and a caller, whatever the arguments.
 
         Args:
-            names: what the tool is called, by people and by models.
-            source: who calls.
+            names: names of the tool, for people and for models.
+            source: the caller.
         """
         return self._source(source) and any(map(self._tool, names))
 
     def fits(self, arguments: Mapping[str, Any]) -> bool:
-        """Whether it fits the arguments, too."""
+        """Return whether it matches the arguments, too."""
         if self._strict:
             return all(condition.fits_any(arguments) for condition in self._conditions)
         return all(condition.fits_all(arguments) for condition in self._conditions)
@@ -259,16 +258,16 @@ class CompiledRule:
 
 _CLIMBS = re.compile(r"(?:^|[/\\])(?:\.\.)(?:[/\\]|$)|%2e|%5c", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:/")
-_WINDOWS = re.compile(r"[A-Za-z]:\\|\\\\")  # how a path begins there
-_DEVICE = re.compile(r"//[?.]/(?:UNC(/))?", re.IGNORECASE)  # what Windows passes over
-_PASSED_OVER = re.compile(r"[. ]+(?=/|\Z)|(?<=[^/]):[^/]*(?=/|\Z)")  # likewise: streams, and ends of names
+_WINDOWS = re.compile(r"[A-Za-z]:\\|\\\\")  # start of a Windows path
+_DEVICE = re.compile(r"//[?.]/(?:UNC(/))?", re.IGNORECASE)  # prefix that Windows ignores
+_PASSED_OVER = re.compile(r"[. ]+(?=/|\Z)|(?<=[^/]):[^/]*(?=/|\Z)")  # ignored too: streams, ends of names
 _FILE = re.compile(r"file:(?://[^/\\]*)?(?=[/\\]|\Z)", re.IGNORECASE)  # with the host
 
 
 def leaves(value: object) -> Iterator[str]:
-    """All texts in an argument, however deep, and the names of members.
+    """Iterate over all texts in an argument, at any depth, and the names of members.
 
-    Numbers, truth values and nulls are as JSON writes them.
+    Numbers, booleans and nulls are in JSON form.
     """
     waiting = [value]
     while waiting:
@@ -290,7 +289,7 @@ def leaves(value: object) -> Iterator[str]:
 
 
 def members(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, object]]:
-    """Every named value, however deep: its whole name (`options.path`), its own, and the value."""
+    """Iterate over all named values, at any depth: full name (`options.path`), own name, and value."""
     waiting: list[tuple[str, object]] = [("", arguments)]
     while waiting:
         above, part = waiting.pop()
@@ -304,12 +303,12 @@ def members(arguments: Mapping[str, object]) -> Iterator[tuple[str, str, object]
 
 
 def climbs(text: str) -> bool:
-    """Whether a text goes up (`..`), plainly or percent-encoded: it may lead elsewhere than it looks."""
+    """Return whether a text has path traversal (`..`), plain or percent-encoded."""
     return _CLIMBS.search(text) is not None
 
 
 def is_path_pattern(pattern: str) -> bool:
-    """Whether a pattern is meant for paths: it has a `/`, and neither white space nor a scheme."""
+    """Return whether a pattern is for paths: it has a `/`, and neither white space nor a scheme."""
     if _FILE.match(pattern) or _WINDOWS.match(pattern):
         return True
     return (
@@ -320,17 +319,17 @@ def is_path_pattern(pattern: str) -> bool:
 
 
 def normalise_path(text: str) -> str:
-    """A relative or absolute path without what means nothing (`./`, `a/../`, double slashes)."""
+    """Normalise a relative or absolute path (`./`, `a/../`, double slashes)."""
     return normpath(text.replace("\\", "/")) if text else text
 
 
 def as_path(text: str, base: str, *, backslashes: bool = True) -> str:
-    """A text as an absolute path without `.`, `..` and double slashes. What is on the disk is not looked at.
+    """Convert a text to an absolute path without `.`, `..` and double slashes. The disk is not accessed.
 
     Args:
-        text: a path, POSIX or Windows, a `file:` address, or a pattern of paths.
-        base: what a relative one is relative to.
-        backslashes: whether they part names, as on Windows, or are characters like others.
+        text: a path, POSIX or Windows, a `file:` URL, or a pattern of paths.
+        base: base of a relative path.
+        backslashes: whether they separate names, as on Windows, or are plain characters.
     """
     if file := _FILE.match(text):
         text = unquote(text[file.end() :]) or "/"
@@ -341,37 +340,37 @@ def as_path(text: str, base: str, *, backslashes: bool = True) -> str:
     if not text.startswith("/") and not _DRIVE.match(text):
         text = f"{base}/{text}"
     path = normpath(text)
-    return path[1:] if path.startswith("//") else path  # POSIX leaves two slashes, which mean one here
+    return path[1:] if path.startswith("//") else path  # POSIX keeps two leading slashes; here they are one
 
 
 def as_windows_path(path: str) -> str:
-    """An absolute path without what Windows passes over: dots and spaces that end a name, and streams."""
+    """Drop the parts of an absolute path that Windows ignores: trailing dots and spaces, and streams."""
     drive = path[:2] if _DRIVE.match(path) else ""
     return drive + _PASSED_OVER.sub("", path[len(drive) :])
 
 
 _PATTERN = re.compile(r"([A-Za-z*?][A-Za-z0-9+.*?-]*)://([^/?#\s]*)(\S*)", re.DOTALL)
-# Browsers do without the slashes in the addresses that they know.
+# Browsers accept addresses of known schemes without the slashes.
 _ADDRESS = re.compile(
     r"((?i:https?|wss?|ftp)(?=:)|[A-Za-z][A-Za-z0-9+.-]*(?=:[/\\]{2})):[/\\]*([^/\\?#]*)([^#]*)", re.DOTALL
 )
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/\\?#@]+(?:[/?#][^\s\\]*)?")
-_DROPPED = re.compile(r"[\t\r\n]")  # browsers pass over these wherever they stand
+_DROPPED = re.compile(r"[\t\r\n]")  # browsers ignore these anywhere
 _PORT = re.compile(r":(\d*)\Z")
 _DEFAULT_PORTS = {"ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
 
 
 @dataclass(frozen=True, slots=True)
 class WebAddress:
-    """An address in its parts, as a browser reads it.
+    """A web address in its parts, as a browser parses it.
 
     Attributes:
-        scheme: in small letters.
-        host: in small letters, without user, final dot and port.
-        port: empty for the usual one.
-        rest: path and query as they are written.
-        clean: the same with a path that is decoded and does not climb.
-        is_plain: whether all programs read it alike: there is no user name, backslash or white space in it.
+        scheme: in lower case.
+        host: in lower case, without user, final dot and port.
+        port: empty for the default port.
+        rest: path and query as written.
+        clean: the same with a decoded path without `..`.
+        is_plain: whether all programs parse it alike: it has no user name, backslash or white space.
     """
 
     scheme: str
@@ -383,7 +382,7 @@ class WebAddress:
 
     @classmethod
     def of(cls, text: str) -> Self | None:
-        """Read an address; None where the text is none."""
+        """Parse an address; return None if the text is none."""
         stripped = _DROPPED.sub("", text.strip())
         match = _ADDRESS.fullmatch(stripped.partition("#")[0])
         if match is None:
@@ -406,7 +405,7 @@ class WebAddress:
 
     @property
     def text(self) -> str:
-        """The address in one form."""
+        """The address in canonical form."""
         return f"{self.scheme}://{self.place}{self.clean}"
 
 
@@ -414,14 +413,14 @@ class WebAddress:
 class AddressPattern:
     """A pattern such as `https://*.example.com/v1/*`: `*` in the host does not reach into the path.
 
-    In a pattern for whole texts, the `*` of `https://*.example.com/*` would fit
-    `https://evil.example/?.example.com/` as well. So the parts of a pattern are held against those of an
+    In a pattern for whole texts, the `*` of `https://*.example.com/*` would match
+    `https://evil.example/?.example.com/` as well. So each part of a pattern is matched with its part of an
     address.
 
     Attributes:
-        scheme: fits the scheme.
-        host: fits host and port.
-        rest: fits path and query.
+        scheme: matches the scheme.
+        host: matches host and port.
+        rest: matches path and query.
     """
 
     scheme: Matcher
@@ -430,7 +429,7 @@ class AddressPattern:
 
     @classmethod
     def of(cls, pattern: str, *, any_form: bool) -> Self | None:
-        """Read a pattern; None where it is for other texts.
+        """Parse a pattern; return None if it is for other texts.
 
         Args:
             pattern: see `loom_core.tools.patterns`.
@@ -440,7 +439,7 @@ class AddressPattern:
         if match is None or match[1].lower() == "file":
             return None
         host, rest = match[2], match[3]
-        if not rest and host != "*" and host.endswith("*"):  # it means whatever is on that host
+        if not rest and host != "*" and host.endswith("*"):  # it means everything on that host
             host, rest = host.rstrip("*"), "*"
         if not rest.startswith(("/", "*")):
             rest = f"/{rest}"
@@ -453,7 +452,7 @@ class AddressPattern:
         )
 
     def may_fit(self, address: WebAddress) -> bool:
-        """Whether it fits in any reading, and on whatever port."""
+        """Return whether it matches in any reading, and on any port."""
         return (
             self.scheme(address.scheme)
             and (self.host(address.place) or self.host(address.host))
@@ -461,7 +460,7 @@ class AddressPattern:
         )
 
     def surely_fits(self, address: WebAddress) -> bool:
-        """Whether it fits in every reading."""
+        """Return whether it matches in every reading."""
         return (
             address.is_plain
             and self.scheme(address.scheme)
@@ -472,11 +471,11 @@ class AddressPattern:
 
 
 def _one_form(host: str) -> str:
-    return normalize("NFKC", host).lower().replace("\u3002", ".")  # the full stop of Chinese parts names, too
+    return normalize("NFKC", host).lower().replace("\u3002", ".")  # 。 separates labels, too
 
 
 def _readable(host: str) -> str:
-    """A name in other scripts as people write it, not as `xn--…`."""
+    """Return a host name in Unicode, not as `xn--…`."""
     if "xn--" in host:
         try:
             return host.encode("ascii").decode("idna")

@@ -1,1 +1,1 @@
-"""JSON Schemas: those models see, those servers send, and checks of values."""
+"""JSON Schemas of tools: schemas for models, checks of servers' schemas, and validation of values."""

@@ -1,9 +1,8 @@
-"""Values against a schema that a server sent: by `jsonschema`, in bounded time, and never over the network.
+"""Validation of values against a server's schema: by `jsonschema`, in bounded time, without the network.
 
-What a hostile schema could do is kept from it: patterns are matched by an engine that takes linear time (one
-that it does not know is not checked: the server does); every step costs something, and there are so many
-steps and no more; values are compared by what they are, not each with each; what is not in the schema is not
-fetched, and allows everything.
+It is safe against hostile schemas: patterns are matched by a linear-time engine (an unsupported pattern is
+not checked: the server does that); every step costs something, and the number of steps is limited; values are
+compared by hash, not pairwise; references to other documents are not fetched, and allow everything.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 __all__ = ["SchemaCheck", "quick_check"]
 
 _MOST_STEPS = 50_000  # half a second
-_FOLLOWING = 5  # steps that it takes to go into another schema
-_AT_ONCE = 16  # values that are looked at in one step
-_CHARACTERS = 100  # of a message that is made in one step
-_MATCHED = 50_000  # characters of a text times states of a pattern, in one step
-_MOST_STATES = 300_000  # about as many as the engine allows a pattern to have
+_FOLLOWING = 5  # cost in steps of entering a subschema
+_AT_ONCE = 16  # values per step
+_CHARACTERS = 100  # characters of an error message per step
+_MATCHED = 50_000  # characters of a text times states of a pattern, per step
+_MOST_STATES = 300_000  # about the engine's limit for a pattern
 _MOST_ERRORS = 200
 _PATTERNS_KEPT = 2000
 
@@ -43,12 +42,12 @@ _Keyword: TypeAlias = Callable[["Validator", Any, Any, _Schema], "Iterable[Valid
 
 @dataclass(slots=True)
 class _Run:
-    """One value being checked.
+    """State of one validation.
 
     Attributes:
-        left: how many steps.
-        by_pattern: whether the schema has names by pattern.
-        choices: what is in each `enum` that was met, by its `id`: the schema keeps it alive.
+        left: number of steps left.
+        by_pattern: whether the schema has `patternProperties`.
+        choices: values of each visited `enum`, by its `id`: the schema keeps it alive.
     """
 
     left: int
@@ -65,11 +64,10 @@ _run: ContextVar[_Run] = ContextVar("_run")
 
 
 class SchemaCheck:
-    """Checks values against one schema.
+    """Validates values against one schema.
 
     Args:
-        schema: one that `schema_problem` finds nothing wrong with. Its draft is what `$schema` says, else
-            2020-12.
+        schema: a schema accepted by `schema_problem`. Its draft is that of `$schema`, else 2020-12.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -79,11 +77,11 @@ class SchemaCheck:
         self._quick = quick_check(schema)
 
     def errors(self, value: object) -> list[ValidationError]:
-        """What is wrong with a value, by where it stands in it; the first 200 errors.
+        """Return the first 200 errors of a value, sorted by path.
 
         Raises:
-            InvalidInputError: checking takes too many steps: schema and value are too large together, or the
-                schema refers to itself too often.
+            InvalidInputError: validation takes too many steps: schema and value are too large together, or
+                the schema refers to itself too often.
         """
         if self._quick is not None and self._quick(value):
             return []
@@ -114,7 +112,7 @@ class SchemaCheck:
                     keywords |= schema.keys()
                     tuples = tuples or isinstance(schema.get("items"), list)
                     waiting += parts_of(schema)
-            # A list of `items` is how tuples were written before 2020-12, often without saying so.
+            # A list of `items` is the tuple form before 2020-12, often without `$schema`.
             kind = validator_for(self._schema, default=Draft7Validator if tuples else Draft202012Validator)
             self._by_pattern = "patternProperties" in keywords
             self._validator = _bound_validator(kind)(self._schema, registry=Registry())
@@ -123,7 +121,7 @@ class SchemaCheck:
 
 @lru_cache(maxsize=16)
 def _bound_validator(kind: type[Validator]) -> type[Validator]:
-    """The validator of a draft with the keywords of this module in the place of its own."""
+    """Return the validator of a draft with the bounded keywords of this module."""
     from jsonschema.validators import extend
 
     known = kind.VALIDATORS
@@ -157,13 +155,13 @@ def _count_steps(keyword: _Keyword, name: str) -> _Keyword:
                 run.spend(len(error.message) // _CHARACTERS)
                 yield error
         except Unresolvable:
-            return  # it refers to what is not in the schema: nothing is known of it here
+            return  # an external reference: nothing is known of its target
 
     return check
 
 
 def _unless_by_pattern(keyword: _Keyword) -> _Keyword:
-    """`unevaluatedProperties` asks the patterns of `patternProperties` by itself, in unbounded time."""
+    """Skip `unevaluatedProperties` if there are patterns: it would match them in unbounded time."""
 
     def check(
         validator: Validator, value: object, instance: object, schema: _Schema
@@ -208,9 +206,9 @@ def _unique_items(
 
 
 def _identity(value: object) -> Hashable:
-    """What two values of JSON have in common if they are equal, and only then: 1 is 1.0, and is not true.
+    """Return a hashable key that is equal exactly for equal JSON values: 1 is 1.0, and is not true.
 
-    Numbers are no hashes of themselves in there: a server could choose ones that have the same.
+    Numbers are not their own hashes in it: a server could choose colliding ones.
     """
     if _is_container(value):
         _run.get().spend(1 + len(cast("list[object]", value)) // 4)
@@ -271,14 +269,14 @@ def _additional_properties(
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """Whether a pattern is found in a text; also if it cannot be looked for in linear time."""
+    """Return whether a text matches a pattern; True if the pattern has no linear-time form."""
     found = linear_search(pattern)
     return found is None or found(text)
 
 
 @lru_cache(maxsize=_PATTERNS_KEPT)
 def _states(pattern: str) -> int:
-    """How many states a pattern has at most: what is repeated ten times counts ten times."""
+    """Return an upper bound of a pattern's states: a part repeated ten times counts ten times."""
     states = len(pattern)
     for repeated in _REPEATED.findall(pattern):
         states *= max(1, int(repeated))
@@ -314,13 +312,13 @@ _KEYWORDS: Mapping[str, frozenset[str]] = {
 
 
 def quick_check(schema: Mapping[str, Any]) -> Callable[[object], bool] | None:
-    """Compile the plain part of a schema, which fits most arguments in a microsecond or two.
+    """Compile a fast path for plain schemas: it checks most arguments in a microsecond or two.
 
-    What the result accepts, the schema accepts. What it does not may still be right: that is for
-    `SchemaCheck` to say. None where the schema says more than is known here.
+    Values that the result accepts are valid. Values that it refuses may be valid: `SchemaCheck` decides. None
+    if the schema has unsupported keywords.
 
     Args:
-        schema: one that `schema_problem` finds nothing wrong with.
+        schema: a schema accepted by `schema_problem`.
     """
     written = schema.get("$schema", _DRAFTS[-1])
     if not isinstance(written, str) or not any(draft in written for draft in _DRAFTS):
@@ -379,7 +377,7 @@ def _string(schema: Mapping[str, Any]) -> _Check | None:
 
 def _number(schema: Mapping[str, Any], kinds: type | tuple[type, ...]) -> _Check:
     least, most = schema.get("minimum", float("-inf")), schema.get("maximum", float("inf"))
-    # What is no number compares as neither. 1.0 is an integer, too, but is not known as one here.
+    # NaN fails both comparisons. 1.0 is an integer, too, but this fast path does not accept it.
     return lambda value: (
         isinstance(value, kinds) and type(value) is not bool and least <= cast("float", value) <= most
     )
@@ -414,7 +412,7 @@ def _object(schema: Mapping[str, Any], depth: int) -> _Check | None:
 
 
 def _members(properties: Mapping[str, _Check], others: _Check | None, required: Sequence[str]) -> _Check:
-    """What checks an object's members; `others` is None where there may be none."""
+    """Return the check of an object's members; `others` is None if no others are allowed."""
 
     def check(value: object) -> bool:
         if type(value) is not dict:

@@ -1,7 +1,7 @@
-"""Whether a schema that a server sends can be used: it is one, and it is not endless.
+"""Validation of servers' schemas: they are well-formed, and limited in size.
 
-JSON Schema has a schema of itself, but checking against that takes milliseconds a tool, which is seconds for
-a thousand of them, and says nothing of size. Here each keyword's value is looked at once.
+JSON Schema has a meta-schema, but validation against it takes milliseconds a tool, which is seconds for a
+thousand of them, and does not limit the size. Here each keyword's value is checked once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 __all__ = ["DEEPEST", "parts_of", "schema_problem"]
 
 DEEPEST = 64
-"""So deep may schemas stand in one another."""
+"""Maximum nesting depth of a schema."""
 
 _MOST_PARTS = 20_000
 _MOST_CHARACTERS = 500_000
@@ -29,7 +29,7 @@ _NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperti
 
 
 def schema_problem(schema: Mapping[str, Any]) -> str:
-    """Why a tool's schema of arguments cannot be used, as the end of "its schema …"; empty if it can."""
+    """Return why a tool's schema is unusable, as the end of "its schema …"; empty if it is usable."""
     if schema.get("type", "object") != "object":
         return f"is of type {_shorten(schema['type'])}, not object"
     left, characters = _MOST_PARTS, _MOST_CHARACTERS
@@ -56,7 +56,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str:
 
 
 def parts_of(schema: Mapping[str, Any]) -> Iterator[object]:
-    """The schemas that a schema is made of, one level down; what is no schema, too, where one belongs."""
+    """Iterate over the direct subschemas of a schema; also over invalid ones."""
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, dict):
             yield from cast("_Schema", value).values()
@@ -75,7 +75,7 @@ def _keyword_problem(schema: _Schema) -> str:
 
 
 def _extent(schema: _Schema, *, limit: int) -> tuple[int, int]:
-    """About how long the values of a schema's own keywords are, and of how many pieces they are."""
+    """Return the approximate length of a schema's own keyword values, and their number of parts."""
     characters = pieces = 0
     waiting: list[object] = [
         value

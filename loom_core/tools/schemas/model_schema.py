@@ -1,4 +1,4 @@
-"""JSON Schemas as models should see them: without what a generator adds and nobody reads."""
+"""JSON Schemas for models: without the noise of generators."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ _NULL: dict[str, Any] = {"type": "null"}
 
 
 def without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a schema without the `title` keywords that pydantic makes out of names.
+    """Copy a schema without the `title` keywords that Pydantic derives from names.
 
-    They repeat the property's name and cost about a sixth of a tool's definition. A property, default or
-    example that is called or contains `title` is left alone.
+    They repeat the property's name and cost about a sixth of a tool's definition. Properties named `title`,
+    and defaults or examples with one, stay.
     """
     return without_keywords(schema, frozenset({"title"}))
 
 
 def without_keywords(schema: Mapping[str, Any], keywords: frozenset[str]) -> dict[str, Any]:
-    """A copy of a schema without some keywords whose values are texts or lists, at every depth.
+    """Copy a schema without some keywords with texts or lists as values, at every depth.
 
-    A property that is called like one, and data such as a default, are left alone.
+    Properties of these names, and data such as defaults, stay.
     """
     clean: dict[str, Any] = {}
     for keyword, value in schema.items():
@@ -55,10 +55,10 @@ def without_keywords(schema: Mapping[str, Any], keywords: frozenset[str]) -> dic
 
 
 def with_keywords(schema: dict[str, Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of an object's schema with keywords that no signature can say, such as `allOf`, `if` or `$defs`.
+    """Copy an object's schema, and add keywords that signatures lack, such as `allOf`, `if` or `$defs`.
 
-    They take the place of the schema's own. `properties` and `$defs` are merged, so that one argument can be
-    described anew and the others stay.
+    They replace the schema's own. `properties` and `$defs` are merged, so that one argument can be redefined
+    and the others stay.
     """
     merged = {**schema, **keywords}
     for named in ("properties", "$defs"):
@@ -68,11 +68,11 @@ def with_keywords(schema: dict[str, Any], keywords: Mapping[str, Any]) -> dict[s
 
 
 def without_nulls(schema: dict[str, Any]) -> dict[str, Any]:
-    """A copy of an object's schema in which what may be left out is not offered as null as well.
+    """Copy an object's schema, with optional properties not nullable.
 
-    Of an optional argument pydantic makes a union with null whose default is null. Many hosts and models
-    understand a plain type only, and there is nothing to say with a null that leaving it out does not say.
-    The same is done to the objects that it defines.
+    Pydantic turns an optional argument into a union with null and the default null. Many hosts and models
+    understand a plain type only, and a null means the same as leaving the argument out. The schema's defined
+    objects are changed, too.
     """
     clean = dict(schema)
     if "properties" in schema:
@@ -83,9 +83,9 @@ def without_nulls(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def terse(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a schema without what says nothing: empty defaults, and that an object is open.
+    """Copy a schema without redundant keywords: empty defaults, and `additionalProperties: true`.
 
-    Whole numbers are written as such: 45 for 45.0.
+    Whole numbers become integers: 45 for 45.0.
     """
     short: dict[str, Any] = {}
     for keyword, value in schema.items():
@@ -113,9 +113,9 @@ def _terse(value: object) -> object:
 
 
 def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
-    """A copy of a schema in which each definition that is used once is where it is used.
+    """Copy a schema, and inline each definition that is used once.
 
-    Some models do not follow references, and all pay for them. What is used more often stays a definition.
+    Some models do not follow references, and all pay for them. Definitions used more often stay.
     """
     while (name := _find_single_use(schema)) is not None:
         definitions: dict[str, Any] = dict(schema["$defs"])
@@ -128,7 +128,7 @@ def inline_definitions(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_single_use(schema: Mapping[str, Any]) -> str | None:
-    """A definition that is used once, and outside of itself."""
+    """Return the reference to a definition that is used once, and not recursively."""
     used = Counter(_references(schema))
     for name, definition in schema.get("$defs", {}).items():
         reference = f"{_DEFINITIONS}{name}"
@@ -160,13 +160,13 @@ def _replace_reference(value: object, reference: str, definition: Mapping[str, A
 
 
 def outline(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The short schema of an answer: the types of its fields, and of those of small objects in it.
+    """Return a short output schema: the types of its fields, and of those of small nested objects.
 
-    Hosts that show a model the schemas of answers pay for each word at every request, and a model reads the
-    answer itself. Descriptions and defaults are left out, and definitions are put where they are used. Of an
-    object that is the value of a field, or an item of one, the fields are told if they are few; an object
-    within that is an object and no more. A field whose default is null is not told to be null: an answer
-    leaves out what has its default. What fits the whole schema fits the outline.
+    Hosts that show output schemas to models pay for each word at every request, and a model reads the output
+    itself. Descriptions and defaults are left out, and definitions are inlined. An object that is a field's
+    value, or an item of one, keeps its fields if they are few; an object within it is only an object. A field
+    with the default null is not nullable: outputs leave out defaults. Every value valid for the whole schema
+    is valid for the outline.
     """
     definitions: Mapping[str, Any] = schema.get("$defs", {})
     fields: dict[str, Any] = schema.get("properties", {})
@@ -176,7 +176,7 @@ def outline(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(form: Mapping[str, Any], definitions: Mapping[str, Any], *, inside: bool) -> dict[str, Any]:
-    """The outline of a field's form; `inside` an object that is itself the value of a field."""
+    """Return the outline of a field's schema; `inside` an object that is itself a field's value."""
     if "$ref" in form:
         return _short(definitions[form["$ref"].rpartition("/")[2]], definitions, inside=inside)
     short = {keyword: value for keyword, value in form.items() if keyword not in _ANNOTATIONS}

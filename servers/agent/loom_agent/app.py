@@ -1,4 +1,4 @@
-"""Putting the server together."""
+"""Assembly of the MCP server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["build"]
 
 
 def build(settings: Settings) -> LoomServer:
-    """Make the server; no run is looked at and nothing connected before the first call that needs it.
+    """Build the server; it reads no run and connects nothing before the first call that needs it.
 
     Raises:
         ConfigError: the configuration cannot be read.
@@ -35,7 +35,7 @@ def build(settings: Settings) -> LoomServer:
         async with service:
             yield
 
-    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
+    server = LoomServer.from_introduction(introduction(settings), home=settings.home, lifespan=lifespan)
     register_run_tools(server, service)
     register_read_only_tools(server, service)
     register_resources(server, service)

@@ -1,8 +1,8 @@
-"""The command line: what can be asked for.
+"""The command line: parser and program.
 
-Exit codes: 0 done (of a run: completed), 1 an error (of a run: failed or aborted; for `doctor` and
-`mcp test`: there is a problem), 2 wrong usage, 3 the run waits for somebody, 130 interrupted, 141 nobody
-reads the answer any more.
+Exit codes: 0 done (for a run: completed), 1 an error (for a run: failed or aborted; for `doctor` and
+`mcp test`: there is a problem), 2 wrong usage, 3 the run waits for a person, 130 interrupted, 141 the reader
+of the output is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loom_core.errors import ConfigError
 from loom_core.paths import loom_home
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
-from loom_core.server.runs.page_option import add_html_option
+from loom_core.server.runs.html_option import add_html_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class AgentServer(ServerProgram[Settings]):
     name = PROGRAM
     package = "loom_agent"
     description = "Autonomous agents whose runs survive restarts, with approvals and budgets."
-    end_seconds = 10.0  # for children to end and what runs have written to be on disk
+    end_seconds = 10.0  # for child processes to end, and for queued writes to reach the disk
 
     def parser(self) -> argparse.ArgumentParser:
         commands = ServerCommands(
@@ -79,14 +79,14 @@ class AgentServer(ServerProgram[Settings]):
 
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_agent.profiles.model_choice import choose_model
-        from loom_core.server.install.front import model_variables
+        from loom_core.server.install.terminal import model_variables
 
         file = _file(settings)
         names = [*file.variables]
         for profile in file.profiles.values():
             try:
                 config, _ = choose_model(profile, settings)
-            except ConfigError:  # it starts without, and says what to set
+            except ConfigError:  # the server starts without a model, and reports what to set
                 continue
             names += model_variables(config)
         return list(dict.fromkeys(names))
@@ -97,7 +97,7 @@ class AgentServer(ServerProgram[Settings]):
 
 
 SERVER = AgentServer()
-"""loom-agent-server, for the commands that every server has."""
+"""The program, for the commands that all servers share."""
 
 run = SERVER.run
 """Run a command line; returns the exit code."""

@@ -1,4 +1,4 @@
-"""What a process has open of a home: its configuration, its journal, its agents, and what drives runs."""
+"""Engine: the lazily opened parts of a process: configuration, journal, agents and run host."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ __all__ = ["Engine"]
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 5.0
-_RESUME_SECONDS = 30.0  # that a run which goes on waits for MCP servers, which may take as long to start
+_RESUME_SECONDS = 30.0  # that a resumed run waits for MCP servers, which may take as long to start
 _ADOPT_AFTER = 1.0  # seconds; first the client's first requests
 _LOOK_SECONDS = 2.0
 
 
 class Engine:
-    """Opens each part when it is first wanted. Use it as `async with`.
+    """Opens each part on first use. Use it as `async with`.
 
-    Runs that another process has left are gone on with a second after the start.
+    It adopts orphaned runs of other processes a second after the start.
 
     Args:
-        settings: of the process.
-        adopts: whether to go on with runs that other processes have left.
+        settings: settings of the process.
+        adopts: whether to adopt orphaned runs of other processes.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True) -> None:
@@ -72,15 +72,15 @@ class Engine:
     ) -> None:
         assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
-        # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+        # Do not pass the error, which the group would wrap: it is not from one of its tasks.
         await self._tasks.__aexit__(None, None, None)
         await self._close()
 
     def load(self) -> AgentFile:
-        """The configuration, read at the first time. Blocks.
+        """Return the configuration, loaded on first use. Blocks.
 
         Raises:
-            ConfigError: it is no such file.
+            ConfigError: the file is invalid.
         """
         if self._file is None:
             from loom_agent.profiles.agent_file import read_agent_file
@@ -91,7 +91,7 @@ class Engine:
         return self._file
 
     def journal(self) -> Journal:
-        """All runs of this home."""
+        """Return the journal of this home."""
         if self._journal is None:
             from loom_core.runs.journal import Journal
 
@@ -99,7 +99,7 @@ class Engine:
         return self._journal
 
     def agents(self) -> Agents:
-        """The agents of this process."""
+        """Return the agents of this process."""
         if self._agents is None:
             from loom_agent.profiles.agents import Agents
 
@@ -109,26 +109,26 @@ class Engine:
         return self._agents
 
     async def host(self) -> RunHost:
-        """What drives runs.
+        """Return the run host.
 
         Raises:
-            LoomError: it has ended unexpectedly, or could not begin.
+            LoomError: it has ended unexpectedly, or could not start.
         """
         self._wanted.set()
         await self._ready.wait()
         if self._host is None:
             raise LoomError(
-                "Runs cannot be driven by this process any more.", advice="Its log says why; start it anew."
+                "This process cannot execute runs any more.", advice="See its log, and restart it."
             )
         return self._host
 
     @property
     def held(self) -> Mapping[str, str]:
-        """Why runs do not go on now, by their ids; see `RunHost.held`."""
+        """Why runs cannot continue now, by id; see `RunHost.held`."""
         return {} if self._host is None else self._host.held
 
     def mark_servers_awaited(self, profile: str) -> None:
-        """Note that the MCP servers of a profile were given their time: its runs go on without them now."""
+        """Mark that the MCP servers of a profile had time to start: its runs no longer wait for them."""
         self._waited.add(profile)
 
     async def _run_host(self) -> None:
@@ -142,22 +142,22 @@ class Engine:
                 self._host = host
                 self._ready.set()
                 await anyio.sleep_forever()
-        except Exception:  # noqa: BLE001 - calls say that there is no host, and others go on
-            _log.exception("runs are not driven any more")
+        except Exception:  # noqa: BLE001 - calls report that there is no host, and the server continues
+            _log.exception("runs are not executed any more")
         finally:
             self._host = None
             self._ready.set()
 
     async def _agent(self, profile: str) -> Agent:
-        """The agent that goes on with runs: the tools of servers that they have called have to be there."""
+        """Return the agent for resumed runs; wait for the MCP servers whose tools they may have called."""
         file = await to_thread.run_sync(self.load)
         patience = 0.0 if profile in self._waited else _RESUME_SECONDS
         return (await self.agents().get(file, profile, patience=patience)).agent
 
     async def _adopt(self) -> None:
-        """Look after runs that others leave, as soon as there may be any."""
+        """Start the host, to adopt orphaned runs, as soon as there is a journal."""
         await anyio.sleep(_ADOPT_AFTER)
-        while not self._settings.journal.exists():  # noqa: ASYNC110 - another process makes it
+        while not self._settings.journal.exists():  # noqa: ASYNC110 - another process creates it
             await anyio.sleep(_LOOK_SECONDS)
         await self.host()
 

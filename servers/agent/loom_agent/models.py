@@ -1,4 +1,4 @@
-"""What the tools take and answer, as data."""
+"""Data models of the inputs and outputs of the tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def _drop_description(schema: dict[str, Any]) -> None:
-    """Leave out the description of a whole: the argument has one."""
+    """Remove the description of the model from its schema: the argument has one."""
     schema.pop("description", None)
 
 

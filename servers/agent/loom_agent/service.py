@@ -1,4 +1,4 @@
-"""What the tools and the command line do with runs, without any words about it."""
+"""Service: the operations on runs for the tools and the command line, with access control."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loom_agent.profiles.approvers import Approvers
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision, InputResponse, Resume
 from loom_core.runs.run import is_for_call
-from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
+from loom_core.server.auth.caller import FULL_ACCESS, current_caller, use_caller
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,31 +35,30 @@ if TYPE_CHECKING:
 __all__ = ["Service"]
 
 _SERVER_SECONDS = 5.0  # that a run waits for MCP servers which are just starting
-_RESUMED_SECONDS = 5.0  # that a run has to go on, before it is looked at
+_RESUMED_SECONDS = 5.0  # timeout for a resume to be applied
 _FINAL = frozenset({"completed", "failed", "aborted"})
 
 
 class Service:
-    """The runs of one home. Use it as `async with`.
+    """Service for the runs of one home. Use it as `async with`.
 
-    Nothing is opened before the first call that needs it, but for runs that another process has left; see
-    `Engine`.
+    It opens everything on first use, except that it adopts orphaned runs of other processes; see `Engine`.
 
-    Whose runs a caller sees is decided here: their own, and those of profiles that name them as one who
-    decides. Others are as if they were not there.
+    It controls access: a caller sees their own runs, and those of profiles that name them as approver. Other
+    runs do not exist for them.
 
     Attributes:
-        settings: of the process.
-        approvers: who may decide what.
+        settings: settings of the process.
+        approvers: the access rules for decisions.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
-        """Open nothing yet.
+        """Create the service; this opens nothing.
 
         Args:
-            settings: of the process.
-            adopts: whether to go on with runs that other processes have left.
-            sees_all: whether everybody's runs are seen: on the command line, whose user owns the file.
+            settings: settings of the process.
+            adopts: whether to adopt orphaned runs of other processes.
+            sees_all: whether callers see all runs: on the command line, whose user owns the file.
         """
         self.settings = settings
         self.approvers = Approvers(settings, sees_all=sees_all)
@@ -78,10 +77,10 @@ class Service:
         await self._engine.__aexit__(kind, error, traceback)
 
     def load(self) -> AgentFile:
-        """The configuration, read at the first time. Blocks.
+        """Return the configuration, loaded on first use. Blocks.
 
         Raises:
-            ConfigError: it is no such file.
+            ConfigError: the file is invalid.
         """
         file = self._engine.load()
         self.approvers.load(file)
@@ -100,24 +99,24 @@ class Service:
         client: str = "",
         server_seconds: float = _SERVER_SECONDS,
     ) -> Run:
-        """Record a run and begin to drive it; returns at once.
+        """Create a run and start to execute it; return at once.
 
         Args:
-            goal: what is wanted.
-            session_id: the conversation to go on with; empty for a new one.
-            profile: which; empty for that of the session, or the default one.
-            allowed_tools: patterns of names; None for all of the profile.
-            budget: what it may take, as far as the profile grants it.
+            goal: the task.
+            session_id: the conversation to continue; empty for a new one.
+            profile: the profile; empty for that of the session, or the default one.
+            allowed_tools: name patterns of tools; None for all tools of the profile.
+            budget: limits of the run, within those of the profile.
             output_schema: JSON Schema of the final answer.
-            idempotency_key: the same one gets the same run again.
-            client: which program asks, to be kept with the run.
-            server_seconds: for how long MCP servers are waited for that are just starting.
+            idempotency_key: the same key returns the same run.
+            client: the client program, to be stored with the run.
+            server_seconds: how long to wait for MCP servers that are just starting.
 
         Raises:
-            InvalidInputError: something of it cannot be used.
+            InvalidInputError: an argument is invalid.
             NotFoundError: there is no such profile or session.
-            ConfigError: the profile cannot work as it is configured; it says what to set.
-            SourceError: an MCP server that has to be there is not.
+            ConfigError: the profile cannot work as configured; the message says what to set.
+            SourceError: a required MCP server is missing.
             RecordError: the journal cannot be written.
         """
         file = await to_thread.run_sync(self.load)
@@ -138,11 +137,11 @@ class Service:
         )
         host = await self._engine.host()
         self._engine.mark_servers_awaited(name)
-        with acting(EVERYTHING):  # the run goes on when the call has gone
+        with use_caller(FULL_ACCESS):  # the run continues after the end of the call
             return await host.start(request)
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands.
+        """Return a run in its current state.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -152,10 +151,10 @@ class Service:
         run = await journal.get(run_id)
         if self.approvers.can_see(run):
             return self._with_problem(run)
-        return await journal.get(run_id, caller=current_caller().id)  # says that there is none
+        return await journal.get(run_id, caller=current_caller().id)  # raises NotFoundError
 
     async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
-        """Wait until a run stands still; see `Journal.changed`.
+        """Wait until a run is idle; see `Journal.wait_until_idle`.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -164,7 +163,7 @@ class Service:
         return self._with_problem(await self.journal().wait_until_idle(run_id, after=after, seconds=seconds))
 
     async def wait_until_applied(self, run_id: str, *, seconds: float) -> Run:
-        """Wait until a run has done as it was told; see `Journal.obeyed`.
+        """Wait until the queued commands of a run are applied; see `Journal.wait_until_applied`.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -173,71 +172,73 @@ class Service:
         return self._with_problem(await self.journal().wait_until_applied(run_id, seconds=seconds))
 
     async def send_commands(self, run_id: str, *orders: Command) -> Run:
-        """Tell a run something, all of it or nothing; it is obeyed by whichever process drives it.
+        """Atomically send commands to a run; the process that executes it applies them.
 
         Raises:
             NotFoundError: the caller has none of this id.
-            InvalidInputError: it does not fit how the run stands.
+            InvalidInputError: a command does not fit the state of the run.
         """
         await self.run(run_id)
-        if not self._engine.adopts:  # it goes to whoever drives the run; nobody is made to
+        if not self._engine.adopts:  # only enqueue: do not execute the run here
             return await self.journal().send_commands(run_id, *orders)
         host = await self._engine.host()
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             return await host.send_commands(run_id, *orders)
 
     async def resume(self, run_id: str, *, by: str) -> Run:
-        """Drive a run here: one that was paused, has failed or was aborted, or one that nobody drives.
+        """Resume a run here: one that was paused, has failed or was aborted, or one that no process executes.
 
         Raises:
-            NotFoundError: the caller has none of this id; or nobody drives it, and its profile is not here.
-            ConfigError: its profile cannot work as it is configured; it says what to set.
-            InvalidInputError: it is completed, or for a call of another run, which does not make it now.
+            NotFoundError: the caller has none of this id; or no process executes it, and its profile is not
+                configured here.
+            ConfigError: its profile cannot work as configured; the message says what to set.
+            InvalidInputError: it is completed, or it is a child run whose parent is not active.
         """
         run = await self.run(run_id)
         if run.status in {"working", "input_required"}:
             await self.adopt(run_id)
             return run
         host = await self._host_for(run)
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             run = await host.send_commands(run_id, Resume(by=by))
-        # Who follows it would take its last end for the one to come.
+        # Otherwise a follower could take its previous final event for the new one.
         await self.journal().wait_until_applied(run_id, seconds=_RESUMED_SECONDS)
         return run
 
     async def adopt(self, run_id: str) -> None:
-        """Drive a run here that nobody drives, if only to have it obey what it was told.
+        """Adopt a run that no process executes, at least to apply its queued commands.
 
         Raises:
             NotFoundError: as for `go_on`.
             ConfigError: likewise.
         """
         host = await self._host_for(await self.run(run_id))
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             await host.adopt(run_id)
 
     async def _host_for(self, run: Run) -> RunHost:
-        """What drives a run, once it is sure that it can: otherwise who waits for it would do so for ever."""
+        """Return the host for a run; check first that its profile works, so that no caller waits forever."""
         if not run.driver and not is_for_call(run):
             await self.agent(run.request.profile)
         return await self._engine.host()
 
     async def decide(self, run: Run, *decisions: ApprovalDecision | InputResponse) -> Run:
-        """Tell a run what was decided of things that it waits for: all of it is taken, or nothing.
+        """Atomically send decisions to a run about its pending requests.
 
-        Who may approve tools for everybody does so with a call of it; others for their run only. It is noted
-        by the process that drives the run; here, where none does.
+        If the caller may approve tools for all callers, the approval of a call also approves its tool; else
+        it holds for this run only. The process that executes the run stores the approval; if there is none,
+        this one does.
 
         Raises:
-            InvalidInputError: the run does not wait for one of them, or not any more; or there are two
-                decisions about the same thing; or it does not take the answer, or the arguments.
+            InvalidInputError: a request is not pending (any more), there are two decisions about one request,
+                or an answer or arguments do not fit.
         """
         twice = [id_ for id_, times in Counter(each.id for each in decisions).items() if times > 1]
         if twice:
             raise InvalidInputError(
-                f"There are several decisions about {twice[0][:200]!r}.", advice="Decide each thing once."
+                f"There are several decisions about {twice[0][:200]!r}.", advice="Decide each request once."
             )
-        # An approval for the rest of the run is one of what else is asked about the tool: that is said first.
+        # An approval for the rest of the run also decides other requests: send their own decisions first.
         keep = self.approvers.can_vouch
         orders = [
             replace(each, keep=keep) if isinstance(each, ApprovalDecision) else each for each in decisions
@@ -251,7 +252,7 @@ class Service:
         return decided
 
     async def _save_approvals(self, approved: Iterable[Pending]) -> None:
-        """Note that tools were approved, as they were when it was asked."""
+        """Store the approvals of tools, with their fingerprints from the requests."""
         from loom_core.mcp_client.tools.pins import Approvals
 
         approvals = Approvals(self.settings.home)
@@ -260,15 +261,15 @@ class Service:
                 await approvals.approve_as_seen(each.tool, each.fingerprint)
 
     def can_decide(self, run: Run) -> bool:
-        """Whether the caller is one whom a run may be decided by."""
+        """Whether the caller may decide for a run."""
         return self.approvers.can_decide(run)
 
     async def reply(self, session_id: str, reply: Reply, *, client: str = "") -> Run:
-        """Say something in a session: to its run while that goes on, otherwise to begin the next one.
+        """Send a message to a session: to its active run, or else as the goal of the next run.
 
         Args:
-            session_id: which session.
-            reply: what is said.
+            session_id: the session.
+            reply: the message.
             client: as for `start`.
 
         Raises:
@@ -281,13 +282,13 @@ class Service:
                 return await self.send_commands(run.id, reply)
             except InvalidInputError:
                 run = await self.run(run.id)
-                if run.status not in _FINAL:  # it has not just ended: something else is wrong
+                if run.status not in _FINAL:  # it has not just ended: there is another problem
                     raise
         profile = run.request.profile
         try:
             return await self.start(reply.text, session_id=session_id, profile=profile, client=client)
         except InvalidInputError as refused:
-            run = await self.latest(session_id)  # another message may have begun it in the same moment
+            run = await self.latest(session_id)  # another message may have started the run concurrently
             try:
                 return await self.send_commands(run.id, reply)
             except InvalidInputError:
@@ -296,13 +297,13 @@ class Service:
     async def runs(
         self, *, status: Sequence[RunStatus] = (), session_id: str = "", query: str = "", limit: int = 20
     ) -> list[Run]:
-        """The caller's runs: the latest first, or by words of goal and answer those that fit best.
+        """List the caller's runs, latest first; or search them by words of goal and answer, best match first.
 
         Args:
-            status: how they are; empty for whatever.
-            session_id: of which session; empty for all.
-            query: words; empty for none.
-            limit: how many at the most.
+            status: only runs with these statuses; empty for all.
+            session_id: only runs of this session; empty for all.
+            query: words to search for; empty for none.
+            limit: maximum number of runs.
         """
         await to_thread.run_sync(self.load)
         journal = self.journal()
@@ -316,16 +317,16 @@ class Service:
         )
 
     async def latest_runs(self, limit: int) -> Sequence[Run]:
-        """The caller's runs, the latest first."""
+        """List the caller's runs, latest first."""
         return await self.runs(limit=limit)
 
     @property
     def journal_path(self) -> Path:
-        """The file of all runs of this home."""
+        """The journal file of this home."""
         return self.settings.journal
 
     async def latest(self, session_id: str) -> Run:
-        """The last run of a session.
+        """Return the latest run of a session.
 
         Raises:
             NotFoundError: the caller has no such session.
@@ -333,11 +334,11 @@ class Service:
         for run in await self.runs(session_id=session_id, limit=1):
             return run
         raise NotFoundError(
-            f"There is no session {session_id[:200]!r}.", advice="Take the session_id of an answer."
+            f"There is no session {session_id[:200]!r}.", advice="Use the session_id of an answer."
         )
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[StreamEvent]:
-        """What happened in a run, oldest first.
+        """Return the events of a run, oldest first.
 
         Raises:
             NotFoundError: the caller has none of this id.
@@ -346,7 +347,7 @@ class Service:
         return await self.journal().events(run_id, after=after, limit=limit)
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
-        """What was too large for an event, and its media type.
+        """Return a blob that was too large for an event, and its media type.
 
         Raises:
             NotFoundError: the caller has none of this id, or it has no such blob.
@@ -355,7 +356,7 @@ class Service:
         return await self.journal().blob(run_id, number)
 
     async def agent(self, profile: str = "") -> ProfileAgent:
-        """The agent of a profile, with the tools that it has by now.
+        """Return the agent of a profile, with its current tools.
 
         Raises:
             LoomError: as for `start`.
@@ -367,20 +368,20 @@ class Service:
         return await self.agents().get(file, name, patience=_SERVER_SECONDS)
 
     def journal(self) -> Journal:
-        """All runs of this home; opened at the first use."""
+        """Return the journal of this home, opened on first use."""
         return self._engine.journal()
 
     def agents(self) -> Agents:
-        """The agents of this process."""
+        """Return the agents of this process."""
         return self._engine.agents()
 
     def _with_problem(self, run: Run) -> Run:
-        """The run with the reason why it does not go on, where this process cannot drive it now."""
+        """Return the run; if this process cannot continue it now, with the reason as its problem."""
         problem = self._engine.held.get(run.id, "") if run.status == "working" else ""
         return replace(run, problem=problem) if problem else run
 
     async def _profile_of(self, session_id: str) -> str:
-        """The profile of a session's last run; empty for a session that is not known."""
+        """Return the profile of a session's latest run; empty for an unknown session."""
         if not session_id:
             return ""
         runs = await self.runs(session_id=session_id, limit=1)
@@ -392,7 +393,7 @@ def _is_for_run(decision: ApprovalDecision | InputResponse) -> bool:
 
 
 def _limit_budget(most: Budget, asked: BudgetInput | None) -> Budget:
-    """What is asked for, as far as it is within what the profile grants."""
+    """Limit the requested budget to that of the profile."""
     if asked is None:
         return most
     wanted = {name: value for name, value in asked.model_dump().items() if value is not None}

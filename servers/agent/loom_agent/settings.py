@@ -1,4 +1,4 @@
-"""What the person who starts the server decides."""
+"""Settings of the server process."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings of one process.
+    """Settings of one server process.
 
     Attributes:
         home: Loom's home.
-        config: the file with the profiles; without one there is a single profile.
-        config_given: whether the file was named, so that it has to be there.
-        provider: the language model of profiles that name none; empty for the first vendor whose key is in
-            the environment.
-        root: the folder whose files agents may read, where their profile does not say that; None for none.
-        over_http: whether clients come over HTTP, where whoever asks is not the user of this machine.
-        version: of this server.
+        config: the file with the profiles; without it there is a single profile.
+        config_given: whether the file was given explicitly, so that it must exist.
+        provider: the language model of profiles without one; empty for the first vendor whose key is in the
+            environment.
+        root: folder with files that agents may read, unless their profile says otherwise; None for none.
+        over_http: whether clients connect over HTTP, so that a caller need not be the user of this machine.
+        version: version of this server.
     """
 
     home: Path
@@ -38,10 +38,10 @@ class Settings:
 
     @property
     def journal(self) -> Path:
-        """The file of all runs, shared by all processes of this home."""
+        """The journal file, shared by all processes of this home."""
         return self.home / "agent" / "runs.db"
 
     @property
     def audit(self) -> Path:
-        """The file in which every decision about a call is kept."""
+        """The audit log file, with every decision about a call."""
         return audit_path(self.home)

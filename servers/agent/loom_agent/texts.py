@@ -1,4 +1,4 @@
-"""What the tools answer, as data and as text for a model: in English or Chinese, as the goal of a run is."""
+"""Results of the tools, as data and as text for a model, in the language of the goal: English or Chinese."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ __all__ = [
     "search_text",
 ]
 
-_ARGUMENTS = 2000  # characters of a call's arguments that a person reads
+_ARGUMENTS = 2000  # characters of a call's arguments that are shown
 _GOAL = 120
 _PAYLOAD = 400
 
 
 def run_info(run: Run, *, by_tool: bool, by_asking: bool) -> RunInfo:
-    """A run as data, with what to do now.
+    """Convert a run to data, with the next step.
 
     Args:
-        run: as it stands.
+        run: the run.
         by_tool: whether the caller may decide by `agent_decide`.
-        by_asking: whether the caller's client can ask its user, who may decide.
+        by_asking: whether the caller's client can ask its user (elicitation), who may decide.
     """
     usage = run.spent.usage
     return RunInfo(
@@ -86,7 +86,7 @@ def _next(run: Run, *, by_tool: bool, by_asking: bool) -> str:
 
 
 def run_text(run: Run, info: RunInfo) -> str:
-    """The answer about a run."""
+    """Format a run as text."""
     wording = Wording.for_goal(run.request.goal)
     status = dict(wording.statuses)[run.status]
     lines = [wording.head.format(run_id=run.id, session_id=run.request.session_id, status=status)]
@@ -102,7 +102,7 @@ def run_text(run: Run, info: RunInfo) -> str:
 
 
 def run_summary(run: Run) -> str:
-    """What a run has taken, in a line."""
+    """Format the usage of a run, in a line."""
     wording = Wording.for_goal(run.request.goal)
     usage = run.spent.usage
     return wording.spent.format(
@@ -114,7 +114,7 @@ def run_summary(run: Run) -> str:
 
 
 def pending_line(pending: Pending, wording: Wording) -> str:
-    """Something that a run waits for."""
+    """Format a pending request, in a line."""
     template = {"approval": wording.call, "unknown": wording.unknown, "question": wording.question}
     line = template[pending.kind].format(
         id=pending.id,
@@ -130,7 +130,7 @@ def pending_line(pending: Pending, wording: Wording) -> str:
 
 
 def question_of(pending: Pending, wording: Wording) -> str:
-    """What a person is asked, in a form of their client."""
+    """Phrase the question to a person about a pending request, for an elicitation form."""
     if pending.kind == "question":
         return escape_controls(pending.reason)
     template = wording.may_run if pending.kind == "approval" else wording.may_run_again
@@ -142,12 +142,12 @@ def question_of(pending: Pending, wording: Wording) -> str:
 
 
 def goal_line(run: Run) -> str:
-    """The beginning of what a run was asked to do."""
+    """Return the beginning of a run's goal, in a line."""
     return _short(run.request.goal, _GOAL)
 
 
 def run_line(run: Run) -> RunLine:
-    """A run in a list, as data."""
+    """Convert a run to a list entry."""
     return RunLine(
         run_id=run.id,
         session_id=run.request.session_id,
@@ -161,7 +161,7 @@ def run_line(run: Run) -> RunLine:
 
 
 def runs_text(result: RunsResult) -> str:
-    """The answer of `agent_runs`."""
+    """Format the result of `agent_runs`."""
     if not result.runs:
         return "There is no such run. agent_run starts one."
     budget = TextBudget(narrow="status, session_id, query or limit", separator="\n")
@@ -174,7 +174,7 @@ def runs_text(result: RunsResult) -> str:
 
 
 def events_text(result: EventsResult, *, tokens: int = TOKEN_CAP // 2) -> tuple[str, int]:
-    """The answer of `agent_events`, and how many events are in it."""
+    """Format the result of `agent_events`; return it with the number of events in it."""
     if not result.events:
         return f"Nothing has happened since. The run is {result.status}.", 0
     budget = TextBudget(tokens, narrow="after_seq and limit", separator="\n")
@@ -185,7 +185,7 @@ def events_text(result: EventsResult, *, tokens: int = TOKEN_CAP // 2) -> tuple[
 
 
 def search_text(result: SearchResult) -> str:
-    """The answer of `tool_search`."""
+    """Format the result of `tool_search`."""
     budget = TextBudget(narrow="a query that says more", separator="\n")
     for tool in result.tools:
         arguments = ", ".join(tool.arguments.get("properties", {})) or "none"
@@ -210,37 +210,37 @@ def _short(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """The texts of one language; `{…}` is filled in by who uses it.
+    """Texts in one language; the caller fills in `{…}`.
 
     Attributes:
-        head: the first line of an answer.
-        statuses: what each status is called.
-        problem: why it is not completed.
-        waits: before what it waits for.
-        call: a call that may be made or not.
-        unknown: a call that had begun when the program ended.
+        head: first line of a result.
+        statuses: names of the statuses.
+        problem: why the run is not completed.
+        waits: heading of the pending requests.
+        call: a call that needs approval.
+        unknown: a call that was running when the program ended.
         question: a question of a tool.
-        until: when it counts as refused.
-        spent: what it has taken.
-        next: before what to do now.
-        completed: what to do then; as the following.
-        working: it goes on.
-        decide: a person decides through `agent_decide`.
-        ask: the user is asked by the next call.
-        elsewhere: somebody else decides.
-        paused: it is paused.
-        ended: it failed or was aborted.
-        starts: progress: the model is asked; as the following.
-        uses: a tool runs.
-        done: a tool has ended well.
-        failed: a tool has ended badly.
+        until: the deadline.
+        spent: the usage.
+        next: prefix of the next step.
+        completed: next step for a completed run; likewise below.
+        working: the run is working.
+        decide: the user decides through `agent_decide`.
+        ask: the next call asks the user.
+        elsewhere: another person decides.
+        paused: the run is paused.
+        ended: the run failed or was aborted.
+        starts: progress: a turn starts; likewise below.
+        uses: a tool call starts.
+        done: a tool call succeeded.
+        failed: a tool call failed.
         asks: people are asked.
-        decided: they have decided.
-        retried: the model is asked again.
-        compacted: the conversation was shortened.
-        finished: the final answer is there.
-        may_run: asks for the approval of a call.
-        may_run_again: asks whether an unknown call is to be made again.
+        decided: people have decided.
+        retried: the request to the model is retried.
+        compacted: the conversation was compacted.
+        finished: the run is completed.
+        may_run: question whether a call may run.
+        may_run_again: question whether to repeat a call with unknown outcome.
     """
 
     head: str = "Run {run_id} (session {session_id}): {status}"
@@ -293,7 +293,7 @@ class Wording:
 
     @classmethod
     def for_goal(cls, goal: str) -> Wording:
-        """The texts in the language of a goal."""
+        """Return the texts in the language of a goal."""
         return _CHINESE if is_chinese(goal) else _ENGLISH
 
 

@@ -47,7 +47,7 @@ def build(settings: Settings) -> LoomServer:
             finally:
                 tasks.cancel_scope.cancel()
 
-    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
+    server = LoomServer.from_introduction(introduction(settings), home=settings.home, lifespan=lifespan)
     register_conversation_tools(server, service)
     register_read_only_tools(server, service)
     register_flow_tools(server, service)

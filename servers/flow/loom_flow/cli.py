@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom_core.paths import loom_home
-from loom_core.server.cli.command_line import parsed
+from loom_core.server.cli.command_line import parse_line
 from loom_core.server.cli.standard_commands import ServerCommands, configuration_file
 from loom_core.server.program import ServerProgram
-from loom_core.server.runs.page_option import add_html_option
+from loom_core.server.runs.html_option import add_html_option
 from loom_flow import PROGRAM
 from loom_flow.settings import Settings
 
@@ -66,7 +66,7 @@ class FlowServer(ServerProgram[Settings]):
         return commands.parser
 
     def parse(self, line: Sequence[str]) -> argparse.Namespace:
-        return parsed(self.parser(), line)
+        return parse_line(self.parser(), line)
 
     def settings_of(self, args: argparse.Namespace) -> Settings:
         home = loom_home(args.home)
@@ -87,7 +87,7 @@ class FlowServer(ServerProgram[Settings]):
 
     def key_variables(self, settings: Settings) -> list[str]:
         from loom_core.flow.config import read_flow_file
-        from loom_core.server.install.front import model_variables
+        from loom_core.server.install.terminal import model_variables
         from loom_flow.model_choice import choose_model
 
         if not settings.config_given and not settings.config.exists():

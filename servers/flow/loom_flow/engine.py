@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from loom_core.flow.knowledge import FlowKnowledge
     from loom_core.flow.orchestrator import WorkflowOrchestrator
     from loom_core.llm.interface import LLMProvider
-    from loom_core.mcp_client.remote_tools import McpTools
+    from loom_core.mcp_client.remote_tools import RemoteTools
     from loom_core.runs.journal import Journal
     from loom_core.tools.auditing.audit import AuditLog
     from loom_core.tools.interface import Tool
@@ -65,7 +65,7 @@ class FlowEngine:
         self._tasks: TaskGroup | None = None
         self._journal: Journal | None = None
         self._audit: AuditLog | None = None
-        self._mcp: McpTools | None = None
+        self._mcp: RemoteTools | None = None
         self._sources: KnowledgeSources | None = None
         self._assistants: dict[_Flows, _AssistantTask] = {}
         self._turn = anyio.Lock()
@@ -270,12 +270,12 @@ class FlowEngine:
         names = list(dict.fromkeys(name.partition(":")[0] for name in server_tools(file)))
         if names:
             if self._mcp is None:
-                from loom_core.mcp_client.remote_tools import McpTools
+                from loom_core.mcp_client.remote_tools import RemoteTools
 
                 assert self._tasks is not None
-                self._mcp = McpTools(self._settings.home, user="the flow file")
-                self._mcp.work_in(self._tasks)
-            await self._mcp.there(names, patience=_SERVER_SECONDS)
+                self._mcp = RemoteTools(self._settings.home, user="the flow file")
+                self._mcp.start_in(self._tasks)
+            await self._mcp.wait_for_servers(names, patience=_SERVER_SECONDS)
         return [self._mcp.live(names)] if self._mcp is not None and names else []
 
     def _audit_log(self) -> AuditLog:

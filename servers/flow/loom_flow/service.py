@@ -12,8 +12,8 @@ from loom_core.errors import InvalidInputError, LoomError, NotFoundError
 from loom_core.flow.config.models import FlowFile, has_side_effects
 from loom_core.flow.executor.inputs import missing_inputs, with_defaults
 from loom_core.runs.commands import Resume
-from loom_core.server.auth.caller import EVERYTHING, acting, current_caller
-from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending
+from loom_core.server.auth.caller import FULL_ACCESS, current_caller, use_caller
+from loom_core.server.calls.long_polling import LONGEST_WAIT, LongPoll
 from loom_flow.engine import FlowEngine
 from loom_flow.models import ExplainResult, FlowInfo, FlowsResult, MatchInfo
 from loom_flow.texts import progress_line, question_of, run_line, steps_of
@@ -61,7 +61,7 @@ class FlowService:
             sees_all: whether everybody's runs are seen: on the command line, whose user owns the file.
         """
         self.settings = settings
-        self.attending = Attending(self, self.question, progress_line)
+        self.attending = LongPoll(self, self.question, progress_line)
         self._sees_all = sees_all
         self._engine = FlowEngine(settings, adopts=adopts)
 
@@ -118,7 +118,7 @@ class FlowService:
             LoomError: as there; or there is no flow file that can be used.
         """
         assistant, caller, context = await self._assistant(), current_caller().id, _caller_context(context)
-        with acting(EVERYTHING):  # the run goes on when the call has gone
+        with use_caller(FULL_ACCESS):  # the run goes on when the call has gone
             return await assistant.query(
                 message,
                 session_id=session_id,
@@ -137,7 +137,7 @@ class FlowService:
             LoomError: as for `chat`.
         """
         assistant, caller = await self._assistant(), current_caller().id
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             return await assistant.continue_session(
                 session_id, caller=caller, wait_seconds=min(seconds, _REPLY_SECONDS), tracks_delivery=False
             )
@@ -160,7 +160,7 @@ class FlowService:
             LoomError: as for `chat`.
         """
         assistant, caller, context = await self._assistant(), current_caller().id, _caller_context(context)
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             found = await assistant.explain(message, session_id=session_id, context=context, caller=caller)
         return _explain_result(message, found, assistant.loaded.file)
 
@@ -183,7 +183,7 @@ class FlowService:
         """
         assistant, caller, context = await self._assistant(), current_caller(), _caller_context(context)
         self._check_flow(assistant.loaded.file, flow_id)
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             reply = await assistant.run_flow(
                 flow_id,
                 inputs,
@@ -223,7 +223,7 @@ class FlowService:
         """
         await self.run(run_id)
         assistant = await self._assistant()
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             return await assistant.host.send_commands(run_id, order)
 
     async def decide(self, run: Run, decision: ApprovalDecision | InputResponse) -> Run:
@@ -268,7 +268,7 @@ class FlowService:
         if run.status not in {"working", "input_required"}:
             return await self.send_commands(run_id, Resume(by=by))
         assistant = await self._assistant()
-        with acting(EVERYTHING):
+        with use_caller(FULL_ACCESS):
             await assistant.host.adopt(run_id)
         return run
 

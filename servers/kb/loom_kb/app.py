@@ -1,4 +1,4 @@
-"""Putting the server together."""
+"""Assembly of the MCP server: tools, resources, prompts and background tasks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["build"]
 
 _DOCUMENT = "loom://{source}/{id}"
 _PAGE = 100
-_LOOK = 1.5  # seconds that documents are read before it is said how much a model would have to read
+_LOOK = 1.5  # seconds for which documents are read before the extraction estimate is given
 _CHATGPT_WORDING = ChatGPTWording(
     search_title="Search knowledge",
     search_head=QUERY_HEAD,
@@ -45,9 +45,9 @@ _CHATGPT_WORDING = ChatGPTWording(
 
 
 def build(settings: Settings) -> LoomServer:
-    """Make the server; nothing is opened before the first call that needs it."""
+    """Create the server. A knowledge base is opened by the first call that needs it."""
     service = Service(settings, look=_LOOK)
-    service.library.language_model()  # what is wrong with it is told now
+    service.library.language_model()  # report a configuration error at startup
 
     @asynccontextmanager
     async def lifespan() -> AsyncGenerator[None]:
@@ -63,7 +63,7 @@ def build(settings: Settings) -> LoomServer:
         await service.library.close_connections()
         service.library.close()
 
-    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
+    server = LoomServer.from_introduction(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=_CHATGPT_WORDING, open_world=False)
         return server
@@ -124,11 +124,11 @@ def _register_resources(server: LoomServer, service: Service) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _LibrarySnapshot:
-    """What a look has found.
+    """Snapshot of the library, as the last poll found it.
 
     Attributes:
-        files: date and size of every file that a record is made of.
-        sources: what the tools say of the knowledge bases.
+        files: date and size of every file of every store.
+        sources: what the tool descriptions say about the knowledge bases.
         revisions: `CatalogueEntry.revision` of each.
     """
 
@@ -138,11 +138,11 @@ class _LibrarySnapshot:
 
 
 async def notify_changes(server: LoomServer, service: Service, *, interval: float = 1.0) -> None:
-    """Look again and again until cancelled, and tell every client that wants to know.
+    """Poll the library until cancelled, and notify subscribed clients of changed tools and resources.
 
-    A database tells nobody that another process has written to it, so the dates of its files are looked at,
-    and its content only where these are new: as long as nothing happens, nothing is opened. That documents
-    are others is told when they have been the same for one look, which is when a job is done or rests.
+    SQLite sends no notification when another process writes, so this polls the dates of the files, and reads
+    their content only if a date is new: as long as nothing happens, nothing is opened. Changed documents are
+    announced once they stay the same for one poll, which means that a job is done or pauses.
     """
     library = service.library
     seen = _LibrarySnapshot(await to_thread.run_sync(library.catalogue.files))

@@ -1,7 +1,7 @@
-"""The command line: what can be asked for.
+"""The command line of loom-kb: its commands and their options.
 
 Exit codes: 0 done, 1 an error (for `doctor` and `check`: there is a problem), 2 wrong usage, 3 done but some
-documents failed, 130 interrupted, 141 nobody reads the answer any more.
+documents failed, 130 interrupted, 141 the reader of the output closed it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SERVER", "run"]
 
-_MOST_ENTITIES = 20_000  # that a browser still draws
+_MOST_ENTITIES = 20_000  # a browser can still draw them
 
 
 class KnowledgeBaseServer(ServerProgram[Settings]):
@@ -93,7 +93,7 @@ class KnowledgeBaseServer(ServerProgram[Settings]):
 
         catalogue = Catalogue(settings.home)
         for name in names:
-            catalogue.folder(name)  # an error, if a name cannot be one of a knowledge base
+            catalogue.folder(name)  # raises if no knowledge base can have this name
         known = {entry.name for entry in catalogue.list()}
         return [name for name in names if name not in known]
 
@@ -106,7 +106,7 @@ run = SERVER.run
 
 
 def _check(settings: Settings) -> None:
-    """Look whether a server can be started with these settings.
+    """Check that a server can be started with these settings.
 
     Raises:
         ConfigError: it cannot.
@@ -155,7 +155,7 @@ def _options(command: argparse.ArgumentParser) -> None:
         default="auto",
         metavar="NAME",
         help="for new knowledge bases: auto, e5-small, minilm, static, hashing; a server's model, such as"
-        " openai:text-embedding-3-small or ollama:bge-m3; or its configuration as JSON",
+        " openai:text-embedding-3-small or ollama:bge-m3; or a configuration as JSON",
     )
     command.add_argument(
         "--llm",
@@ -235,17 +235,17 @@ def _documents(commands: ServerCommands) -> None:
     query.add_argument(
         "--strategy",
         choices=["hybrid", "vector_first", "graph_first", "graph_only", "bm25"],
-        help="another than the knowledge base's own",
+        help="instead of the knowledge base's own",
     )
-    query.add_argument("--rerank", choices=["features"], help="order the best passages anew, by this")
+    query.add_argument("--rerank", choices=["features"], help="rerank the best passages with this")
     query.add_argument(
         "--diversity",
         type=float,
         metavar="0..1",
-        help="how much variety counts (default 0)",
+        help="weight of variety among the passages (default 0)",
     )
     query.add_argument(
-        "--expand", choices=["passage", "section"], help="`section`: each passage with the text around it"
+        "--expand", choices=["passage", "section"], help="`section`: each passage with its surrounding text"
     )
     query.add_argument("--detailed", action="store_true", help="with scores and why each passage was found")
 
@@ -257,7 +257,7 @@ def _documents(commands: ServerCommands) -> None:
     _one_kb(remove)
     remove.add_argument("--all", action="store_true", help="the knowledge base with all its files")
 
-    stats = commands.add("stats", "show what a knowledge base holds, and how its indexes stand")
+    stats = commands.add("stats", "show the contents of a knowledge base and the state of its indexes")
     _one_kb(stats)
 
 
@@ -265,25 +265,25 @@ def _keeping_in_step(commands: ServerCommands) -> None:
     sync = commands.add("sync", "bring a knowledge base in step with folders: add, update, remove")
     sync.add_argument("folders", nargs="+", type=_path, metavar="FOLDER", help="the folders")
     _one_kb(sync)
-    sync.add_argument("--watch", action="store_true", help="stay, and sync whatever changes")
+    sync.add_argument("--watch", action="store_true", help="keep running, and sync every change")
     sync.add_argument("--tag", action="append", default=[], help="for the filter `tags` (may be repeated)")
     sync.add_argument("--include", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
     sync.add_argument("--exclude", action="append", default=[], metavar="PATTERN", help="as in .gitignore")
     sync.add_argument(
         "--allow-empty",
         action="store_true",
-        help="remove all documents of a folder that is gone or empty, which is refused otherwise",
+        help="remove all documents of a folder that is gone or empty; refused without this option",
     )
     _agreeing(sync)
 
-    jobs = commands.add("jobs", "list the newest jobs, or tell all about one")
+    jobs = commands.add("jobs", "list the newest jobs, or show one in full")
     jobs.add_argument("id", nargs="?", metavar="ID", help="id of a job")
     jobs.add_argument("--cancel", action="store_true", help="with ID: cancel it")
 
-    graph = commands.add("graph", "write the graph as a page for a browser, which needs no network")
+    graph = commands.add("graph", "write the graph as an HTML page that needs no network")
     graph.add_argument("--html", required=True, type=_path, metavar="FILE", help="the page to write")
     _one_kb(graph)
-    graph.add_argument("--entity", metavar="NAME", help="only what is around this one")
+    graph.add_argument("--entity", metavar="NAME", help="only the neighbourhood of this one")
     graph.add_argument(
         "--hops", type=int, choices=range(1, 5), default=2, help="with --entity: how far to go (default 2)"
     )
@@ -292,10 +292,10 @@ def _keeping_in_step(commands: ServerCommands) -> None:
         type=_some,
         default=2000,
         metavar="N",
-        help=f"entities at the most, the best connected first (default 2000, at the most {_MOST_ENTITIES})",
+        help=f"maximum number of entities, best connected first (default 2000, at most {_MOST_ENTITIES})",
     )
 
-    duplicates = commands.add("duplicates", "list documents that are the same, or nearly")
+    duplicates = commands.add("duplicates", "list duplicate and near-duplicate documents")
     _one_kb(duplicates)
 
 
@@ -303,25 +303,25 @@ def _aliases(commands: ServerCommands) -> None:
     aliases = commands.add("aliases", "list entities under several names, merge or split them")
     aliases.add_argument("names", nargs="*", metavar="NAME", help="names as the documents use them")
     _one_kb(aliases)
-    aliases.add_argument("--suggested", action="store_true", help="list names that may be the same")
+    aliases.add_argument("--suggested", action="store_true", help="list names that may be the same entity")
     deciding = aliases.add_mutually_exclusive_group()
-    deciding.add_argument("--merge", action="store_true", help="take two names for the same entity's")
+    deciding.add_argument("--merge", action="store_true", help="merge two names into one entity")
     deciding.add_argument(
         "--split",
         action="store_true",
         help="keep two names apart; not the scripts of one name, such as 臺灣 and 台湾",
     )
-    deciding.add_argument("--undecide", action="store_true", help="forget what you decided of two names")
+    deciding.add_argument("--undecide", action="store_true", help="forget your decision about two names")
 
 
 def _maintenance(commands: ServerCommands) -> None:
-    check = commands.add("check", "check a knowledge base through and through")
+    check = commands.add("check", "check the whole knowledge base")
     _one_kb(check)
-    check.add_argument("--repair", action="store_true", help="put right what can be")
+    check.add_argument("--repair", action="store_true", help="repair what can be repaired")
 
     rebuild = commands.add(
         "rebuild",
-        "build indexes anew, or with --embedder all vectors by another model, in the background",
+        "rebuild indexes, or with --embedder all vectors by another model, in the background",
     )
     _one_kb(rebuild)
     rebuild.add_argument(
@@ -333,15 +333,15 @@ def _maintenance(commands: ServerCommands) -> None:
     rebuild.add_argument(
         "--all-from-text",
         action="store_true",
-        help="cut all documents into passages and extract from them anew, where today's rules are others",
+        help="chunk all documents and extract from them again, where the rules have changed",
     )
     _agreeing(rebuild)
 
-    export = commands.add("export", "write a knowledge base into one file")
-    export.add_argument("file", type=_path, help="the archive to make, such as notes.loom.zip")
+    export = commands.add("export", "export a knowledge base to one file")
+    export.add_argument("file", type=_path, help="the archive to write, such as notes.loom.zip")
     _one_kb(export)
 
-    import_ = commands.add("import", "take such a file into a knowledge base")
+    import_ = commands.add("import", "import such a file into a knowledge base")
     import_.add_argument("file", type=_path, help="the archive")
     import_.add_argument("--kb", metavar="NAME", help="default: the name in the archive, if that is free")
     _agreeing(import_)
@@ -361,7 +361,7 @@ def _installing(commands: ServerCommands) -> None:
 
 
 def _agreeing(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--yes", action="store_true", help="let the language model read much without asking")
+    command.add_argument("--yes", action="store_true", help="let the language model read without asking")
 
 
 def _one_kb(command: argparse.ArgumentParser) -> None:
@@ -372,7 +372,7 @@ def _of_language_model(choice: str) -> Iterator[str]:
     if not choice or choice == NO_MODEL:
         return
     from loom_core.llm.config import ProviderConfig
-    from loom_core.server.install.front import model_variables
+    from loom_core.server.install.terminal import model_variables
 
     yield from model_variables(ProviderConfig.of(configuration(choice)))
 

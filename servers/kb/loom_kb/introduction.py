@@ -1,4 +1,4 @@
-"""The server's introduction in the handshake, which needs nothing else of it to be loaded."""
+"""The server's introduction for the MCP handshake; imports nothing else of the server."""
 
 from __future__ import annotations
 

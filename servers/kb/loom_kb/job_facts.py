@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["all_notes", "all_problems", "job_info", "list_jobs", "problems_page"]
 
-_MAX_FAILURES = 10  # that are told with a job; a cursor gives the others
+_MAX_FAILURES = 10  # in the facts about a job; a cursor gives the others
 _MAX_NOTES = 5
 _MAX_REASONS = 6
 _MAX_TYPES = 8
@@ -42,7 +42,7 @@ def job_info(
     Args:
         knowledge_base: where it is.
         job: the job.
-        after: where to go on with its problems, see `problems_page`; 0 for an overview of them.
+        after: cursor of its problems, see `problems_page`; 0 for an overview of them.
         failures: how many failed documents the overview names.
         notes: how many notes it has.
     """
@@ -103,7 +103,7 @@ def list_jobs(jobs: Sequence[tuple[GraphRAGKnowledgeBase, Job]]) -> list[JobInfo
 
 
 def _failures(jobs: JobReader, job: Job, *, limit: int) -> tuple[list[str], int]:
-    """The first failed documents of a job, and the cursor for all other problems; 0 if there are none."""
+    """Return the first failed documents of a job, and the cursor of all other problems; 0 if none."""
     failed, skipped = job.counts.get("failed", 0), job.counts.get("skipped", 0)
     items = jobs.report(job, ["failed"], limit=limit) if failed and limit else []
     following = _cursor(items[-1]) if items else _FROM_START
@@ -130,18 +130,18 @@ def _count_skipped(jobs: JobReader, job: Job) -> list[SkippedInfo]:
 
 
 def problems_page(jobs: JobReader, job: Job, *, after: int = 0, limit: int = _PAGE) -> tuple[list[str], int]:
-    """Some lines about documents that were left out of a job: first what failed, then what was skipped.
+    """Return a page of the documents that a job left out: first the failed ones, then the skipped ones.
 
-    Folders are full of what is rightly skipped; what failed must not be hidden behind it.
+    Folders hold many files that are rightly skipped; these must not hide the failed ones.
 
     Args:
         jobs: where the job is.
         job: the job.
-        after: where to go on; 0 for the first page.
+        after: cursor; 0 for the first page.
         limit: how many lines.
 
     Returns:
-        The lines, and where to go on; 0 if that is all.
+        The lines, and the next cursor; 0 if that is all.
     """
     items: list[JobItem] = []
     if after == 0 or after % 2:
@@ -155,7 +155,7 @@ def problems_page(jobs: JobReader, job: Job, *, after: int = 0, limit: int = _PA
 
 
 def all_problems(jobs: JobReader, job: Job) -> Iterator[str]:
-    """Every line about a document that was left out of a job."""
+    """Yield a line for every document that was left out of a job."""
     after = 0
     while True:
         lines, after = problems_page(jobs, job, after=after, limit=_LONG_PAGE)
@@ -165,7 +165,7 @@ def all_problems(jobs: JobReader, job: Job) -> Iterator[str]:
 
 
 def all_notes(jobs: JobReader, job: Job) -> Iterator[str]:
-    """Every note about a job."""
+    """Yield every note about a job."""
     after = 0
     while notes := jobs.notes(job, limit=_LONG_PAGE, after=after):
         after = notes[-1][0]
@@ -173,12 +173,12 @@ def all_notes(jobs: JobReader, job: Job) -> Iterator[str]:
 
 
 def _cursor(item: JobItem) -> int:
-    """Where to go on after a problem: odd after one that failed, even after a skipped one."""
+    """Return the cursor after a problem: odd after a failed document, even after a skipped one."""
     return 2 * item.ordinal + (3 if item.state == "failed" else 2)
 
 
 def _problem(item: JobItem) -> str:
     place = display_uri(item.uri)
-    # What can be done is said once for all skipped documents of a reason.
+    # The advice is given once for all skipped documents of a reason.
     reason = item.reason.partition(". ")[0] if item.state == "skipped" else item.reason
     return f"{item.state}: " + (reason if place in reason else f"{place}: {reason}")

@@ -1,4 +1,4 @@
-"""The language model that a run may be given: what is written for it, whether it can be asked, who agrees."""
+"""The language model of a run: its configuration, its diagnosis, and the user's confirmation of its cost."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.knowledge.ingest.extraction_estimate import ConfirmationNeededError
-from loom_core.server.cli.console import agreed, say
+from loom_core.server.cli.console import confirm, say
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.sources.library import Library
-    from loom_core.server.cli.health import Section
+    from loom_core.server.cli.health import HealthSection
 
 __all__ = [
     "NO_MODEL",
@@ -35,15 +35,15 @@ _Done = TypeVar("_Done")
 
 
 def model_setting(option: str | None) -> str:
-    """What is written for the model: by the option, else by the environment; empty for nothing."""
+    """Return the setting of the model: the option, else the environment variable; empty if not set."""
     return (os.environ.get(VARIABLE, "") if option is None else option).strip()
 
 
 def configuration(text: str) -> str | dict[str, Any]:
-    """What is written for the model as `create_provider` takes it; empty for none.
+    """Parse the setting of the model into the argument of `create_provider`; empty for no model.
 
     Raises:
-        ConfigError: it begins like JSON and is none. The message does not repeat it: a key may be in it.
+        ConfigError: it begins like JSON, but is not. The message does not repeat it: it may hold a key.
     """
     if not text.startswith("{"):
         return "" if text == NO_MODEL else text
@@ -51,27 +51,27 @@ def configuration(text: str) -> str | dict[str, Any]:
         return cast("dict[str, Any]", json.loads(text))
     except ValueError as error:
         raise ConfigError(
-            f"What is given for --llm is no JSON: {str(error).partition(':')[0]}.",
+            f"The value of --llm is not valid JSON: {str(error).partition(':')[0]}.",
             advice=f'Write it as \'{{"provider": "deepseek"}}\', or as deepseek/MODEL, or unset {VARIABLE}.',
         ) from None
 
 
-def model_section(library: Library) -> Section | None:
-    """Which model is set and whether it can be asked, for `doctor`; None without one. May ask the keyring."""
+def model_section(library: Library) -> HealthSection | None:
+    """Diagnose the configured model for `doctor`; None without one. May ask the keyring."""
     from loom_core.server.doctor.language_model import model_section as examined_model
 
     return examined_model(library.language_model, otherwise=OTHER_MODEL)
 
 
 async def run_with_confirmation(add: Callable[[bool], Awaitable[_Done]], *, yes: bool) -> _Done:
-    """Do what a language model may have to read much for; ask the person at the terminal first.
+    """Submit a job, and ask the user at the terminal first if its extraction needs confirmation.
 
     Args:
-        add: does it; told whether somebody agreed.
-        yes: whether the person agreed beforehand.
+        add: submits it; its argument says whether the user agreed.
+        yes: whether the user agreed beforehand.
 
     Raises:
-        InvalidInputError: there is nobody to ask, or they did not agree. Nothing was done.
+        InvalidInputError: there is no terminal to ask at, or the user declined. Nothing was done.
     """
     from anyio import to_thread
 
@@ -81,6 +81,6 @@ async def run_with_confirmation(add: Callable[[bool], Awaitable[_Done]], *, yes:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InvalidInputError(error.message, advice="Agree to it with --yes.") from None
         say(f"A language model is to read {error.estimate}.")
-    if not await to_thread.run_sync(agreed, abandon_on_cancel=True):
+    if not await to_thread.run_sync(confirm, abandon_on_cancel=True):
         raise InvalidInputError("Nothing was done.")
     return await add(True)

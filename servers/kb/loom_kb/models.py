@@ -1,4 +1,4 @@
-"""What the tools answer, as data."""
+"""Results of the tools as data."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class QueryResult(BaseModel):
     notes: list[str] = Field(default=[], description="What to know about this answer.")
 
     def concise(self) -> QueryResult:
-        """Reduce it to what a concise text tells, too, so that it costs no more tokens than that."""
+        """Reduce it to the content of the concise text, so that it costs no more tokens."""
         shorter: dict[str, object] = {
             "passages": [each.model_copy(update=_CONCISE) for each in self.passages]
         }

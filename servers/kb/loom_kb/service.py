@@ -1,4 +1,4 @@
-"""What the tools and the command line do with knowledge bases, without any words about it."""
+"""Service layer of the tools and the command line: operations on knowledge bases, without wording."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _MICRO = 1_000_000  # cursors are whole numbers: times in microseconds
 class Service:
     """The knowledge bases of one run of the server or the command.
 
-    `add` does nothing where a language model would have to read much, unless that is confirmed.
+    `add` does nothing if a language model would have to read a large amount, unless that is confirmed.
     """
 
     def __init__(self, settings: Settings, *, look: float | None = None, deadline: float = 30.0) -> None:
@@ -55,12 +55,11 @@ class Service:
         Args:
             settings: of the run.
             deadline: seconds that a knowledge base has for an answer, once it is open. By default longer than
-                a question waits for its embedding, so that words and graph can still answer.
-            look: seconds for which documents are read to see how much a language model would have to read;
-                None for as long as it takes.
+                a question waits for its embedding, so that the lexical index and the graph can still answer.
+            look: seconds for which documents are read to estimate the cost of extraction; None for no limit.
 
         Raises:
-            ConfigError: what is written for the language model is no JSON.
+            ConfigError: the setting of the language model is not valid JSON.
         """
         self.settings = settings
         self.library = Library(
@@ -75,7 +74,7 @@ class Service:
         self._deadline = deadline
 
     async def describe_sources(self) -> list[SourceInfo]:
-        """What the knowledge bases say of themselves, those that the caller may use."""
+        """Return the self-descriptions of the knowledge bases that the caller may use."""
         return [entry.source for entry in await to_thread.run_sync(self.library.list)]
 
     async def query(
@@ -88,13 +87,13 @@ class Service:
         strategy: Strategy | None = None,
         options: SearchOptions | None = None,
     ) -> QueryResult:
-        """Ask one knowledge base, or all of them, each for at most the deadline of the service.
+        """Query one knowledge base, or all of them, each with the deadline of the service.
 
         Raises:
             NotFoundError: there is no such knowledge base, or none at all.
-            LoomError: the only one that was asked failed, and why.
-            InvalidInputError: the question, the limit or the filters suit none of them.
-            SourceError: not one of several gave an answer.
+            LoomError: the only one that was asked failed; the error is its own.
+            InvalidInputError: none of them accepts the question, the limit or the filters.
+            SourceError: none of several gave an answer.
         """
         names = [source] if source else await self._names()
         problems = [] if source else await self.unusable()
@@ -114,7 +113,7 @@ class Service:
             source: knowledge base to look in; None for all.
             start: offset to read from; None begins where the document does, or at the passage's
                 surroundings.
-            tokens: what the text costs at the most.
+            tokens: the text costs at most this many.
 
         Raises:
             NotFoundError: there is nothing with this id.
@@ -144,7 +143,7 @@ class Service:
     async def add(
         self, request: AddRequest, *, source: str | None, description: str = ""
     ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Write down what is to be added; returns the knowledge base and the job's id.
+        """Submit a job that adds documents; return the knowledge base and the job's id.
 
         Args:
             request: what to add, see `request_texts`, `request_files` and `request_pages`.
@@ -152,8 +151,8 @@ class Service:
             description: what a new one holds.
 
         Raises:
-            ConfirmationNeededError: a language model would have to read much, and it is not confirmed.
-            ConfigError: it cannot be asked, or is missing.
+            ConfirmationNeededError: a language model would have to read a large amount, unconfirmed.
+            ConfigError: the model cannot be asked, or is missing.
         """
         knowledge_base = await self._writable(source, description)
         await knowledge_base.confirm_extraction(request, seconds=self._look)
@@ -169,7 +168,7 @@ class Service:
         uris: Sequence[str] = (),
         metadata: dict[str, Any] | None = None,
     ) -> DocumentsRequest:
-        """A request to add texts; there are as many titles and URIs as texts, or none.
+        """Return a request to add texts; there are as many titles and URIs as texts, or none.
 
         Raises:
             InvalidInputError: there is no text.
@@ -192,7 +191,7 @@ class Service:
         metadata: dict[str, Any] | None = None,
         roots: Sequence[Path] = (),
     ) -> FilesRequest:
-        """A request to add files and folders, see `FilesRequest`.
+        """Return a request to add files and folders, see `FilesRequest`.
 
         Raises:
             InvalidInputError: no path is given.
@@ -210,30 +209,30 @@ class Service:
     async def request_pages(
         self, urls: Sequence[str], *, metadata: dict[str, Any] | None = None
     ) -> PagesRequest:
-        """A request to add web pages, see `PagesRequest`.
+        """Return a request to add web pages, see `PagesRequest`.
 
         Raises:
-            InvalidInputError: this server fetches nothing.
-            NetError: one of the addresses is none, or of a place that may not be asked.
+            InvalidInputError: this server fetches no pages.
+            NetError: one of the addresses is invalid, or the SSRF guard forbids it.
         """
         settings = self.settings
         if not settings.allow_urls:
             raise InvalidInputError(
-                "This server fetches no web pages, as what a model reads could make it ask for any address.",
+                "This server fetches no web pages, as a text could make the model request any address.",
                 advice="Give the text itself in `text`, or restart the server with --allow-urls.",
             )
         from loom_core.knowledge.ingest.page_fetcher import client_for
         from loom_core.knowledge.rag.requests import PagesRequest
 
         check = client_for(settings.allow_net).check
-        addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is made for them
+        addresses = [await to_thread.run_sync(check, url) for url in urls]  # before anything is created
         return PagesRequest(addresses, settings.allow_net, metadata)
 
     async def check_paths(self, paths: Sequence[str]) -> list[Path]:
-        """The real paths of what a client asks to be read, all of them under the roots.
+        """Resolve paths that a client asks to be read, and check that all are under the roots.
 
         Raises:
-            InvalidInputError: one of them is not, or cannot be a path, or there is no root.
+            InvalidInputError: one of them is outside, or cannot be a path, or there is no root.
         """
         if not self.settings.roots:
             raise InvalidInputError(
@@ -243,7 +242,7 @@ class Service:
         return await to_thread.run_sync(readable_paths, paths, self.settings.roots)
 
     async def job(self, id_: str) -> tuple[GraphRAGKnowledgeBase, Job]:
-        """A job by its id, and its knowledge base.
+        """Return a job by its id, and its knowledge base.
 
         Raises:
             NotFoundError: no knowledge base has a job with this id.
@@ -260,10 +259,10 @@ class Service:
 
         Args:
             limit: how many.
-            cursor: `next_cursor` of the list before.
+            cursor: `next_cursor` of the page before.
 
         Raises:
-            InvalidInputError: it is not one of our cursors.
+            InvalidInputError: it is not a cursor of this service.
         """
         before = position(cursor) / _MICRO if cursor else math.inf
         found: list[tuple[GraphRAGKnowledgeBase, Job]] = []
@@ -293,7 +292,7 @@ class Service:
         return list(gone.values()), [id_ for id_, each in forms.items() if removed.keys().isdisjoint(each)]
 
     async def one(self, source: str | None) -> GraphRAGKnowledgeBase:
-        """The knowledge base with a name, or the only one there is.
+        """Return the knowledge base with a name, or the only one there is.
 
         Raises:
             InvalidInputError: no name is given, and there are several.
@@ -316,7 +315,7 @@ class Service:
         return names
 
     async def unusable(self) -> list[str]:
-        """A line for each knowledge base that cannot be used, and why."""
+        """Return a line for each knowledge base that cannot be used, with the reason."""
         entries = await to_thread.run_sync(self.library.unusable)
         return [f"{entry.name} cannot be used: {entry.problem}." for entry in entries]
 
@@ -329,11 +328,11 @@ class Service:
     async def writable(
         self, name: str, *, description: str = "", embedder: str = ""
     ) -> GraphRAGKnowledgeBase:
-        """A knowledge base, made if there is none, whose documents may be read anew by this run.
+        """Open a knowledge base for writing, and create it if it does not exist.
 
         Raises:
-            ConfigError: a language model read them, and this run has none: what is read anew would lose
-                what that found.
+            ConfigError: a language model extracted from its documents, and this run has none: documents that
+                are read again would lose what the model found.
         """
         knowledge_base = await self.library.get(name, create=True, description=description, embedder=embedder)
         llm = self.settings.llm
@@ -355,10 +354,10 @@ def _may_use(name: str) -> bool:
 
 
 def position(cursor: str | None) -> int:
-    """The key of the document that a cursor says to go on after; 0 without a cursor.
+    """Return the key of the document after which a cursor continues; 0 without a cursor.
 
     Raises:
-        InvalidInputError: it is not one of our cursors.
+        InvalidInputError: it is not a cursor of this service.
     """
     if not cursor:
         return 0
@@ -370,24 +369,24 @@ def position(cursor: str | None) -> int:
 
 
 def document_info(row: DocumentRow) -> DocumentInfo:
-    """A document as the tools list it."""
+    """Convert a document row to the form that the tools return."""
     return DocumentInfo(
         id=row.id, title=row.title, uri=row.uri, type=row.mime, language=row.language, length=row.length
     )
 
 
 def estimate_info(estimate: ExtractionEstimate) -> EstimateInfo:
-    """What a language model will take, as the tools tell it."""
+    """Convert an extraction estimate to the form that the tools return."""
     return EstimateInfo(
         passages=estimate.passages, requests=estimate.calls, tokens=estimate.tokens, cost=estimate.cost
     )
 
 
 class _SingleBaseSource(KnowledgeBaseProvider):
-    """A knowledge base of a library, asked one question by one strategy.
+    """A knowledge base of a library as a source for one query with one strategy.
 
     Attributes:
-        answer: the answer to the question; None before, and where there is none.
+        answer: the answer to the query; None before, and if there is none.
     """
 
     def __init__(
@@ -406,7 +405,7 @@ class _SingleBaseSource(KnowledgeBaseProvider):
 
     @property
     def description(self) -> str:
-        return ""  # only its caller knows it
+        return ""  # only the caller sees it
 
     @property
     def embedder_id(self) -> str:
@@ -417,7 +416,7 @@ class _SingleBaseSource(KnowledgeBaseProvider):
         return None if self.answer is None else self.answer.match
 
     async def start(self, seconds: float) -> None:
-        """Open it; a model that has to be loaded has a time limit of its own, see `Library`."""
+        """Open it; loading a model has a separate time limit, see `Library`."""
         self._opened = await self._library.get(self._name)
 
     async def query(
@@ -427,7 +426,7 @@ class _SingleBaseSource(KnowledgeBaseProvider):
         answer = await knowledge_base.search(
             query, limit=limit, filters=filters, strategy=self._strategy, options=self._options
         )
-        self.answer = self.answer or answer  # a follow-up question has notes and a match of its own
+        self.answer = self.answer or answer  # a follow-up query has other notes and another match
         return answer.items
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
@@ -472,15 +471,15 @@ def _passage(number: int, item: KnowledgeItem) -> Passage:
     )
 
 
-_SHOWN = 200  # characters of a path that is none
+_SHOWN = 200  # characters of an invalid path in a message
 
 
 def readable_paths(paths: Sequence[str], roots: Sequence[Path]) -> list[Path]:
-    """The real paths behind what a client asks to be read, whether they exist or not. Blocks.
+    """Resolve paths that a client asks to be read, whether they exist or not. Blocks.
 
     Args:
         paths: absolute, or relative to the first root that has them.
-        roots: folders that may be read; links and `..` are followed before a path is held against them.
+        roots: folders that may be read; links and `..` are resolved before a path is compared with them.
 
     Raises:
         InvalidInputError: one of them is outside the roots, or cannot be a path.
@@ -503,5 +502,5 @@ def _real(path: str, roots: Sequence[Path]) -> Path:
         given = Path(path).expanduser()
         candidates = [given] if given.is_absolute() else [root / given for root in roots]
         return next((c.resolve() for c in candidates if c.exists()), candidates[0].resolve())
-    except (OSError, ValueError, RuntimeError):  # too long; with a NUL; a loop of links, `~nobody`
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links, an unknown `~user`
         raise InvalidInputError(f"{path[:_SHOWN]!r} cannot be a path.", advice="Check the path.") from None

@@ -1,4 +1,4 @@
-"""What the person who starts the server decides."""
+"""Settings of loom-kb, as the command line gives them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Settings:
         home: Loom's home.
         sources: knowledge bases that may be used; empty for all, and for new ones.
         roots: folders that `add` may read from; none means that it takes texts only.
-        watched: folders that the server keeps the knowledge base in step with.
+        watched: folders that the server keeps the knowledge base in sync with.
         allow_urls: whether `add` may fetch web pages.
-        allow_net: hosts and networks that it may ask besides the open internet.
+        allow_net: private hosts and networks that it may request besides the public internet.
         embedder: which embedder new knowledge bases use.
         llm: which language model finds entities in addition to the rules, see
-            `language_model.configuration`; empty for none, `none` where that was said.
-        profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
+            `language_model.configuration`; empty if not set, `none` for rules alone.
+        profile: `full` for all tools, `chatgpt` for `search` and `fetch` as ChatGPT requires them.
     """
 
     home: Path

@@ -1,4 +1,4 @@
-"""What the tools answer, as text for a model and as lines for a person."""
+"""Texts of the tools' results, for a model, and lines for a person at a terminal."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = [
 
 
 def coverage_line(embedded: int, total: int) -> str:
-    """What to say while vectors are still being made; empty when all are there."""
+    """Return a note while vectors are still being made; empty once all are there."""
     if embedded >= total:
         return ""
     return (
@@ -54,10 +54,10 @@ def coverage_line(embedded: int, total: int) -> str:
 
 
 def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple[str, int]:
-    """The answer of `query`.
+    """Format the result of `query`.
 
     Args:
-        result: what was found.
+        result: the result.
         detailed: with scores and the path of evidence.
         max_tokens: limit of the text.
 
@@ -82,19 +82,19 @@ def _passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
 
 
 def _was_led_to(passage: Passage) -> bool:
-    """Whether something else than the question's own words led to it, which is worth a line."""
+    """Whether something other than the question's own words led to it."""
     return any("“" in reason for reason in passage.why)
 
 
 def document_line(document: DocumentInfo) -> str:
-    """A document in a list."""
+    """Format a document in a list."""
     title = escape_controls(document.title or "untitled")
     size = f"{document.length:,} characters, {document.language}"
     return f"- {title} ({readable(document.uri)}), {size}, id={document.id}"
 
 
 def source_line(source: SourceDetails) -> str:
-    """A knowledge base in a list."""
+    """Format a knowledge base in a list."""
     line = (
         f"- {source.name}: {source.description or 'no description'}; {source.documents:,} documents, "
         f"{source.passages:,} passages; filters: {', '.join(source.filters)}"
@@ -105,7 +105,7 @@ def source_line(source: SourceDetails) -> str:
 
 
 def extraction_of(model: str) -> str:
-    """What finds the entities of a knowledge base, by the name of its language model, which may be empty."""
+    """Describe the extraction of a knowledge base by its language model, which may be empty."""
     return f"{model} and rules" if model else "rules"
 
 
@@ -113,22 +113,22 @@ UNFORESEEN_QUESTION = (
     "A language model is to read web pages, however much it is: that is known only once they are fetched. "
     "Add them?"
 )
-"""What the user is asked where nobody knows yet how much a language model would have to read."""
+"""Asked of the user if it is not known yet how much a language model would have to read."""
 
 
 def confirmation_question(estimate: ExtractionEstimate) -> str:
-    """What the user is asked where a language model would have to read much."""
+    """Return the question to the user if a language model would have to read a large amount."""
     return f"A language model is to read {estimate}. Add it?"
 
 
 def removal_question(count: int, source: str | None) -> str:
-    """What the user is asked where many documents would go at once."""
+    """Return the question to the user if many documents would be removed at once."""
     place = f"the knowledge base {escape_controls(source)}" if source else "all knowledge bases"
     return f"Remove {count:,} documents from {place}? It cannot be undone; the files are not touched."
 
 
 def confirmation_text(estimate: ExtractionEstimate) -> str:
-    """What `add` says where a language model would have to read much."""
+    """Return the reply of `add` if a language model would have to read a large amount."""
     return (
         f"Nothing was added yet: a language model would have to read {estimate}. Ask the user. If they "
         "agree, call `add` again with the same arguments and confirm: true."
@@ -136,14 +136,14 @@ def confirmation_text(estimate: ExtractionEstimate) -> str:
 
 
 def describe_holder(holder: Holder | None) -> str:
-    """Who works for a knowledge base; empty if nobody does."""
+    """Describe the worker process of a knowledge base; empty if there is none."""
     if holder is None:
         return ""
     return f"this process ({holder.pid})" if holder.pid == os.getpid() else str(holder)
 
 
 ASK_COMMAND = "loom-kb jobs {id}"
-"""How a person asks for all problems of a job."""
+"""Command that shows all problems of a job."""
 
 _ASK_TOOL = 'job(id="{id}"{cursor})'
 
@@ -152,9 +152,9 @@ def job_text(jobs: Sequence[JobInfo], *, ask: str = _ASK_TOOL, page: bool = Fals
     """Format jobs: a line each, with what failed and counts of what was skipped.
 
     Args:
-        jobs: what to tell.
-        ask: how the reader asks for more about one; empty where all of it follows.
-        page: whether a cursor was given, so that what is named are further problems.
+        jobs: the jobs.
+        ask: call or command that shows more about one; empty if all of it follows.
+        page: whether a cursor was given, so that the problems are further ones.
     """
     if not jobs:
         return "There are no jobs."
@@ -170,7 +170,7 @@ def job_text(jobs: Sequence[JobInfo], *, ask: str = _ASK_TOOL, page: bool = Fals
 
 
 def _format_skipped(skipped: SkippedInfo) -> str:
-    """How many files were skipped for a reason: `skipped 167 × .png, 2 × .gif: unsupported type. …`."""
+    """Format the files skipped for a reason: `skipped 167 × .png, 2 × .gif: unsupported type. …`."""
     parts = [f"{count:,} × {escape_controls(name)}" for name, count in skipped.types.items()]
     if rest := skipped.count - sum(skipped.types.values()):
         parts.append(f"{rest:,} × other types" if parts else f"{rest:,} more")
@@ -178,7 +178,7 @@ def _format_skipped(skipped: SkippedInfo) -> str:
 
 
 def _count_unnamed(job: JobInfo, *, page: bool) -> str:
-    """Which problems of a job are not named in its list of problems; empty if all are."""
+    """Describe the problems of a job that its list does not name; empty if it names all."""
     if page:
         return "more" if job.next_cursor else ""
     whole = job.state == "failed"  # the first line says why the job itself failed
@@ -189,7 +189,7 @@ def _count_unnamed(job: JobInfo, *, page: bool) -> str:
 
 
 def _job_line(job: JobInfo) -> str:
-    """How far a job is: `job-1a2b3c4d in notes: running, 12 of 40 documents (…), 80 passages, 0:12 left`."""
+    """Format a job: `job-1a2b3c4d in notes: running, 12 of 40 documents (…), 80 passages, 0:12 left`."""
     counts = ", ".join(f"{n} {state}" for state, n in sorted(job.counts.items()))
     if job.state == "listing":
         return f"{job.id} in {job.source}: listing, {job.total:,} files so far"
@@ -216,7 +216,7 @@ def _job_line(job: JobInfo) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as a person reads them: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format seconds: `0.4 s`, `12 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 10:
         return f"{max(seconds, 0):.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -226,7 +226,7 @@ def duration(seconds: float) -> str:
 
 
 def graph_text(result: GraphResult) -> str:
-    """An entity's surroundings, or a path."""
+    """Format the neighbourhood of an entity, or a path."""
     if result.path:
         head = "Path: " + " → ".join(result.path)
     else:

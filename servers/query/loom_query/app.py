@@ -13,7 +13,7 @@ from loom_core.server.protocol.results import TOKEN_CAP
 from loom_core.server.search.chatgpt import ChatGPTWording, register_chatgpt_tools
 from loom_query.introduction import introduction
 from loom_query.mcp_tools.tools import QUERY_HEAD, register_tools
-from loom_query.service import Service
+from loom_query.service import QueryService
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -41,7 +41,7 @@ def build(settings: Settings) -> LoomServer:
     Raises:
         ConfigError: the configuration cannot be read.
     """
-    service = Service(settings)
+    service = QueryService(settings)
     service.sources.load()
 
     @asynccontextmanager
@@ -53,7 +53,7 @@ def build(settings: Settings) -> LoomServer:
             finally:
                 tasks.cancel_scope.cancel()
 
-    server = LoomServer.introduced(introduction(settings), home=settings.home, lifespan=lifespan)
+    server = LoomServer.from_introduction(introduction(settings), home=settings.home, lifespan=lifespan)
     if settings.profile == "chatgpt":
         register_chatgpt_tools(server, service, wording=_CHATGPT_WORDING, open_world=True)
     else:
@@ -62,7 +62,7 @@ def build(settings: Settings) -> LoomServer:
     return server
 
 
-def _register_resources(server: LoomServer, service: Service) -> None:
+def _register_resources(server: LoomServer, service: QueryService) -> None:
     @server.resource(
         "loom://{source}/{id}",
         name="text",
@@ -83,10 +83,10 @@ async def watch_sources(server: LoomServer, sources: Sources, *, interval: float
         sources: are reloaded.
         interval: seconds between two polls. A poll opens no file unless one has changed.
     """
-    told = sources.told()
+    told = sources.description_key()
     while True:
         await anyio.sleep(interval)
         await sources.refresh()
-        if (now := sources.told()) != told:
+        if (now := sources.description_key()) != told:
             told = now
             await server.tools_changed()

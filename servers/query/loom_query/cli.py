@@ -86,7 +86,7 @@ class QueryServer(ServerProgram[Settings]):
         return ["--config", str(settings.config)] if settings.config_given else []
 
     def key_variables(self, settings: Settings) -> list[str]:
-        from loom_core.server.install.front import model_variables
+        from loom_core.server.install.terminal import model_variables
         from loom_query.configuration.query_file import read_query_file
 
         file = read_query_file(settings.config, required=settings.config_given)

@@ -11,10 +11,10 @@ from loom_core.errors import ConfigError, LLMError, LoomError, NotFoundError, So
 from loom_core.knowledge.sources.federation.federation import START_SECONDS
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.search.citations import MatchInfo
-from loom_query.federation.engine import Engine
+from loom_query.federation.engine_loader import EngineLoader
 from loom_query.federation.language_model import LanguageModel
-from loom_query.federation.live_source import OwnSource, details_of
-from loom_query.federation.passages import fetched, passage_of
+from loom_query.federation.live_source import OwnLiveSource, details_of
+from loom_query.federation.passages import passage_of, to_fetch_result
 from loom_query.federation.sources import Sources
 from loom_query.models import (
     AskResult,
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from loom_core.knowledge.sources.federation.federation import SourceReport
     from loom_core.knowledge.sources.unified_tool import SourceInfo
     from loom_core.llm.interface import LLMProvider
-    from loom_core.server.search.excerpts import Stretch
+    from loom_core.server.search.excerpts import Excerpt
     from loom_query.configuration.query_file import SourceProblem
     from loom_query.federation.live_source import LiveSource
     from loom_query.settings import Settings
 
-__all__ = ["Service"]
+__all__ = ["QueryService"]
 
 _CLOSE_SECONDS = 5.0
 
 
-class Service:
+class QueryService:
     """The sources of one run of the server or the command. Use it as `async with`.
 
     A caller who may use some sources only does not see the others: they are as if they were not there.
@@ -63,7 +63,7 @@ class Service:
             upkeep: see `Sources`.
         """
         self.settings = settings
-        self._engine = Engine()
+        self._engine = EngineLoader()
         self._model = LanguageModel(self._engine)
         self.sources = Sources(settings, self._engine, self._model, upkeep=upkeep)
         self._tasks: TaskGroup | None = None
@@ -71,7 +71,7 @@ class Service:
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self.sources.work_in(self._tasks)
+        self.sources.use_tasks(self._tasks)
         return self
 
     async def __aexit__(
@@ -90,9 +90,9 @@ class Service:
 
     async def describe_sources(self) -> list[SourceInfo]:
         """Describe the sources that the caller may use."""
-        return [source.info for source in self._allowed().values()]
+        return [source.info for source in self._list_allowed().values()]
 
-    def chosen(self, wanted: Sequence[str]) -> list[str]:
+    def select_sources(self, wanted: Sequence[str]) -> list[str]:
         """Return the names of the sources to ask.
 
         Args:
@@ -102,7 +102,7 @@ class Service:
             NotFoundError: there is no such source, or none at all.
             SourceError: it cannot be asked.
         """
-        allowed = self._allowed()
+        allowed = self._list_allowed()
         problems = {problem.name: problem for problem in self._problems()}
         for name in wanted:
             if name not in allowed:
@@ -138,11 +138,11 @@ class Service:
             NotFoundError: there is no such source, or none at all.
             SourceError: not one source gave an answer.
         """
-        names = self.chosen(sources)
-        async with self.sources.asked(names) as federation:
+        names = self.select_sources(sources)
+        async with self.sources.federate(names) as federation:
             await self._prepare(names)
             answer = await federation.query(
-                question, filters=filters, limit=limit, on_report=self._noting(told)
+                question, filters=filters, limit=limit, on_report=self._record_reports(told)
             )
         outcomes = self._outcomes(answer.reports, everything=not sources)
         return QueryResult(
@@ -164,11 +164,11 @@ class Service:
             NotFoundError: no source has it.
             LoomError: the source that has it cannot be asked.
         """
-        allowed = self._allowed()
+        allowed = self._list_allowed()
         named = [name for name in allowed if id_.startswith(f"{name}:")]
         places = {name: id_.removeprefix(f"{name}:") for name in sorted(named, key=len)[-1:]}
         places = places or dict.fromkeys(allowed, id_)
-        found: dict[str, Stretch] = {}
+        found: dict[str, Excerpt] = {}
         failures: list[LoomError] = []
 
         async def look(name: str) -> None:
@@ -187,7 +187,7 @@ class Service:
                 tasks.start_soon(look, name)
         for name, inner in places.items():
             if name in found:
-                return fetched(f"{name}:{inner}", name, found[name])
+                return to_fetch_result(f"{name}:{inner}", name, found[name])
         if named and failures:
             raise failures[0]
         unasked = f" Not every source could be asked: {failures[0]}" if failures else ""
@@ -197,9 +197,9 @@ class Service:
             f"what they found lately.{unasked}",
         )
 
-    async def listed(self) -> SourcesResult:
+    async def list_sources(self) -> SourcesResult:
         """List every source, with problems of sources and of the language model."""
-        details = [details_of(source) for source in self._allowed().values()]
+        details = [details_of(source) for source in self._list_allowed().values()]
         details += [
             SourceDetails(
                 name=problem.name,
@@ -246,25 +246,25 @@ class Service:
             LoomError: as for `query`.
         """
         try:
-            llm = await self._model.wanted(self.sources.file)
+            llm = await self._model.get(self.sources.file)
             refusal = "" if llm else _NO_MODEL.format(config=self.settings.config)
         except ConfigError as error:
             llm, refusal = None, f"The language model cannot be used: {error}"
         if llm is not None:
-            names = self.chosen(sources)
+            names = self.select_sources(sources)
             try:
-                async with self.sources.asked(names) as federation:
+                async with self.sources.federate(names) as federation:
                     await self._prepare(names, generating=True)
-                    from loom_query.federation.answering import answered
+                    from loom_query.federation.answer import generate_answer
 
-                    answer, reports = await answered(
+                    answer, reports = await generate_answer(
                         llm,
                         federation,
                         question,
                         filters=filters,
                         pattern=pattern,
                         limit=limit,
-                        told=self._noting(told),
+                        told=self._record_reports(told),
                     )
             except LLMError as error:
                 refusal = f"The language model gave no answer, so these are the passages: {error}"
@@ -297,25 +297,25 @@ class Service:
 
     async def _prepare(self, names: Sequence[str], *, generating: bool = False) -> None:
         """Load the modules that some sources and generation need; no deadline includes this time."""
-        self.sources.want()
+        self.sources.start_servers()
         live = self.sources.live
-        if generating or any(isinstance(live.get(name), OwnSource) for name in names):
+        if generating or any(isinstance(live.get(name), OwnLiveSource) for name in names):
             await self._engine.load()
 
-    def _noting(
+    def _record_reports(
         self, told: Callable[[SourceReport], Awaitable[None]] | None
     ) -> Callable[[SourceReport], Awaitable[None]]:
         """Return a callback for reports that also notes them for `list_sources`."""
 
-        async def noted(report: SourceReport) -> None:
+        async def record(report: SourceReport) -> None:
             if (source := self.sources.live.get(report.source)) is not None:
                 source.note(report)
             if told is not None:
                 await told(report)
 
-        return noted
+        return record
 
-    def _allowed(self) -> dict[str, LiveSource]:
+    def _list_allowed(self) -> dict[str, LiveSource]:
         may_use = current_caller().may_use
         return {name: source for name, source in self.sources.live.items() if may_use(name)}
 
@@ -360,7 +360,7 @@ _NO_MODEL = (
 )
 
 
-async def _read(source: LiveSource, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+async def _read(source: LiveSource, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
     await source.provider.start(min(source.deadline, START_SECONDS))
     with anyio.move_on_after(source.deadline):
         return await source.read(id_, start=start, tokens=tokens)

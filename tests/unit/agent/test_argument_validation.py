@@ -24,12 +24,12 @@ def _add(a: int, b: int) -> int:
 @pytest.mark.parametrize(
     ("part", "given", "told"),
     [
-        ("tools", ["read_file"], r"'read_file' is no tool\. .*create\('tool', 'read_file'"),
-        ("tools", [Agent(MockProvider([]))], r"<Agent default> is no tool\. `AgentTool"),
-        ("tools", [int], "is no tool. Give tools, or functions"),
+        ("tools", ["read_file"], r"'read_file' is not a tool\. .*create\('tool', 'read_file'"),
+        ("tools", [Agent(MockProvider([]))], r"<Agent default> is not a tool\. `AgentTool"),
+        ("tools", [int], "is not a tool. Give tools, or functions"),
         ("tools", _add, "Give a list of tools and functions"),
         ("hooks", Hooks(), "Give a list of hooks"),
-        ("hooks", [Hooks], "is no `Hooks`. Give an object"),
+        ("hooks", [Hooks], "is not a `Hooks`. Give an object"),
         ("permissions", "alow", "`permissions` cannot be 'alow'"),
         ("permissions", [], r"rules go into `Permissions\(\[…\]\)`"),
         ("budget", {"tokens": 3}, r"Give `Budget\("),
@@ -37,14 +37,14 @@ def _add(a: int, b: int) -> int:
         ("memory", "sqlite", "`memory` cannot be 'sqlite'"),
         ("knowledge", "手册", r"Give `ContextRetriever\("),
         ("approve", True, "an `async` function"),
-        ("loop_guard", LoopGuard(), "Give what makes one"),
+        ("loop_guard", LoopGuard(), "Give a factory"),
         ("toolbox", [], r"Give `Toolbox\(…\)`; a list of tools is `tools`"),
         ("scheduler", 10, r"Give `Scheduler\("),
         ("audit", "audit.jsonl", r"Give `AuditLog\("),
         ("options", {"temprature": 0.2}, "max_tokens, stop, temperature"),
         ("options", "temperature", "a mapping with some of"),
         ("compaction", True, r"Give `Compaction\("),
-        ("name", " ", "An agent cannot be called ' '"),
+        ("name", " ", "An agent cannot be named ' '"),
     ],
 )
 def test_an_agent_is_not_made_of_what_cannot_work(part: str, given: object, told: str) -> None:
@@ -62,7 +62,7 @@ def test_a_budget_is_made_of_numbers_from_0_on(part: str, most: Any) -> None:
 @pytest.mark.parametrize("llm", [None, MockProvider, 5])
 def test_what_is_no_model_is_refused(llm: Any) -> None:
     with pytest.raises(
-        ConfigError, match=r'is no model\. Give a provider, or the name of a vendor such as "'
+        ConfigError, match=r'is not a model\. Give a provider, or the name of a vendor such as "'
     ):
         Agent(llm)
 
@@ -86,13 +86,13 @@ def test_compaction_that_could_never_work_is_refused(settings: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("goal", "options", "told"),
     [
-        (None, {}, "The goal is None, and no text"),
+        (None, {}, "The goal is None, not a string"),
         ("  ", {}, "The goal is empty"),
         ("加", {"sesion_id": "s"}, "no option 'sesion_id'. There are: .*session_id"),
         ("加", {"budget": {"tokens": 1}}, "Give a `Budget`"),
         ("加", {"allowed_tools": "_add"}, "Give a list of names or patterns"),
         ("加", {"output_schema": int}, "Give a Pydantic model, or a JSON Schema"),
-        ("加", {"output_schema": {"type": "array"}}, "no objects"),
+        ("加", {"output_schema": {"type": "array"}}, "does not describe an object"),
         ("加", {"output_schema": {"type": "object", "properties": 3}}, "The output schema .*3"),
     ],
 )

@@ -175,9 +175,9 @@ async def test_a_conversation_that_becomes_too_long_is_shortened_unless_a_hook_o
     ("method", "hook", "told"),
     [
         ("before_model", _says_at_once, "is not `async`"),
-        ("before_model", _gives(None), "has returned None, which is no `ChatRequest` or `Veto`"),
-        ("before_tool", _gives(False), "has returned False, which is no `Mapping` or `Veto` or `None`"),
-        ("before_tool", _raises(KeyError("x")), "failed: KeyError: 'x'. Look into"),
+        ("before_model", _gives(None), "returned None; expected `ChatRequest` or `Veto`"),
+        ("before_tool", _gives(False), "returned False; expected `Mapping` or `Veto` or `None`"),
+        ("before_tool", _raises(KeyError("x")), "failed: KeyError: 'x'. See"),
     ],
 )
 async def test_a_hook_that_is_written_wrongly_fails_the_run_with_its_name(
@@ -195,4 +195,4 @@ async def test_a_hook_without_a_file_is_named_all_the_same() -> None:
     exec("class Typed(Hooks):\n async def before_model(self, run, request):\n  raise OSError('no')", names)
     async with Agent(MockProvider(["done"]), hooks=[names["Typed"]()]) as agent:
         result = await agent.run("看看")
-    assert result.problem.startswith("The hook Typed.before_model failed: OSError: no. Look into __main__")
+    assert result.problem.startswith("The hook Typed.before_model failed: OSError: no. See __main__")

@@ -77,8 +77,8 @@ async def test_a_function_that_says_no_text_fails_the_run_with_what_to_do() -> N
 
     result = await Agent(MockLLM(["never"]), system_prompt=instructions).run("x")
     assert result.status == "failed"
-    assert "has returned None" in result.problem
-    assert "Let it return a text" in result.problem
+    assert "returned None" in result.problem
+    assert "Let it return a string" in result.problem
 
 
 @pytest.mark.parametrize("given", [3, None, ["Be brief."], lambda one, two: "three"])

@@ -88,7 +88,7 @@ async def test_where_nobody_can_be_asked_the_model_is_told_so(caplog: pytest.Log
     async with Agent(llm, tools=[send]) as agent:
         result = await agent.run("send hi")
     assert result.output == "I could not."
-    assert "nobody can be asked" in _results(llm.calls[1])[0]
+    assert "no one can be asked" in _results(llm.calls[1])[0]
     assert not _DONE
     assert "approve" in caplog.text
 
@@ -108,7 +108,7 @@ async def test_every_refusal_is_audited_with_who_refused(tmp_path: Path) -> None
             await agent.run("send both")
     lines = map(json.loads, (tmp_path / "audit.jsonl").read_text(encoding="utf-8").splitlines())
     denied = [(line["call"], line["by"]) for line in lines if line.get("decision") == "deny"]
-    assert denied == [("a", "a person"), ("b", "a hook"), ("a", "nobody to ask"), ("b", "a hook")]
+    assert denied == [("a", "a person"), ("b", "a hook"), ("a", "no one to ask"), ("b", "a hook")]
 
 
 async def test_the_program_is_asked_and_may_say_yes_or_no() -> None:
@@ -206,7 +206,7 @@ async def test_a_tool_may_be_approved_for_the_rest_of_the_run() -> None:
         assert [(pending.id, pending.for_run) for pending in run.pending] == [
             ("a", True), ("b", True), ("x", False),
         ]  # fmt: skip
-        with pytest.raises(InvalidInputError, match="each time"):
+        with pytest.raises(InvalidInputError, match="each call"):
             await agent.send_command(run.id, ApprovalDecision(id="x", action="approve", scope="run"))
         await agent.send_command(run.id, ApprovalDecision(id="b", action="approve", scope="run", by="anna"))
         await agent.send_command(run.id, ApprovalDecision(id="x", action="approve"))

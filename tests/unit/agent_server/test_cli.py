@@ -75,10 +75,10 @@ def test_a_run_whose_profile_is_not_here_is_not_waited_for(command):
     code, out, err = command("runs", "resume", run_id, provider="")
     assert (code, out) == (1, "")
     assert "There is no profile 'demonstration'." in err
-    assert "It is that of --provider mock" in err
+    assert "It belongs to --provider mock" in err
     code, out, err = command("runs", "abort", run_id, provider="")
-    assert (code, out) == (0, f"{run_id} has been told to abort.\n")
-    assert "No process drives it now." in err
+    assert (code, out) == (0, f"{run_id} will abort.\n")
+    assert "No process executes it now." in err
     command("runs", "resume", run_id)
     _, out, _ = command("runs", "show", run_id, "--json")
     assert json.loads(out)["status"] == "aborted"
@@ -96,9 +96,9 @@ def test_a_run_that_was_aborted_is_gone_on_with_to_its_new_end(command):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nothing",), "What is to be decided"),
-        (("call_1_1", "edit"), "needs an object"),
-        (("call_1_1", "edit", "--with", "{"), "--with is no JSON"),
+        (("nothing",), "The decision is incomplete"),
+        (("call_1_1", "edit"), "needs a JSON object"),
+        (("call_1_1", "edit", "--with", "{"), "--with is not JSON"),
         (("call_9", "approve"), "does not wait for 'call_9'"),
     ],
 )
@@ -171,7 +171,7 @@ def test_runs_are_listed_found_shown_and_forgotten(command):
     code, out, _ = command("runs", "abort", waiting, "--reason", "够了")
     assert (code, out) == (0, f"{waiting} is aborted.\n")
     assert "够了" in command("runs", "show", waiting)[1]
-    assert command("runs", "forget", waiting)[:2] == (0, f"{waiting} is forgotten.\n")
+    assert command("runs", "forget", waiting)[:2] == (0, f"{waiting} was purged.\n")
     assert command("runs", "show", waiting)[0] == 1
     assert command("runs", "resume")[0] == 1
 
@@ -200,8 +200,8 @@ def test_runs_are_written_as_a_page_for_a_browser(command, tmp_path):
         (["--html", "latest"], "needs a file before latest"),
         (["--html", "x.html", "latest"], "There is no run yet"),
         (["--html", "x.html", "run_0000000000000000"], "There is no run"),
-        (["abort", "run_0", "--html", "x.html"], "does not go with `abort`"),
-        (["show", "--html", "x.html"], "Which run"),
+        (["abort", "run_0", "--html", "x.html"], "cannot be used with `abort`"),
+        (["show", "--html", "x.html"], "needs a run"),
         (["--html", "no/such/folder/x.html"], "cannot be written"),
     ],
 )

@@ -8,11 +8,11 @@ import pytest
 from loom_agent.cli import SERVER
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.program import served_arguments
+from loom_core.server.program import server_arguments
 
 
 def served(*line, after=()):
-    return served_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
+    return server_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
 
 
 def variables(*options):

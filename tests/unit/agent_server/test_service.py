@@ -14,7 +14,7 @@ async def test_calls_are_told_that_runs_cannot_be_driven_rather_than_wait_for_ev
     monkeypatch.setitem(sys.modules, "loom_core.runs.host", None)  # as where an installation is broken
     with anyio.fail_after(30):
         async with running() as service:
-            with pytest.raises(LoomError, match="cannot be driven"):
+            with pytest.raises(LoomError, match="cannot execute runs"):
                 await service.start("What time is it?")
             assert await service.runs() == []
 

@@ -74,12 +74,12 @@ async def test_a_callback_that_fails_does_no_harm_and_is_told_of(caplog: pytest.
         result = await one.run("灯塔")
     assert result.or_raise().output == "done"
     assert kept.told[-1] == "left:completed"
-    assert "could not take in the event request_start" in caplog.text
-    assert "could not take in that the run" in caplog.text
+    assert "could not handle the event request_start" in caplog.text
+    assert "could not handle the release of the run" in caplog.text
 
 
 def test_what_is_no_callback_is_refused() -> None:
-    with pytest.raises(ConfigError, match="is no `Callback`"):
+    with pytest.raises(ConfigError, match="is not a `Callback`"):
         agent(callbacks=[print])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.dockerfile import assignments, context_files, expanded, read_stages
+from tools.dockerfile import assignments, context_files, expand, read_stages
 
 _ROOT = Path(__file__).parents[3]
 _TEXT = (_ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_lines_go_on_comments_do_not_and_flags_are_apart():
     assert (copy.flag("from"), copy.flag("chown"), copy.value) == ("x", "1:2", "a b/ /c")
     assert (run.flag("mount"), run.line) == ("type=cache,target=/k", 8)
     assert run.value.split() == ["echo", '"$A"', "&&", "echo", "b"]
-    assert expanded("${A}-$A-$B", {"A": "1"}) == "1-1-"
+    assert expand("${A}-$A-$B", {"A": "1"}) == "1-1-"
 
 
 @pytest.mark.parametrize("text", ["FROM x\nADD a b\n", "RUN a\nFROM x\n", "FROM x\nRUN a \\\n"])
@@ -73,7 +73,7 @@ def test_a_build_is_sent_sources_and_pins_and_nothing_else():
 def test_all_that_is_copied_for_a_server_is_sent(server: str):
     build, _ = read_stages(_TEXT, {"SERVER": server})
     copied = [
-        expanded(source, {"SERVER": server})
+        expand(source, {"SERVER": server})
         for each in build.instructions
         if each.name == "COPY"
         for source in each.value.split()[:-1]

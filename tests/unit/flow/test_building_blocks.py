@@ -16,8 +16,8 @@ from loom_core.flow import (
     FlowFile,
     FlowRouter,
     KnowledgeBaseExecutor,
+    SystemExecutor,
     SystemToolConfig,
-    SystemToolExecutor,
     WorkflowOrchestrator,
     build_system_prompt,
 )
@@ -92,7 +92,7 @@ async def test_a_system_executor_calls_a_tool_and_tells_of_wrong_arguments(api: 
     endpoint = _PHONE.endpoint.model_copy(update={"url": api.on("/phones", {"saved": True})})
     tool = _PHONE.model_copy(update={"endpoint": endpoint})
     async with _caller() as caller:
-        system = SystemToolExecutor(caller, _CONTEXT)
+        system = SystemExecutor(caller, _CONTEXT)
         output = await system.execute(tool, {"phone": "13800138000"})
         wrong = await system.execute(tool, {"telephone": "1"})
     assert output.structured == {"saved": True}

@@ -12,8 +12,8 @@ from loom_flow.cli import SERVER
 from loom_flow.command_line.doctor import own_checks
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.doctor.checks import examined
-from loom_core.server.program import served_arguments
+from loom_core.server.doctor.checks import run_paste_safe
+from loom_core.server.program import server_arguments
 
 ASKS = [{"stepId": "a", "ask": "Name?"}]
 
@@ -24,7 +24,7 @@ def found(settings):
 
     def look(**changes):
         made = settings(**changes)
-        report = anyio.run(partial(examined, own_checks(made), program="loom-flow-server", version=""))
+        report = anyio.run(partial(run_paste_safe, own_checks(made), program="loom-flow-server", version=""))
         return {
             (section.name, finding.code): finding
             for section in report.sections
@@ -93,7 +93,7 @@ def test_a_model_without_a_key_is_a_problem_and_one_that_needs_none_is_fine(foun
 
 
 def served(*line, after=()):
-    return served_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
+    return server_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
 
 
 def test_what_the_shell_knows_is_told_to_the_client(monkeypatch, home):

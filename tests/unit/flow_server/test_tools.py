@@ -12,7 +12,7 @@ from mcp import Client
 from mcp_types import ElicitResult
 
 from loom_core.errors import NotFoundError
-from loom_core.server.auth.caller import Caller, acting
+from loom_core.server.auth.caller import Caller, use_caller
 
 pytestmark = pytest.mark.slow
 
@@ -376,11 +376,11 @@ async def test_a_model_without_a_key_leaves_the_rules_alone(write, connect, call
 @pytest.mark.usefixtures("company_file")
 async def test_runs_and_sessions_belong_to_who_began_them(running):
     async with running() as service:
-        with acting(ADA):
+        with use_caller(ADA):
             begun = await service.start("order_status", {})
             run = await service.changed(begun.id, seconds=30)  # until it asks for the number
             assert service.decides(run)
-        with acting(BOB):
+        with use_caller(BOB):
             assert not service.decides(run)
             for look in (service.run, service.steps, service.events):
                 with pytest.raises(NotFoundError):
@@ -388,7 +388,7 @@ async def test_runs_and_sessions_belong_to_who_began_them(running):
             with pytest.raises(NotFoundError):
                 await service.chat("BO20418", session_id=run.request.session_id)
             assert await service.runs() == []
-        with acting(ADA):
+        with use_caller(ADA):
             reply = await service.chat("BO20418", session_id=run.request.session_id, seconds=30)
             done = await service.changed(run.id, after=run.last_seq, seconds=30)
     assert reply.run_id == run.id
@@ -398,7 +398,7 @@ async def test_runs_and_sessions_belong_to_who_began_them(running):
 @pytest.mark.usefixtures("company_file")
 async def test_a_token_that_is_bound_to_flows_has_no_others(running):
     async with running() as service:
-        with acting(ORDERS_ONLY):
+        with use_caller(ORDERS_ONLY):
             assert [flow.flow_id for flow in (await service.listed()).flows] == ["order_status"]
             reply = await service.chat("我想请三天假")
             assert reply.flow_id == ""

@@ -7,11 +7,11 @@ import pytest
 from loom_kb.cli import SERVER, run
 
 from loom_core.errors import ConfigError, InvalidInputError
-from loom_core.server.program import served_arguments
+from loom_core.server.program import server_arguments
 
 
 def _served(*line: str, after: tuple[str, ...] = ()) -> list[str]:
-    return served_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
+    return server_arguments(SERVER, SERVER.parser().parse_args(["install", "zed", *line]), after)
 
 
 def _variables(*options: str) -> list[str]:

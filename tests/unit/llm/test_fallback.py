@@ -134,13 +134,17 @@ async def test_when_all_fail_the_error_has_the_reason_of_each():
     error = caught.value
     reasons = [f"mock {name}: {name} 不行。 Do this." for name in "甲乙丙"]
     assert str(error) == f"No model answers. {' '.join(reasons)}"
-    assert (error.failure, error.passing, error.retry_after) == ("rate_limit", True, 9)
+    assert (error.failure, error.is_transient, error.retry_after) == ("rate_limit", True, 9)
 
 
 async def test_when_all_fail_for_good_it_is_the_preferred_models_failure():
     with pytest.raises(LLMError) as caught:
         await _pieces(FallbackProvider([_failing("quota", "a"), _failing("not_found", "b")]))
-    assert (caught.value.failure, caught.value.passing, caught.value.retry_after) == ("quota", False, None)
+    assert (caught.value.failure, caught.value.is_transient, caught.value.retry_after) == (
+        "quota",
+        False,
+        None,
+    )
 
 
 async def test_a_chain_of_one_fails_with_that_ones_error():

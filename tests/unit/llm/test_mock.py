@@ -138,7 +138,7 @@ async def test_an_answer_that_is_cut_breaks_off_in_a_stream_and_fails_as_a_whole
     assert (await anext(stream)).text + (await anext(stream)).text == "one two "
     with pytest.raises(LLMError) as stream_error:
         await anext(stream)
-    assert (stream_error.value.failure, stream_error.value.passing) == ("interrupted", False)
+    assert (stream_error.value.failure, stream_error.value.is_transient) == ("interrupted", False)
     with pytest.raises(LLMError) as error:
         await MockProvider([cut]).chat(_QUESTION)
-    assert (error.value.failure, error.value.passing) == ("connection", True)
+    assert (error.value.failure, error.value.is_transient) == ("connection", True)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.net import GuardedClient, NetPolicy
 
 if TYPE_CHECKING:
     from tests.fixtures.local_server import LocalServer
@@ -34,9 +34,9 @@ def other(local_servers: StartLocal) -> LocalServer:
 
 
 @pytest.fixture
-def client() -> HttpClient:
+def client() -> GuardedClient:
     """A client that may ask the servers of this machine."""
-    return HttpClient(NetPolicy.allowing(["127.0.0.1"]))
+    return GuardedClient(NetPolicy.allowing(["127.0.0.1"]))
 
 
 class Certificates(NamedTuple):

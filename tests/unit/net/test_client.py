@@ -14,7 +14,7 @@ from ipaddress import ip_address
 import pytest
 
 from loom_core.errors import NetError
-from loom_core.net import HttpClient, NetPolicy, Resolver
+from loom_core.net import GuardedClient, NetPolicy, Resolver
 
 LOOPBACK = NetPolicy.allowing(["127.0.0.0/8"])
 
@@ -26,11 +26,11 @@ def always(*addresses: str) -> Resolver:
     return resolve
 
 
-def limited(**limits: float) -> HttpClient:
-    return HttpClient(NetPolicy(allowed_networks=LOOPBACK.allowed_networks, **limits))
+def limited(**limits: float) -> GuardedClient:
+    return GuardedClient(NetPolicy(allowed_networks=LOOPBACK.allowed_networks, **limits))
 
 
-async def refusal(client: HttpClient, url: str) -> str:
+async def refusal(client: GuardedClient, url: str) -> str:
     with pytest.raises(NetError) as refused:
         await client.request("GET", url)
     assert refused.value.advice
@@ -74,9 +74,9 @@ async def test_a_body_is_sent_and_a_redirect_of_it_is_the_answer(client, server)
 async def test_places_of_this_machine_are_refused_unless_allowed(server) -> None:
     url = server.answers("/", b"secret")
     for form in (url, url.replace("127.0.0.1", "localhost"), url.replace("127.0.0.1", "[::ffff:127.0.0.1]")):
-        assert "may not be asked" in await refusal(HttpClient(), form)
+        assert "may not be asked" in await refusal(GuardedClient(), form)
     for form in ("127.1", "2130706433", "0x7f000001", "0177.0.0.1"):
-        assert "is no web address" in await refusal(HttpClient(), url.replace("127.0.0.1", form))
+        assert "is no web address" in await refusal(GuardedClient(), url.replace("127.0.0.1", form))
     assert server.asked == []
 
 
@@ -85,7 +85,7 @@ async def test_places_of_this_machine_are_refused_unless_allowed(server) -> None
 async def test_a_public_name_of_a_private_address_is_refused(address: str, server) -> None:
     url = server.answers("/", b"secret").replace("127.0.0.1", "public.example")
     assert f"public.example ({ip_address(address)})" in await refusal(
-        HttpClient(resolve=always("8.8.8.8", address)), url
+        GuardedClient(resolve=always("8.8.8.8", address)), url
     )
     assert server.asked == []
 
@@ -100,7 +100,7 @@ async def test_a_name_that_changes_its_address_after_the_check_is_connected_wher
         told.append(host)
         return ["127.0.0.1"] if len(told) == 1 else ["127.0.0.66"]
 
-    answer = await HttpClient(LOOPBACK, resolve=rebinding).request("GET", url)
+    answer = await GuardedClient(LOOPBACK, resolve=rebinding).request("GET", url)
     assert answer.body == b"inside"
     assert told == ["rebinding.example"], "resolved once: what was checked is what was connected"
     assert server.asked[0].headers["host"] == f"rebinding.example:{server.port}"
@@ -116,13 +116,13 @@ async def test_a_name_that_turns_private_for_a_redirect_is_refused(server) -> No
 
     url = server.answers("/", status=302, Location="/secret").replace("127.0.0.1", "rebinding.example")
     server.answers("/secret", b"secret")
-    assert "(127.0.0.66) may not be asked" in await refusal(HttpClient(policy, resolve=rebinding), url)
+    assert "(127.0.0.66) may not be asked" in await refusal(GuardedClient(policy, resolve=rebinding), url)
     assert [asked.target for asked in server.asked] == ["/"]
 
 
 async def test_the_next_address_is_tried_where_one_does_not_answer(server) -> None:
     url = server.answers("/", b"here").replace("127.0.0.1", "two.example")
-    client = HttpClient(LOOPBACK, resolve=always("127.0.0.77", "127.0.0.1"))
+    client = GuardedClient(LOOPBACK, resolve=always("127.0.0.77", "127.0.0.1"))
     assert (await client.request("GET", url)).body == b"here"
 
 
@@ -197,7 +197,7 @@ async def test_proxies_of_the_environment_are_not_used(client, server, monkeypat
 
 async def test_a_proxy_of_the_settings_is_asked_instead_of_the_host(server) -> None:
     server.answers("http://far.example/page", b"by proxy")
-    client = HttpClient(NetPolicy(proxy=f"http://me:key@127.0.0.1:{server.port}"))
+    client = GuardedClient(NetPolicy(proxy=f"http://me:key@127.0.0.1:{server.port}"))
     assert (await client.request("GET", "http://far.example/page")).body == b"by proxy"
     assert server.asked[0].headers["proxy-authorization"].startswith("Basic ")
     assert "metadata service" in await refusal(client, "http://metadata.google.internal/")
@@ -303,7 +303,7 @@ async def test_a_name_that_takes_too_long_to_find_is_given_up() -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    client = HttpClient(NetPolicy(connect_seconds=0.1), resolve=slow)
+    client = GuardedClient(NetPolicy(connect_seconds=0.1), resolve=slow)
     assert "could not be connected within 0.1 seconds" in await refusal(client, "http://slow.example/")
 
 
@@ -328,11 +328,11 @@ async def test_a_broken_answer_is_an_error_with_advice(sent: bytes, client, serv
 async def test_tls_is_checked_against_the_name_and_not_the_address(certificates, tls_server) -> None:
     server = tls_server
     server.answers("/", b"safe")
-    client = HttpClient(LOOPBACK, resolve=always("127.0.0.1"), tls=certificates.client)
+    client = GuardedClient(LOOPBACK, resolve=always("127.0.0.1"), tls=certificates.client)
     assert (await client.request("GET", server.url("/", host="site.example"))).body == b"safe"
     assert server.asked[0].headers["host"] == f"site.example:{server.port}"
     assert "CERTIFICATE" in await refusal(client, server.url("/", host="evil.example"))
-    assert "CERTIFICATE" in await refusal(HttpClient(LOOPBACK), server.url("/"))
+    assert "CERTIFICATE" in await refusal(GuardedClient(LOOPBACK), server.url("/"))
 
 
 async def test_neither_messages_nor_logs_hold_queries(client, server, caplog) -> None:
@@ -348,7 +348,7 @@ async def test_neither_messages_nor_logs_hold_queries(client, server, caplog) ->
 async def test_connections_that_are_kept_are_used_again(local_servers) -> None:
     server = local_servers(keeps=True)
     url = server.answers("/", b"here")
-    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+    async with GuardedClient(LOOPBACK, keep_seconds=5) as client:
         assert [(await client.request("GET", url)).body for _ in range(5)] == [b"here"] * 5
         assert (await client.request("POST", url, content=b"{}", repeatable=True)).body == b"here"
         assert (server.connections, len(server.asked)) == (1, 6)
@@ -360,7 +360,7 @@ async def test_connections_that_are_kept_are_used_again(local_servers) -> None:
 async def test_what_may_not_arrive_twice_has_a_connection_of_its_own(local_servers) -> None:
     server = local_servers(keeps=True)
     url = server.answers("/", b"here")
-    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+    async with GuardedClient(LOOPBACK, keep_seconds=5) as client:
         await client.request("GET", url)
         for _ in range(2):
             assert (await client.request("POST", url, content=b"{}")).body == b"here"
@@ -382,7 +382,7 @@ async def test_what_a_closed_connection_swallows_is_sent_once_more(local_servers
             connection.sendall(b"HTTP/1.1 200 Fine\r\nContent-Length: 4\r\n\r\nhere")
 
     server.routes["/"] = once
-    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+    async with GuardedClient(LOOPBACK, keep_seconds=5) as client:
         for _ in range(2):
             assert (await client.request(method, server.url("/"), repeatable=True)).body == b"here"
     assert [asked.method for asked in server.asked] == [method] * 3
@@ -398,7 +398,7 @@ async def test_a_connection_that_is_kept_goes_where_it_was_checked(local_servers
         told.append(host)
         return ["127.0.0.1"] if len(told) == 1 else ["10.0.0.1"]
 
-    async with HttpClient(LOOPBACK, resolve=rebinding, keep_seconds=5) as client:
+    async with GuardedClient(LOOPBACK, resolve=rebinding, keep_seconds=5) as client:
         for _ in range(3):
             assert (await client.request("GET", url)).body == b"inside"
         assert len(told) == 1
@@ -408,7 +408,7 @@ async def test_a_connection_that_is_kept_goes_where_it_was_checked(local_servers
 
 async def test_a_server_that_closes_what_is_kept_is_connected_anew(client, server) -> None:
     url = server.answers("/", b"here")
-    async with HttpClient(LOOPBACK, keep_seconds=5) as client:
+    async with GuardedClient(LOOPBACK, keep_seconds=5) as client:
         for _ in range(3):
             assert (await client.request("GET", url)).body == b"here"
     assert server.connections == 3
@@ -426,7 +426,7 @@ async def test_closing_lets_a_request_that_goes_on_end(local_servers) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlate")
 
     server.routes["/"] = late
-    client, bodies = HttpClient(LOOPBACK, keep_seconds=5), list[bytes]()
+    client, bodies = GuardedClient(LOOPBACK, keep_seconds=5), list[bytes]()
 
     async def ask() -> None:
         bodies.append((await client.request("GET", server.url("/"))).body)
@@ -441,7 +441,7 @@ async def test_closing_lets_a_request_that_goes_on_end(local_servers) -> None:
 
 
 async def test_an_error_says_whether_what_was_asked_may_have_been_done(client, server) -> None:
-    async def failure(client: HttpClient, url: str, **more) -> str:
+    async def failure(client: GuardedClient, url: str, **more) -> str:
         with pytest.raises(NetError) as failed:
             await client.request("POST", url, **more)
         return failed.value.failure
@@ -449,7 +449,7 @@ async def test_an_error_says_whether_what_was_asked_may_have_been_done(client, s
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     assert await failure(client, f"http://127.0.0.1:{port}/") == "connection"
-    assert await failure(HttpClient(), "http://127.0.0.1/") == "refused"
+    assert await failure(GuardedClient(), "http://127.0.0.1/") == "refused"
     assert await failure(client, "http://127.0.0.1:x/") == "refused"
     server.routes["/"] = lambda asked, connection: None
     assert await failure(client, server.url("/")) == "interrupted"

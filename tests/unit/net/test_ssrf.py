@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, ip_address
 import pytest
 
 from loom_core.errors import NetError
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.net import GuardedClient, NetPolicy
 
 pytestmark = pytest.mark.hostile("addresses")
 
@@ -139,7 +139,7 @@ OF_CLOUDS = [
 EVERYTHING = ["0.0.0.0/0", "::/0", *(name for name in NAMES if name.isascii())]
 
 
-async def refused(client: HttpClient, url: str) -> bool:
+async def refused(client: GuardedClient, url: str) -> bool:
     try:
         await client.request("GET", url)
     except NetError as error:
@@ -147,11 +147,11 @@ async def refused(client: HttpClient, url: str) -> bool:
     return False
 
 
-def leading_to(*addresses: str, policy: NetPolicy | None = None) -> HttpClient:
+def leading_to(*addresses: str, policy: NetPolicy | None = None) -> GuardedClient:
     async def resolve(host: str, port: int) -> list[str]:
         return list(addresses)
 
-    return HttpClient(policy, resolve=resolve)
+    return GuardedClient(policy, resolve=resolve)
 
 
 def test_the_corpus_is_as_large_as_it_says() -> None:
@@ -190,7 +190,7 @@ async def test_no_redirect_leads_there(server) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"]
 
-    client = HttpClient(NetPolicy.allowing(["start.example"]), resolve=resolve)
+    client = GuardedClient(NetPolicy.allowing(["start.example"]), resolve=resolve)
     start = server.url("/", host="start.example")
     # Without a host behind two slashes it is a path of the same host.
     places = [url for url in LITERALS if url.isprintable() and re.match(r"[a-z:]*//[^/]", url)]
@@ -212,7 +212,7 @@ async def test_a_name_is_looked_up_once_for_a_connection_and_again_for_the_next(
         return ["127.0.0.1"] if len(told) == 1 else ["169.254.169.254"]
 
     url = server.answers("/", b"public").replace("127.0.0.1", "rebinding.example")
-    client = HttpClient(policy, resolve=rebinding)
+    client = GuardedClient(policy, resolve=rebinding)
     assert (await client.request("GET", url)).body == b"public"
     assert len(told) == 1, "what was checked is what was connected"
     assert await refused(client, url)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from loom_query.app import build
-from loom_query.service import Service
+from loom_query.service import QueryService
 from loom_query.settings import Settings
 from mcp import Client
 
@@ -78,12 +78,12 @@ def settings(home: Path) -> Callable[..., Settings]:
 
 
 @pytest.fixture
-def running(settings: Callable[..., Settings]) -> Callable[[], AbstractAsyncContextManager[Service]]:
+def running(settings: Callable[..., Settings]) -> Callable[[], AbstractAsyncContextManager[QueryService]]:
     """Opens a service on the home: `async with running() as service`."""
 
     @asynccontextmanager
-    async def run() -> AsyncGenerator[Service]:
-        service = Service(settings(), upkeep=False)
+    async def run() -> AsyncGenerator[QueryService]:
+        service = QueryService(settings(), upkeep=False)
         service.sources.load()
         async with service:
             yield service

@@ -6,7 +6,7 @@ import anyio
 import pytest
 from loom_kb.app import build as build_kb
 from loom_kb.settings import Settings as KbSettings
-from loom_query.federation.live_source import OwnSource
+from loom_query.federation.live_source import OwnLiveSource
 from mcp import Client
 
 from loom_core.knowledge.sources.documents import DocumentsKnowledgeBase, TextDocument
@@ -126,7 +126,7 @@ async def test_a_source_that_is_retired_is_closed_by_its_last_user():
         texts.close()
         closed.append(True)
 
-    source = OwnSource(texts, base=texts, kind="documents", deadline=5, close=close)
+    source = OwnLiveSource(texts, base=texts, kind="documents", deadline=5, close=close)
     async with source.in_use():
         async with source.in_use():
             await source.retire()

@@ -8,7 +8,7 @@ from loom_kb.settings import Settings as KbSettings
 from loom_query.texts import passage_lines
 
 from loom_core.errors import ConfigError, NotFoundError, SourceError
-from loom_core.server.auth.caller import Caller, acting
+from loom_core.server.auth.caller import Caller, use_caller
 
 LONG = (
     "# Port Aster\n\n"
@@ -161,7 +161,7 @@ async def test_a_caller_sees_asks_and_reads_only_the_sources_of_its_token(config
     configure({"harbour": harbour, "港口": ports, "broken": {"kind": "http"}})
     async with running() as service:
         whole = await service.query("Ada Brown")
-        with acting(Caller("laptop", frozenset({"read"}), frozenset({"港口"}))):
+        with use_caller(Caller("laptop", frozenset({"read"}), frozenset({"港口"}))):
             assert [info.name for info in await service.described()] == ["港口"]
             assert [each.name for each in (await service.listed()).sources] == ["港口"]
             assert service.chosen([]) == ["港口"]

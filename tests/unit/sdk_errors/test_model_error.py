@@ -203,7 +203,7 @@ async def test_an_error_in_a_stream_has_no_status():
     )
     told = told_of(await by_anthropic(app_of(200, event, content_type="text/event-stream")))
     assert (told.failure, told.status) == ("overloaded", None)
-    assert told.message == "Vendor has no room for model-x now: Overloaded."
+    assert told.message == "Vendor is overloaded and cannot run model-x now: Overloaded."
 
     event = 'data: {"error": {"message": "内部错误", "code": "server_error"}}\n\n'.encode()
     told = told_of(await by_openai(app_of(200, event, content_type="text/event-stream")))
@@ -270,7 +270,7 @@ def test_a_message_begins_with_a_capital_letter_whatever_the_vendor_is_called(ti
 def test_embedding_models_have_errors_of_their_own():
     error = model_error(TimeoutError(), kind=EmbeddingError, title="Ollama", provider="ollama", model="")
     assert type(error) is EmbeddingError
-    assert error.message == "Ollama took too long to answer with the model: TimeoutError."
+    assert error.message == "Ollama timed out while it ran the model: TimeoutError."
 
 
 _json_values = st.recursive(

@@ -62,7 +62,7 @@ async def test_an_address_that_is_none_is_not_found():
             await client.models.list()
     told = told_of(caught.value)
     assert told.failure == "not_found"
-    assert not told.passing
+    assert not told.is_transient
 
 
 def test_what_is_raised_while_an_answer_is_read_has_its_failure():

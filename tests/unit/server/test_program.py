@@ -19,8 +19,8 @@ import pytest
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.paths import token_path
 from loom_core.server.cli.standard_commands import ServerCommands
-from loom_core.server.doctor.examination import Check
-from loom_core.server.program import ServerProgram, run_server, served_arguments
+from loom_core.server.doctor.check_runner import Check
+from loom_core.server.program import ServerProgram, run_server, server_arguments
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.handshake import Introduction
 
@@ -81,7 +81,7 @@ class ShelfServer(ServerProgram[Shelf]):
             raise ConfigError("Nobody knows the shelves.")
         return [name for name in names if name != "书架"]
 
-    def examined_variables(self, settings: Shelf) -> set[str]:
+    def variables_to_check(self, settings: Shelf) -> set[str]:
         return set()
 
     def own_checks(self, settings: Shelf) -> list[Check]:
@@ -115,7 +115,7 @@ def test_a_client_is_told_what_the_settings_come_to_and_what_is_handed_on(run, h
 def test_options_that_make_no_sense_for_a_client_are_refused(home):
     args = SERVER.parser().parse_args(["install", "zed", "--home", str(home)])
     with pytest.raises(InvalidInputError):
-        served_arguments(SERVER, args, ["--http"])
+        server_arguments(SERVER, args, ["--http"])
 
 
 def test_a_token_for_what_is_not_there_yet_is_made_and_that_is_said(run):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.knowledge.store import KnowledgeStore
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.storage import Database
@@ -73,7 +73,7 @@ def test_a_new_file_needs_no_copy(tmp_path: Path):
 def test_a_script_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
     path = tmp_path / "a.db"
     old_file(path)
-    with pytest.raises(RecordError):
+    with pytest.raises(StoreError):
         Database(path, schema=[ONE, TWO + ";\nINSERT INTO nowhere VALUES (1)"])
     database = Database(path, schema=[ONE])
     assert [row["text"] for row in database.rows("SELECT * FROM notes")] == ["长城"]
@@ -107,10 +107,10 @@ def test_a_program_of_before_writes_no_more_once_the_file_is_migrated(tmp_path: 
     old_file(path)
     before = Database(path, schema=[ONE])
     Database(path, schema=[ONE, TWO]).close()
-    with pytest.raises(RecordError, match="while it was open here"), before.write() as db:
+    with pytest.raises(StoreError, match="while it was open here"), before.write() as db:
         db.execute("INSERT INTO notes (text) VALUES ('lost')")
     before.close()
-    with pytest.raises(RecordError, match="newer Loom"):
+    with pytest.raises(StoreError, match="newer Loom"):
         Database(path, schema=[ONE])
 
 
@@ -119,7 +119,7 @@ def test_without_room_for_the_copy_nothing_is_changed(tmp_path: Path, monkeypatc
     old_file(path)
     usage = namedtuple("usage", "total used free")(1, 1, 1)
     monkeypatch.setattr("shutil.disk_usage", lambda _: usage)
-    with pytest.raises(RecordError, match="has to be copied"):
+    with pytest.raises(StoreError, match="has to be copied"):
         Database(path, schema=[ONE, TWO])
     assert sqlite3.connect(path).execute("PRAGMA user_version").fetchone() == (1,)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.storage import Database
 
 SCHEMA = ("CREATE TABLE notes (key INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE)",)
@@ -109,7 +109,7 @@ def test_a_nested_write_belongs_to_the_outer_transaction(database: Database):
 def test_a_write_that_fails_is_undone_and_the_next_one_works(database: Database):
     add(database, "one")
     two_and_one = "INSERT INTO notes (text) VALUES ('two'), ('one')"
-    with pytest.raises(RecordError, match="UNIQUE") as caught, database.write() as db:
+    with pytest.raises(StoreError, match="UNIQUE") as caught, database.write() as db:
         db.execute(two_and_one)
     assert caught.value.advice
     add(database, "three")
@@ -174,7 +174,7 @@ def test_each_version_of_the_schema_is_added_once(tmp_path: Path):
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path):
     path = tmp_path / "a.db"
     Database(path, schema=(*SCHEMA, "CREATE TABLE more (x)")).close()
-    with pytest.raises(RecordError, match="newer") as caught:
+    with pytest.raises(StoreError, match="newer") as caught:
         Database(path, schema=SCHEMA)
     assert "Upgrade" in caught.value.advice
     Database(path, schema=(*SCHEMA, "CREATE TABLE more (x)")).close()
@@ -183,7 +183,7 @@ def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path):
 def test_a_migration_that_fails_leaves_the_old_version(tmp_path: Path):
     path = tmp_path / "a.db"
     Database(path, schema=SCHEMA).close()
-    with pytest.raises(RecordError):
+    with pytest.raises(StoreError):
         Database(path, schema=(*SCHEMA, "CREATE TABLE more (x);\nCREATE TABLE more (x)"))
     database = Database(path, schema=SCHEMA)
     assert database.row("SELECT 1 FROM sqlite_master WHERE name = 'more'") is None
@@ -193,13 +193,13 @@ def test_a_migration_that_fails_leaves_the_old_version(tmp_path: Path):
 def test_a_file_that_is_no_database_is_told_so(tmp_path: Path):
     path = tmp_path / "a.db"
     path.write_bytes(b"this is a text, not a database. " * 100)
-    with pytest.raises(RecordError, match="not a database") as caught:
+    with pytest.raises(StoreError, match="not a database") as caught:
         Database(path, schema=SCHEMA)
     assert "check --repair" in caught.value.advice
 
 
 def test_a_folder_that_does_not_exist_is_told_so(tmp_path: Path):
-    with pytest.raises(RecordError, match="unable to open") as caught:
+    with pytest.raises(StoreError, match="unable to open") as caught:
         Database(tmp_path / "none" / "a.db", schema=SCHEMA)
     assert "folder exists" in caught.value.advice
 
@@ -207,7 +207,7 @@ def test_a_folder_that_does_not_exist_is_told_so(tmp_path: Path):
 def test_a_database_that_may_not_be_written_is_told_so(database: Database):
     with database.read() as db:
         db.execute("PRAGMA query_only=ON")
-    with pytest.raises(RecordError, match="readonly") as caught:
+    with pytest.raises(StoreError, match="readonly") as caught:
         add(database, "x")
     assert "may write" in caught.value.advice
 
@@ -217,14 +217,14 @@ def test_a_full_disk_is_told_and_costs_nothing_that_was_acknowledged(database: D
     with database.read() as db:
         pages = db.execute("PRAGMA page_count").fetchone()[0]
         db.execute(f"PRAGMA max_page_count={pages}")
-    with pytest.raises(RecordError, match="full") as caught:
+    with pytest.raises(StoreError, match="full") as caught:
         add(database, "x" * 100_000)
     assert "free some space" in caught.value.advice
     assert texts(database) == ["safe"]
 
 
 def test_a_disk_that_fails_is_told_so(database: Database):
-    with pytest.raises(RecordError, match="disk I/O error") as caught, database.write():
+    with pytest.raises(StoreError, match="disk I/O error") as caught, database.write():
         raise sqlite3.OperationalError("disk I/O error")  # as SQLite says it of some full disks, too
     assert "full or failing" in caught.value.advice
 
@@ -234,7 +234,7 @@ def test_a_database_that_is_only_read_refuses_to_change(tmp_path: Path):
     add(database, "safe")
     reader = Database(tmp_path / "a.db", schema=SCHEMA, read_only=True)
     assert texts(reader) == ["safe"]
-    with pytest.raises(RecordError, match="readonly"):
+    with pytest.raises(StoreError, match="readonly"):
         add(reader, "x")
     reader.close()
     assert texts(database) == ["safe"]
@@ -245,7 +245,7 @@ def test_a_database_that_stays_locked_is_told_so(tmp_path: Path):
     database = Database(tmp_path / "a.db", schema=SCHEMA, busy_seconds=0.05)
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(RecordError, match="locked") as caught:
+    with pytest.raises(StoreError, match="locked") as caught:
         add(database, "x")
     assert "Another process" in caught.value.advice
     other.execute("ROLLBACK")
@@ -256,7 +256,7 @@ def test_a_database_that_stays_locked_is_told_so(tmp_path: Path):
 
 def test_a_closed_database_says_so(database: Database):
     database.close()
-    with pytest.raises(RecordError, match="closed"):
+    with pytest.raises(StoreError, match="closed"):
         texts(database)
 
 

@@ -138,7 +138,7 @@ def test_a_tester_that_has_run_nothing_says_so() -> None:
 
 
 def test_a_text_is_not_taken_for_a_list_of_turns() -> None:
-    with pytest.raises(ConfigError, match=r"The turns are the text '好的'. Put it into a list"):
+    with pytest.raises(ConfigError, match=r"The turns are the string '好的'. Put it into a list"):
         MockLLM("好的")
 
 

@@ -18,6 +18,6 @@ def test_the_page_names_every_keyword_and_every_tool() -> None:
     keywords = set(tool.__kwdefaults__) - {"name", "description"}
 
     assert keywords <= set(_KEYWORD.findall(text))
-    for name in plugins.registered("tool"):
+    for name in plugins.list_registered("tool"):
         assert f"`{name}`" in text
     assert set(BuiltinToolsConfig.model_fields) == {"files", "http", "shell"}

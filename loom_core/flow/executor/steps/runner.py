@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import anyio
 
-from loom_core.errors import InvalidInputError, LoomError, NetError, RecordError
+from loom_core.errors import InvalidInputError, LoomError, NetError, StoreError
 from loom_core.flow.executor.definition import compute_digests, flow_steps, step_title
 from loom_core.flow.executor.failures import request_failure_message
 from loom_core.flow.executor.inputs import validate_inputs, with_defaults
@@ -162,7 +162,7 @@ class StepRunner:
                 return await self._run_by_kind(frame, step)
             except DeclinedError as error:
                 return StepOutcome(status="declined", problem=error.reason)
-            except RecordError:
+            except StoreError:
                 raise
             except LoomError as error:
                 return StepOutcome(status="failure", problem=str(error), said=self._scene.wording.broken)

@@ -1,4 +1,4 @@
-"""A function run in a child process with a deadline: for engines that may hang, crash or eat memory."""
+"""Run a function in a child process with a deadline: for engines that may hang, crash or leak memory."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class _Request(TypedDict):
 
 
 class ChildError(Exception):
-    """The child gave no result; the message is one line that says why."""
+    """The child gave no result; the message is one line with the reason."""
 
 
 class ChildCall:
-    """A module's function at work in a fresh Python process, which ends when this one does.
+    """A call of a module's function in a fresh Python process, which ends with this one.
 
     For one thread at a time.
 
@@ -86,7 +86,7 @@ class ChildCall:
             raise ChildError(f"no process can be started: {first_line(error)}") from error
         finally:
             os.close(stdin)
-        with suppress(BrokenPipeError):  # how it ended is told by `result`
+        with suppress(BrokenPipeError):  # `result` says how it ended
             self._held.write(json.dumps(request).encode() + b"\n")
 
     @property
@@ -149,7 +149,7 @@ def run_in_child(
     timeout: float,
     memory: int | None = None,
 ) -> object:
-    """Call a module's function with JSON-able keyword arguments in a fresh Python process, and wait.
+    """Call a module's function with JSON-serializable arguments in a fresh Python process, and wait.
 
     Args:
         function: as for `ChildCall`.
@@ -171,7 +171,7 @@ def run_in_child(
 
 
 def main() -> None:
-    """The child's side: one request from stdin, and an end with the parent, whatever it is at."""
+    """Serve one request from stdin, as the child; exit when the parent does."""
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     answer(request)
@@ -185,7 +185,7 @@ def answer(request: _Request) -> None:
 
 
 def _exit_with_parent() -> None:
-    # Not by way of sys.stdin, whose lock the interpreter needs to end by itself.
+    # Not sys.stdin, whose lock the interpreter needs to exit.
     while os.read(0, 1):
         pass
     os._exit(1)

@@ -31,7 +31,7 @@ _LISTED = 50_000  # keys that are listed at a time
 _PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three characters
 _OVERFETCH = 2  # times the candidates that are needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
-_KEY_COST = 30  # reading one stored vector takes as long as finding so many candidates
+_KEY_COST = 30  # reading one stored vector takes as long as finding this many candidates
 _HNSW: CreateHNSWConfiguration = {
     "space": "cosine",  # the default is l2
     "ef_construction": 100,
@@ -42,9 +42,9 @@ _HNSW: CreateHNSWConfiguration = {
 
 
 class ChromaVectorIndex:
-    """The port `VectorIndex` over one collection of a Chroma directory.
+    """`VectorIndex` over one collection of a Chroma directory.
 
-    The directory belongs to one process: Chroma has no lock of its own, and two writers corrupt it
+    The directory belongs to one process: Chroma has no lock, and two writers corrupt it
     without any error. A kill at the wrong moment can leave it hanging or crashing at the next open:
     run `probe_chroma` first. Only keys and vectors are stored. Search is approximate, and exact where `among`
     names few keys: those are read and compared here.
@@ -54,7 +54,7 @@ class ChromaVectorIndex:
         """Open the directory, or make it.
 
         Args:
-            path: a directory of its own.
+            path: a separate directory.
             dimension: length of the vectors.
             group: which of the collections in the directory: letters, digits, and hyphens between them.
 
@@ -94,7 +94,7 @@ class ChromaVectorIndex:
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
 
         Raises:
             InvalidInputError: the vector does not fit this index.
@@ -118,7 +118,7 @@ class ChromaVectorIndex:
             return self._exact(query, limit, wanted)
 
     def keys(self) -> list[int]:
-        """The keys that are stored, in no particular order."""
+        """Return the keys that are stored, in no particular order."""
         found: list[int] = []
         with self._boundary():
             while ids := self._collection.get(limit=_LISTED, offset=len(found), include=[])["ids"]:
@@ -126,7 +126,7 @@ class ChromaVectorIndex:
         return found
 
     def vectors(self, keys: Collection[int]) -> dict[int, NDArray[np.float64]]:
-        """The vectors stored under keys; unknown ones are left out."""
+        """Return the vectors stored under keys; unknown ones are left out."""
         stored: dict[int, NDArray[np.float64]] = {}
         with self._boundary():
             for ids in _batches(keys):
@@ -137,7 +137,7 @@ class ChromaVectorIndex:
         return stored
 
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
         with self._boundary():
             return self._collection.count()
 
@@ -185,7 +185,7 @@ class ChromaVectorIndex:
 
 
 def groups_in(path: Path) -> list[str]:
-    """The groups that have a collection in a directory.
+    """Return the groups that have a collection in a directory.
 
     Raises:
         IndexDamagedError: it does not open.
@@ -198,7 +198,7 @@ def groups_in(path: Path) -> list[str]:
 
 
 def open_client(path: Path) -> Client:
-    """Chroma on a directory, without telemetry and without reading a `.env` of the working directory."""
+    """Open Chroma on a directory, without telemetry and without reading a `.env` of the working directory."""
     import chromadb
     from chromadb.config import Settings
 

@@ -1,11 +1,11 @@
-"""The boundary where an engine's own errors become `IndexDamagedError`."""
+"""Translation of an engine's errors into `IndexDamagedError`."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,22 +21,22 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
     """Report an engine's failure inside the block as damage of the index.
 
     A panic in a Rust engine arrives as `pyo3_runtime.PanicException`, which derives from `BaseException`
-    and cannot be imported; it is told by its module.
+    and cannot be imported; it is recognized by its module.
 
     Args:
         index: what the index is called in the message, such as `vector index`.
-        path: where it lies.
+        path: where it is.
         errors: what the engine raises for its own failures.
 
     Raises:
         IndexDamagedError: in place of any of `errors`, and of a panic.
-        RecordError: the disk is full, which is no damage: a rebuild would need still more room.
+        RecordError: the disk is full, which is not damage: a rebuild would need even more room.
     """
     try:
         yield
     except errors as error:
         if _is_full(error):
-            raise RecordError(
+            raise StoreError(
                 f"The {index} at {path} cannot be written: the disk is full.",
                 advice="Free some space; everything acknowledged so far is safe.",
             ) from error
@@ -52,7 +52,7 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
 
 
 def _is_full(error: BaseException) -> bool:
-    """Whether an engine says that there is no room; none has an error of its own for it."""
+    """Whether an engine reports a full disk; none has a separate error class for it."""
     text = str(error).casefold()
     return any(sign in text for sign in ("no space left", "storagefull", "disk is full", "not enough space"))
 

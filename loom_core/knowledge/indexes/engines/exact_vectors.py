@@ -1,4 +1,4 @@
-"""Vectors compared exactly, in memory or in files."""
+"""Exact nearest-neighbour search (brute force), in memory or in files."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["ExactVectorIndex"]
 
 _THREADED_FROM = 1 << 24  # numbers of a matrix from which waking a second thread may pay
-_PICKING = 4  # comparing one row out of many takes as long as so many rows one after another
+_PICKING = 4  # comparing one row out of many takes as long as this many consecutive rows
 
 
 class _KeyOrder(NamedTuple):
-    """Where each key is: `keys` ascending, and the place of each among the first `used` rows of a matrix."""
+    """Position of each key: `keys` ascending, and the row of each among the first `used` rows of a matrix."""
 
     matrix: NDArray[np.float32]
     used: int
@@ -32,7 +32,7 @@ class _KeyOrder(NamedTuple):
 
 
 class ExactVectorIndex:
-    """The port `VectorIndex` over one float32 matrix: every search compares with every vector.
+    """`VectorIndex` over one float32 matrix: every search compares with every vector.
 
     16 ms for 100,000 vectors of length 384 with one thread, 170 ms for 1,000,000 (it is the speed of the
     memory), and a tenth of it where `among` names two in a hundred. One thread writes at a time, any
@@ -62,7 +62,7 @@ class ExactVectorIndex:
 
     @property
     def dead(self) -> int:
-        """How many rows there are that no longer count."""
+        """Number of rows that are marked as deleted."""
         return self._rows.rows.used - self._count
 
     def refresh(self, *, total: NDArray[np.float64] | None = None) -> None:
@@ -106,7 +106,7 @@ class ExactVectorIndex:
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The `limit` keys most similar to a unit vector, with their cosine, best first.
+        """Return the `limit` keys most similar to a unit vector, with their cosine, best first.
 
         Equal similarities come in the order of their keys.
 
@@ -138,7 +138,7 @@ class ExactVectorIndex:
         return list(zip(keys[order].tolist(), similarities[order].tolist(), strict=True))
 
     def scores(self, vector: NDArray[np.float32], keys: Collection[int]) -> dict[int, float]:
-        """The exact cosine of these keys with a unit vector; unknown keys are left out.
+        """Return the exact cosine of these keys with a unit vector; unknown keys are left out.
 
         Raises:
             InvalidInputError: the vector does not fit this index.
@@ -150,7 +150,7 @@ class ExactVectorIndex:
         return dict(zip(rows.keys[places].tolist(), similarities.tolist(), strict=True))
 
     def vectors(self, keys: Sequence[int]) -> NDArray[np.float32]:
-        """The stored vectors, shape (len(keys), dimension), in the order of the keys.
+        """Return the stored vectors, shape (len(keys), dimension), in the order of the keys.
 
         An unknown key gives a row of zeros, which is similar to nothing.
         """
@@ -164,13 +164,13 @@ class ExactVectorIndex:
         return found
 
     def existing_keys(self, keys: Collection[int]) -> list[int]:
-        """Those of some keys that have a vector, ascending."""
+        """Return those of some keys that have a vector, ascending."""
         rows = self._consistent_rows()
         wanted = _array(keys)
         return wanted[self._find(rows, wanted) >= 0].tolist()
 
     def sample(self, count: int, *, seed: int) -> tuple[list[int], NDArray[np.float32]]:
-        """Some keys and their vectors, at random."""
+        """Return some keys and their vectors, at random."""
         import numpy as np
 
         rows = self._rows.rows
@@ -179,13 +179,13 @@ class ExactVectorIndex:
         return rows.keys[places].tolist(), rows.matrix[places]
 
     def keys(self) -> NDArray[np.int64]:
-        """Every key that has a vector, in no particular order."""
+        """Return every key that has a vector, in no particular order."""
         rows = self._rows.rows
         keys = rows.keys[: rows.used]
         return keys[keys != DEAD]
 
     def count(self) -> int:
-        """How many vectors are stored."""
+        """Return how many vectors are stored."""
         return self._count
 
     def close(self) -> None:
@@ -196,7 +196,7 @@ class ExactVectorIndex:
             self._count = self._newest = 0
 
     def _consistent_rows(self) -> Rows:
-        """The rows when no change of them is half made."""
+        """Return the rows while no change of them is half done."""
         with self._writing:
             return self._rows.rows
 
@@ -213,14 +213,14 @@ class ExactVectorIndex:
             self._rows.mark_dead(places)
 
     def _positions(self, rows: Rows, keys: Collection[int]) -> NDArray[np.int64]:
-        """The rows of those keys that have one, in order of memory, each once."""
+        """Return the rows of those keys that have one, in order of memory, each once."""
         import numpy as np
 
         found = self._find(rows, _array(keys))
         return np.sort(found[found >= 0])
 
     def _find(self, rows: Rows, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The row of each key, or -1."""
+        """Return the row of each key, or -1."""
         import numpy as np
 
         order = self._key_order(rows)
@@ -257,7 +257,7 @@ class ExactVectorIndex:
 
 
 def _array(keys: Collection[int]) -> NDArray[np.int64]:
-    """Keys as an array in ascending order, each once."""
+    """Return keys as an array in ascending order, each once."""
     import numpy as np
 
     if isinstance(keys, ChunkKeys):

@@ -1,4 +1,4 @@
-"""Common rules of every graph store: limits, the order of edges, the edges along a path."""
+"""Common rules of all graph stores: limits, the order of edges, the edges along a path."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_PATH_HOPS = 10
 
 
 def validate_hops(hops: int, *, most: int) -> int:
-    """The number of hops, if it is one that a store will follow.
+    """Validate a number of hops and return it.
 
     Raises:
         InvalidInputError: it is below 1 or above `most`.
@@ -37,7 +37,7 @@ def validate_hops(hops: int, *, most: int) -> int:
 
 
 def strongest_first(edges: Iterable[EntityEdge]) -> list[EntityEdge]:
-    """Edges by support, then confidence, the highest first; then by identity."""
+    """Return edges by support, then confidence, the highest first; then by identity."""
     return sorted(edges, key=_strength)
 
 
@@ -50,7 +50,7 @@ def edges_along(keys: Sequence[int], edges: Iterable[EntityEdge]) -> tuple[Entit
 
 
 def missing_ends_error(missing: Iterable[int]) -> InvalidInputError:
-    """The error for relations whose ends are not in the graph."""
+    """Return the error for relations whose ends are not in the graph."""
     named = ", ".join(str(key) for key in sorted(set(missing))[:5])
     return InvalidInputError(
         f"A relation's end is not in the graph: {named}.", advice="Store both entities before their relation."

@@ -1,4 +1,4 @@
-"""Entities and relations in Kùzu: a property graph on disk."""
+"""Graph store in Kùzu: entities and relations on disk."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _POOL_FOR_TABLES = 4
 
 
 class KuzuGraphStore:
-    """The port `GraphStore` over one Kùzu database file.
+    """`GraphStore` over one Kùzu database file.
 
     The file belongs to one process, and to one store in it. Changes are one transaction a call, one call
     at a time; readers have a connection each and run concurrently. A few thousand changes go row by row
@@ -161,7 +161,7 @@ class KuzuGraphStore:
         max_db_size: int = 1 << 34,
         timeout_ms: int = 4000,
     ) -> Self:
-        """The same from a folder of `write_tables`."""
+        """Build a database from a folder of `write_tables`."""
         claim(path)  # so that no open database is deleted
         try:
             remove_kuzu_files(path)
@@ -227,7 +227,7 @@ class KuzuGraphStore:
                 delete_relation(session, *identity)
 
     def get(self, keys: Collection[int]) -> list[EntityNode]:
-        """The entities with these keys in the order of their keys, unknown ones left out.
+        """Return the entities with these keys in the order of their keys, unknown ones left out.
 
         Raises:
             InvalidInputError: the engine did not answer in time.
@@ -239,9 +239,9 @@ class KuzuGraphStore:
     def neighbours(
         self, key: int, *, hops: int = 1, limit: int = 50
     ) -> tuple[list[EntityNode], list[EntityEdge]]:
-        """Entities around one and the edges among them and to it; an unknown key has none.
+        """Return entities around one and the edges among them and to it; an unknown key has none.
 
-        A hop takes in the `limit` entities not met before that have the most support in all from the
+        A hop adds the `limit` unvisited entities with the most total support from the
         entities of the hop before it; equals come in the order of their keys. So a hub of 60,000 edges
         costs one pass over them (0.1 s) and is never followed whole.
 
@@ -263,7 +263,7 @@ class KuzuGraphStore:
             return [found[other] for other in met[1:]], strongest_first(read_edges_among(session, met))
 
     def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """A shortest path in either direction of the relations, or None within `max_hops`.
+        """Return a shortest path in either direction of the relations, or None within `max_hops`.
 
         Between two entities it takes the strongest edge. From an entity to itself it is that entity.
 
@@ -281,7 +281,7 @@ class KuzuGraphStore:
             return GraphPath(tuple(found[key] for key in keys), edges_along(keys, edges))
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
-        """Every relation whose subject's key is from `first` to `last`, in no order.
+        """Return every relation whose subject's key is from `first` to `last`, in no order.
 
         Raises:
             InvalidInputError: the engine did not answer in time.
@@ -291,7 +291,7 @@ class KuzuGraphStore:
             return read_edges_of_range(session, first, last)
 
     def touching(self, keys: Collection[int]) -> list[EntityEdge]:
-        """Every relation with an end among the keys, in no order, however long it takes.
+        """Return every relation with an end among the keys, in no order, however long it takes.
 
         Raises:
             IndexDamagedError: the engine failed.
@@ -300,7 +300,7 @@ class KuzuGraphStore:
             return read_edges_touching(self._writer, keys) if keys else []
 
     def counts(self) -> tuple[int, int]:
-        """How many entities and how many relations are stored."""
+        """Return how many entities and how many relations are stored."""
         with self._read_transaction() as session:
             return read_counts(session)
 
@@ -322,7 +322,7 @@ class KuzuGraphStore:
 
     @contextmanager
     def _read_transaction(self) -> Generator[KuzuSession]:
-        """A connection of this thread alone, until it is given back."""
+        """Borrow a connection for this thread, in a read transaction."""
         try:
             session = self._idle.pop()
         except IndexError:
@@ -335,7 +335,7 @@ class KuzuGraphStore:
 
     @contextmanager
     def _write_transaction(self) -> Generator[KuzuSession]:
-        """The one writer, in a transaction."""
+        """Use the single writer, in a transaction."""
         with self._writing, self._writer.write_transaction():
             yield self._writer
 
@@ -370,7 +370,7 @@ def release(path: Path) -> None:
 
 
 def kuzu_files(path: Path) -> list[Path]:
-    """All the files that a database at `path` may have, itself first, its log second."""
+    """Return all the files that a database at `path` may have, itself first, its log second."""
     return [path.with_name(path.name + suffix) for suffix in _SUFFIXES]
 
 

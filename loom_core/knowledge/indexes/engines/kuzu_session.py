@@ -1,4 +1,4 @@
-"""A session with a Kùzu database: a connection, its prepared statements, the tables it is loaded from."""
+"""Session with a Kùzu database: a connection, its prepared statements, and bulk loading of tables."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class KuzuSession:
         self._deadline: float | None = None
 
     def rows(self, statement: str, **parameters: float | str | list[int]) -> list[list[object]]:
-        """Run one statement of ours and give all its rows.
+        """Run a prepared statement and return all its rows.
 
         Raises:
             InvalidInputError: a question did not end in time or needs too much memory, or a parameter is no
@@ -88,7 +88,7 @@ class KuzuSession:
             raise translate_error(error, path=self._path) from error
 
     def run(self, statement: str) -> None:
-        """Run one statement that cannot be prepared: a definition, a COPY, the bound of a transaction.
+        """Run a statement that cannot be prepared: DDL, a COPY, a transaction boundary.
 
         Raises:
             InvalidInputError: a COPY names an entity that does not exist, or one twice.
@@ -101,14 +101,14 @@ class KuzuSession:
 
     @contextmanager
     def write_transaction(self) -> Generator[None]:
-        """All the block's statements or none, without a time limit: deleting a hub takes seconds."""
+        """Run the block in a write transaction without a time limit: deleting a hub takes seconds."""
         self.run("BEGIN TRANSACTION")
         with self._commit_or_roll_back():
             yield
 
     @contextmanager
     def read_transaction(self, *, timeout_ms: int) -> Generator[None]:
-        """One state of the graph for all the block's statements, and one time limit."""
+        """Run the block in a read transaction (one snapshot) with a time limit."""
         self.run("BEGIN TRANSACTION READ ONLY")
         self._deadline = time.monotonic() + timeout_ms / 1000
         try:
@@ -172,7 +172,7 @@ def open_database(
 
 
 def connect(module: str, database: kuzu.Database) -> kuzu.Connection:
-    """A connection to an open database: one for each thread."""
+    """Open a connection to an open database: one for each thread."""
     return importlib.import_module(module).Connection(database)
 
 
@@ -184,7 +184,7 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def translate_error(error: Exception, *, path: Path) -> LoomError:
-    """The engine's error as one of ours, told by its text: all of them are RuntimeError."""
+    """Translate the engine's error by its text: all of them are RuntimeError."""
     text = str(error)
     if text.startswith("Interrupted"):
         return InvalidInputError("The graph did not answer in time.", advice=_ASK_LESS)
@@ -271,7 +271,7 @@ def store_entity(session: KuzuSession, entity: EntityNode) -> None:
 
 
 def update_relation(session: KuzuSession, edge: EntityEdge) -> bool:
-    """Overwrite a relation's support and confidence; whether it exists.
+    """Overwrite a relation's support and confidence; return whether it exists.
 
     Asked before `create_relation` this is faster than a MERGE of both.
     """
@@ -279,7 +279,7 @@ def update_relation(session: KuzuSession, edge: EntityEdge) -> bool:
 
 
 def create_relation(session: KuzuSession, edge: EntityEdge) -> bool:
-    """Create a relation; whether both its ends exist."""
+    """Create a relation; return whether both its ends exist."""
     return bool(session.rows(_CREATE_RELATION, **_values(edge)))
 
 
@@ -296,7 +296,7 @@ def delete_relation(session: KuzuSession, subject: int, predicate: str, object_:
 
 
 def read_entities(session: KuzuSession, keys: Collection[int]) -> list[EntityNode]:
-    """The entities of some keys, by key; one scan of 20 ms at 100,000, less than fifty look-ups."""
+    """Return the entities of some keys, by key; one scan of 20 ms at 100,000, less than fifty look-ups."""
     if not keys:
         return []
     rows = cast("list[tuple[int, str, str, int]]", session.rows(_ENTITIES, ids=list(keys)))
@@ -304,12 +304,12 @@ def read_entities(session: KuzuSession, keys: Collection[int]) -> list[EntityNod
 
 
 def read_ring_of_one(session: KuzuSession, key: int, *, limit: int) -> list[int]:
-    """The neighbours of one entity, the best supported first: 5 ms, or 60 ms for a hub of 60,000."""
+    """Return the neighbours of one entity, the best supported first: 5 ms, or 60 ms for a hub of 60,000."""
     return _first_column(session.rows(_RING_OF_ONE, id=key, limit=limit))
 
 
 def read_ring_of_many(session: KuzuSession, ring: list[int], *, met: list[int], limit: int) -> list[int]:
-    """The neighbours of a ring that are not met yet, the best supported first: 30 ms for a ring of 50.
+    """Return the unvisited neighbours of a ring, best supported first: 30 ms for a ring of 50.
 
     One statement for the whole ring: it scans, where a statement for each member would cost 5 ms each.
     """
@@ -317,26 +317,26 @@ def read_ring_of_many(session: KuzuSession, ring: list[int], *, met: list[int], 
 
 
 def read_edges_among(session: KuzuSession, keys: Collection[int]) -> list[EntityEdge]:
-    """Every relation with both ends among the keys: 55 ms for 150 of 100,000."""
+    """Return every relation with both ends among the keys: 55 ms for 150 of 100,000."""
     rows = cast("list[tuple[int, str, int, int, float]]", session.rows(_EDGES_AMONG, ids=list(keys)))
     return [EntityEdge(*row) for row in rows]
 
 
 def read_edges_of_range(session: KuzuSession, first: int, last: int) -> list[EntityEdge]:
-    """Every relation of the subjects from one key to another."""
+    """Return every relation of the subjects from one key to another."""
     rows = session.rows(_EDGES_OF_RANGE, first=first, last=last)
     return [EntityEdge(*row) for row in cast("list[tuple[int, str, int, int, float]]", rows)]
 
 
 def read_edges_touching(session: KuzuSession, keys: Collection[int]) -> list[EntityEdge]:
-    """Every relation with an end among the keys: two scans, 0.4 s for 10,000 of 280,000."""
+    """Return every relation with an end among the keys: two scans, 0.4 s for 10,000 of 280,000."""
     ids = list(keys)
     rows = [row for statement in (_EDGES_FROM, _EDGES_TO) for row in session.rows(statement, ids=ids)]
     return [EntityEdge(*row) for row in cast("list[tuple[int, str, int, int, float]]", rows)]
 
 
 def read_shortest_path(session: KuzuSession, start: int, end: int, *, hops: int) -> list[int]:
-    """Keys along a shortest path between two entities, or nothing.
+    """Return keys along a shortest path between two entities, or nothing.
 
     The engine's own breadth-first search: 50 ms at 100,000, 130 ms through a hub of 60,000, which is what
     one reading of that hub's neighbours takes.
@@ -346,7 +346,7 @@ def read_shortest_path(session: KuzuSession, start: int, end: int, *, hops: int)
 
 
 def read_counts(session: KuzuSession) -> tuple[int, int]:
-    """How many entities and relations there are."""
+    """Return how many entities and relations there are."""
     (entities,) = _first_column(session.rows(_COUNT_ENTITIES))
     (relations,) = _first_column(session.rows(_COUNT_RELATIONS))
     return entities, relations
@@ -392,7 +392,7 @@ def copy_tables(session: KuzuSession, folder: Path) -> None:
 
 
 def tables_size(folder: Path) -> int:
-    """Bytes of what `write_tables` wrote."""
+    """Return the size in bytes of what `write_tables` wrote."""
     return sum((folder / f"{table}.csv").stat().st_size for table in _TABLES)
 
 

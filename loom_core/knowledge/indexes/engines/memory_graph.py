@@ -1,4 +1,4 @@
-"""Entities and relations in memory."""
+"""Graph store in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Identity = tuple[int, str, int]
 
 
 class MemoryGraphStore:
-    """The port `GraphStore` over dictionaries: for programs that embed Loom, and for tests."""
+    """`GraphStore` over dictionaries: for programs that embed Loom, and for tests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -68,16 +68,16 @@ class MemoryGraphStore:
             self._forget(relations)
 
     def get(self, keys: Collection[int]) -> list[EntityNode]:
-        """The entities with these keys in the order of their keys, unknown ones left out."""
+        """Return the entities with these keys in the order of their keys, unknown ones left out."""
         with self._lock:
             return [self._entities[key] for key in sorted(set(keys)) if key in self._entities]
 
     def neighbours(
         self, key: int, *, hops: int = 1, limit: int = 50
     ) -> tuple[list[EntityNode], list[EntityEdge]]:
-        """Entities around one and the edges among them and to it; an unknown key has none.
+        """Return entities around one and the edges among them and to it; an unknown key has none.
 
-        A hop takes in the `limit` entities not met before that have the most support in all from the
+        A hop adds the `limit` unvisited entities with the most total support from the
         entities of the hop before it; equals come in the order of their keys.
 
         Raises:
@@ -101,7 +101,7 @@ class MemoryGraphStore:
             return nodes, strongest_first(self._edges_among(met))
 
     def path(self, start: int, end: int, *, max_hops: int = 4) -> GraphPath | None:
-        """A shortest path in either direction of the relations, or None within `max_hops`.
+        """Return a shortest path in either direction of the relations, or None within `max_hops`.
 
         Between two entities it takes the strongest edge. From an entity to itself it is that entity.
 
@@ -128,18 +128,18 @@ class MemoryGraphStore:
             return GraphPath(nodes, edges_along(keys, self._edges_among(keys)))
 
     def relations(self, first: int, last: int) -> list[EntityEdge]:
-        """Every relation whose subject's key is from `first` to `last`."""
+        """Return every relation whose subject's key is from `first` to `last`."""
         with self._lock:
             return [edge for edge in self._relations.values() if first <= edge.subject <= last]
 
     def touching(self, keys: Collection[int]) -> list[EntityEdge]:
-        """Every relation with an end among the keys."""
+        """Return every relation with an end among the keys."""
         with self._lock:
             identities = set[_Identity]().union(*(self._touching.get(key, ()) for key in keys))
             return [self._relations[identity] for identity in identities]
 
     def counts(self) -> tuple[int, int]:
-        """How many entities and how many relations are stored."""
+        """Return how many entities and how many relations are stored."""
         return len(self._entities), len(self._relations)
 
     def close(self) -> None:

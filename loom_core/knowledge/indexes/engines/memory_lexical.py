@@ -1,4 +1,4 @@
-"""Words in memory: BM25 over plain dictionaries."""
+"""Lexical index in memory: BM25 over plain dictionaries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _B = 0.75
 
 
 class MemoryLexicalIndex:
-    """The port `LexicalIndex` without files: for programs that embed Loom, and for tests.
+    """`LexicalIndex` without files: for programs that embed Loom, and for tests.
 
     BM25 as in Lucene and tantivy: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75, the term's
     part multiplied by k1 + 1. Lengths are exact here, where the engines round them to one byte.
@@ -37,7 +37,7 @@ class MemoryLexicalIndex:
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
-        A string is a list whose tokens are joined by single spaces, and taken as it is.
+        A string is a token list joined by single spaces.
 
         Raises:
             InvalidInputError: a token is empty or holds white space.
@@ -90,7 +90,7 @@ class MemoryLexicalIndex:
         return heapq.nsmallest(limit, scores.items(), key=lambda hit: (-hit[1], hit[0]))
 
     def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Every key whose token list holds all of these tokens, in the order of the keys."""
+        """Return every key whose token list holds all of these tokens, in the order of the keys."""
         if not tokens:
             return []
         with self._lock:
@@ -98,7 +98,7 @@ class MemoryLexicalIndex:
             return sorted(set(postings[0]).intersection(*postings[1:]))
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Keys whose token lists hold a token that begins so, in the order of the keys, at most so many."""
+        """Return keys whose token lists hold a token with this prefix, by key, at most `limit`."""
         with self._lock:
             found = {
                 key
@@ -109,11 +109,11 @@ class MemoryLexicalIndex:
         return heapq.nsmallest(limit, found)
 
     def keys(self) -> list[int]:
-        """Every key that is indexed, as of the last commit."""
+        """Return every key that is indexed, as of the last commit."""
         return list(self._documents)
 
     def count(self) -> int:
-        """How many keys are indexed, as of the last commit."""
+        """Return how many keys are indexed, as of the last commit."""
         return len(self._documents)
 
     def close(self) -> None:

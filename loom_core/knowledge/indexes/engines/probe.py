@@ -1,4 +1,4 @@
-"""Whether an index can be opened at all, found out where a crash or a hang costs nothing."""
+"""Probe whether an index opens, in a child process, where a crash or a hang is harmless."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def probe_tantivy(path: Path, *, timeout: float = 20.0) -> str | None:
 
 
 def check_chroma(*, path: str, dimension: int) -> str | None:
-    """In the child: up to 64 vectors from all over each collection are looked for by themselves."""
+    """In the child: search for up to 64 vectors of each collection by themselves."""
     from loom_core.knowledge.indexes.engines.chroma import open_client
 
     client = open_client(Path(path))

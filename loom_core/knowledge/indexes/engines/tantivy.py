@@ -1,4 +1,4 @@
-"""Words in tantivy: BM25 on disk."""
+"""Lexical index in tantivy: BM25 on disk."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _KEY = "key"
 _BODY = "body"
 _ANALYSER = "loom_tokens"
 _BATCH = 1000
-_FEW_KEYS = 500  # up to so many are asked for one by one
-_KEY_SET_COST = 10_000  # to filter by a set of keys inside the engine takes as long as to fetch so many hits,
-_KEY_COST = 3  # and so many more for each key
+_FEW_KEYS = 500  # up to this many are asked for one by one
+_KEY_SET_COST = 10_000  # filtering by a set of keys in the engine takes as long as fetching so many hits,
+_KEY_COST = 3  # and this many more for each key
 _OVERFETCH = 1.5  # times the hits that are needed if the keys are spread evenly among them
 _MOST_KEY = (1 << 63) - 1
 _LEAST_HEAP_MB = 15
 
 
 class TantivyIndex:
-    """The port `LexicalIndex` over a tantivy directory.
+    """`LexicalIndex` over a tantivy directory.
 
     Tokens are stored as they are given: joined by spaces and cut there again. One process writes (the
     engine's lock, freed by the system when its holder dies); others open it with `read_only=True` and
@@ -48,7 +48,7 @@ class TantivyIndex:
         """Open the directory, or make it; the writer opens at the first change.
 
         Args:
-            path: a directory of its own.
+            path: a separate directory.
             read_only: search only, next to a writer in another process.
             heap_mb: memory for additions that are not yet in a segment, at least 15.
 
@@ -72,7 +72,7 @@ class TantivyIndex:
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
-        A string is a list whose tokens are joined by single spaces, and taken as it is. Replacing makes it
+        A string is a token list joined by single spaces. Replacing makes it
         safe to repeat additions whose commit was not noted before a crash.
 
         Raises:
@@ -151,7 +151,7 @@ class TantivyIndex:
             return self._hits_among(wanted, query, limit, asked=max(asked, 2 * limit))
 
     def containing(self, tokens: Sequence[str]) -> list[int]:
-        """Every key whose token list holds all of these tokens, in no particular order.
+        """Return every key whose token list holds all of these tokens, in no particular order.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -166,7 +166,7 @@ class TantivyIndex:
             return self._run_query(unscored, self._index.searcher().num_docs)[0]
 
     def beginning_with(self, prefix: str, limit: int) -> list[int]:
-        """Keys whose token lists hold a token that begins so, in no particular order, at most so many.
+        """Return keys whose token lists hold a token with this prefix, in any order, at most `limit`.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -180,7 +180,7 @@ class TantivyIndex:
             return self._run_query(Query.const_score_query(terms, 0.0), limit)[0]
 
     def keys(self) -> list[int]:
-        """Every key that is indexed as of the last commit, as often as it is there; in no order.
+        """Return every key that is indexed as of the last commit, as often as it is there; in no order.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -191,7 +191,7 @@ class TantivyIndex:
             return self._run_query(Query.all_query(), self._index.searcher().num_docs)[0]
 
     def count(self) -> int:
-        """How many keys are indexed, as of the last commit."""
+        """Return how many keys are indexed, as of the last commit."""
         with self._boundary():
             return self._index.searcher().num_docs
 
@@ -299,7 +299,7 @@ class TantivyIndex:
     def _hits_among(
         self, wanted: ChunkKeys, query: tantivy.Query, limit: int, *, asked: int
     ) -> list[tuple[int, float]]:
-        """Ask for more and more, and keep what is among the keys, until there is enough or no more."""
+        """Request more and more hits until enough of them are among the keys, or no more exist."""
         while True:
             keys, scores = self._run_query(query, asked)
             kept = [(keys[place], scores[place]) for place in wanted.places(keys)]
@@ -308,7 +308,7 @@ class TantivyIndex:
             asked *= 8
 
     def _run_query(self, query: tantivy.Query, limit: int) -> tuple[list[int], list[float]]:
-        """Keys and scores of the best, in the engine's order."""
+        """Return keys and scores of the best hits, in the engine's order."""
         searcher = self._index.searcher()
         if not searcher.num_docs:
             return [], []

@@ -1,4 +1,4 @@
-"""Token lists as one text: how tokens made in Python reach an engine unchanged."""
+"""Token lists as one text: pass tokens made in Python unchanged to an engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["is_searchable", "join_tokens"]
 
 
 def join_tokens(tokens: Sequence[str] | str) -> str:
-    """The tokens with a space between; cutting at ASCII white space gives exactly them back.
+    """Join tokens by spaces; splitting at ASCII white space restores them exactly.
 
     A string is taken for tokens that were joined so before.
 
@@ -38,5 +38,5 @@ def join_tokens(tokens: Sequence[str] | str) -> str:
 
 
 def is_searchable(token: str) -> bool:
-    """Whether an engine can be asked for the token: half a surrogate pair is in no index and not UTF-8."""
+    """Whether an engine can search for the token: a lone surrogate is not UTF-8, and in no index."""
     return not any("\ud800" <= character <= "\udfff" for character in token)

@@ -1,4 +1,4 @@
-"""Rows of vectors: checked as they come, and kept with a key for each in memory or in two files."""
+"""Rows of vectors: validated, and kept with a key for each in memory or in two files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from loom_core.errors import IndexDamagedError, InvalidInputError, RecordError
+from loom_core.errors import IndexDamagedError, InvalidInputError, StoreError
 from loom_core.knowledge.indexes.engines.damage import REBUILD_ADVICE
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Rows(NamedTuple):
-    """Rows as a reader has them: `matrix[:used]` with `keys[:used]` saying whose they are, or `DEAD`.
+    """Rows as a reader sees them: `matrix[:used]`, with the keys in `keys[:used]` or `DEAD`.
 
     Rows are only ever added behind `used`. In files a key may become `DEAD` under the reader's eyes.
     """
@@ -42,14 +42,14 @@ class Rows(NamedTuple):
 
 
 def no_rows(dimension: int, *, room: int = 0) -> Rows:
-    """No row yet, but room for some."""
+    """Return empty rows with some capacity."""
     import numpy as np
 
     return Rows(np.zeros((room, dimension), dtype=np.float32), np.zeros(room, dtype=np.int64), 0)
 
 
 class VectorRows(Protocol):
-    """Rows that one thread changes, next to any number of readers that hold what `rows` was before."""
+    """Rows with one writing thread and any number of readers, which keep the `rows` they hold."""
 
     @property
     def rows(self) -> Rows:
@@ -74,7 +74,7 @@ class VectorRows(Protocol):
 
 
 class MemoryRows:
-    """Rows in memory; those that are dead are dropped once they are most of all.
+    """Rows in memory; compacted once most of them are dead.
 
     Args:
         dimension: length of a row.
@@ -110,7 +110,7 @@ class MemoryRows:
             self._move_to(max(alive, _FIRST_ROWS))
 
     def flush(self) -> None:
-        """There is nothing that could be made durable."""
+        """Do nothing: memory is not durable."""
 
     def close(self) -> None:
         """Drop everything."""
@@ -166,7 +166,7 @@ class FileRows:
                 raise
         try:
             self._rows = self._map_rows(used)
-        except (IndexDamagedError, RecordError):
+        except (IndexDamagedError, StoreError):
             self.close()
             raise
 
@@ -207,7 +207,7 @@ class FileRows:
             self._rows = self._map_rows(used)
 
     def check(self) -> None:
-        """Refuse files that have been cut off while they are in use: reading there would end the process.
+        """Raise if the files were truncated while in use: reading there would crash the process.
 
         Raises:
             IndexDamagedError: they have been.
@@ -229,7 +229,7 @@ class FileRows:
         self._keys_file.close()
 
     def _map_rows(self, used: int) -> Rows:
-        """Both files mapped as far as they are needed; what is mapped already is used on."""
+        """Map both files as far as needed; reuse existing maps."""
         import numpy as np
 
         with self._translate_errors():
@@ -265,7 +265,7 @@ class FileRows:
             yield
         except OSError as error:
             if error.errno in _NO_ROOM:
-                raise RecordError(
+                raise StoreError(
                     f"{self._path}: {error.strerror}.",
                     advice="The disk is full: free some space; everything acknowledged so far is safe.",
                 ) from error
@@ -278,7 +278,7 @@ class FileRows:
 def validate_batch(
     keys: Sequence[int], vectors: NDArray[np.float32], *, dimension: int
 ) -> tuple[list[int], NDArray[np.float32]]:
-    """Keys and their float32 rows, ready to store; of a repeated key the last row stays.
+    """Validate keys and their vectors as float32 rows; of a repeated key the last row stays.
 
     Raises:
         InvalidInputError: the shape is not (len(keys), dimension), a key is not positive, or a number
@@ -306,7 +306,7 @@ def validate_batch(
 
 
 def validate_query(vector: NDArray[np.float32], *, dimension: int) -> NDArray[np.float32]:
-    """A query vector as float32.
+    """Validate a query vector as float32.
 
     Raises:
         InvalidInputError: its shape is not (dimension,), or a number is not finite.

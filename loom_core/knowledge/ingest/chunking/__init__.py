@@ -1,4 +1,4 @@
-"""Cutting documents into passages: by structure (the default), by size, or by a sliding window."""
+"""Chunking of documents: by structure (the default), by size, or by a sliding window."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a text may be cut: between paragraphs, sentences, clauses, words, and never inside a character.
+"""Boundaries to split a text at: paragraphs, sentences, clauses, words, never inside a character.
 
 What a reader takes for one character may be several code points: a letter with combining marks, an
-emoji with modifiers, a flag. A cut never falls inside such a sequence. Only runs longer than any real
-text has are cut anyway, so that hostile input cannot make a passage without end.
+emoji with modifiers, a flag. A split is never inside such a sequence. Only runs longer than any real
+text has are split anyway, so that hostile input cannot make a passage without end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_SEQUENCE = 32
 _ZERO_WIDTH_JOINER = "\u200d"
 
 _CLOSERS = "[\"'”’」』）】》〉〕)\\]*_]*+"
-# Full-width and Indic or Arabic marks end a sentence wherever they stand, ASCII ones before a space.
+# Full-width and Indic or Arabic marks end a sentence anywhere, ASCII ones before a space.
 # Possessive, and never from within a run of marks: a line of dots must not cost its length squared.
 _SENTENCE_END = re.compile(f"[。！？；…｡।؟۔]++{_CLOSERS}|(?<![.!?])[.!?]++{_CLOSERS}(?=\\s|$)")
 _PARAGRAPH_END = re.compile(r"\n[^\S\n]*\n")
@@ -71,7 +71,7 @@ def is_joined(text: str, index: int) -> bool:
 
 
 def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
-    """Offsets just after each sentence that ends in `text[start:end]`, closing quotes included.
+    """Yield offsets just after each sentence that ends in `text[start:end]`, closing quotes included.
 
     A full stop in an abbreviation (`Dr.`, `e.g.`), an initial, a number (`3.14`) or a list marker
     (`1. First`) ends nothing, and neither does a mark before a small letter (`"Why?" he asked`).
@@ -83,7 +83,7 @@ def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def find_split(text: str, floor: int, limit: int) -> int:
-    """The best offset to cut a text at, as near to `limit` as the best kind of boundary allows.
+    """Find the best offset to split a text at: the best kind of boundary, as near to `limit` as possible.
 
     The last end of a paragraph after `floor` is preferred, then of a sentence, line, clause, word.
 

@@ -1,4 +1,4 @@
-"""Outline of a document: the headings, page and kind of each stretch."""
+"""Outline of a document: the headings, page and kind of each span."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _PARAGRAPH = re.compile(r"\S[^\n]*(?:\n[^\S\n]*\S[^\n]*)*")
 
 
 class Outline:
-    """The structure over one document's text, from which passages take their headings and page.
+    """Structure of a document's text, which gives passages their headings and page.
 
     Attributes:
         text: the document's text.
         blocks: its blocks that hold any text; paragraphs where the document came without structure.
-        paths: for each block the headings that its text stands under, outermost first. A heading
-            stands under itself, and so does the head of a class before the units inside it.
+        paths: for each block the headings above its text, outermost first. A heading
+            is below itself, and so is the head of a class before the units inside it.
     """
 
     __slots__ = ("_document", "_starts", "blocks", "paths", "text")
@@ -39,7 +39,7 @@ class Outline:
         self._starts = [block.start for block in self.blocks]
 
     def chunk(self, start: int, end: int) -> Chunk:
-        """The passage `text[start:end]`, which is not blank, without the white space around it.
+        """Return the passage `text[start:end]`, which is not blank, stripped of white space.
 
         Where it spans several sections, its heading path is what they have in common; headings at
         its end whose own text is elsewhere do not count.
@@ -63,7 +63,7 @@ class Outline:
         )
 
     def _inside(self, start: int, end: int) -> range:
-        """Indexes of the blocks that a stretch touches; the one before it where it touches none."""
+        """Return the indexes of the blocks that a span touches, or of the block before it."""
         first = bisect_right(self._starts, start) - 1
         after = bisect_left(self._starts, end)
         if 0 <= first < after - 1 and self.blocks[first].end <= start:
@@ -101,7 +101,7 @@ def _path(text: str, blocks: Sequence[Block], index: int) -> tuple[str, ...]:
 
 
 def _common_prefix(paths: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """The longest beginning that all paths have."""
+    """Return the longest common prefix of all paths."""
     if not paths:
         return ()
     # All paths lie between the least and the greatest, so what these two share, all share.

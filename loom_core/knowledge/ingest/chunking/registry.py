@@ -1,4 +1,4 @@
-"""Choosing a chunker by name, as a configuration does."""
+"""Registry of chunkers by name."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _CHUNKERS: dict[ChunkerName, type[SimpleChunker | SlidingWindowChunker | Structu
 
 
 def create_chunker(name: ChunkerName = "structure", **options: int) -> Chunker:
-    """A chunker by name.
+    """Create a chunker by name.
 
     Args:
         name: `structure` (the default), `simple` or `sliding`.
         options: its sizes; see the attributes of its class.
 
     Raises:
-        ConfigError: there is no such chunker or option, or the sizes do not go together.
+        ConfigError: there is no such chunker or option, or the sizes do not fit together.
     """
     chunker = _CHUNKERS.get(name)
     if chunker is None:

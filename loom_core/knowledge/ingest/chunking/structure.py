@@ -1,6 +1,6 @@
-"""Passages that follow a document's own structure: sections, paragraphs, rows, units of code.
+"""Structural chunking: passages that follow sections, paragraphs, rows and units of code.
 
-Its blocks become pieces; a piece that is too large is cut, and neighbouring ones are packed into passages.
+Its blocks become pieces; a piece that is too large is split, and adjacent ones are packed into passages.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["StructureChunker"]
 
 @dataclass(frozen=True, slots=True)
 class StructureChunker:
-    """Makes a passage of each section, or several of a long one, in tokens as an embedder counts them.
+    """Makes a passage of each section, or several of a long one; sizes are in tokens of an embedder.
 
     A passage never holds text of two sections, except tiny ones (below the minimum) that are neighbours
-    under one parent: they are put together up to the target, with the headings they share. A short
-    document with at most one heading is one passage. Slides are never put together; pages of running
+    under one parent: they are merged up to the target, with the headings they share. A short
+    document with at most one heading is one passage. Slides are never merged; pages of running
     text are. Where the text has no structure, blank lines make its paragraphs.
 
     Attributes:
@@ -55,7 +55,7 @@ class StructureChunker:
             )
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order, without overlap, that cover every block."""
+        """Return passages in order, without overlap, that cover every block."""
         outline = Outline(document)
         budget = TokenBudget(self.target_tokens, self.max_tokens, self.min_tokens)
         return [outline.chunk(start, end) for start, end in _spans(outline, budget)]
@@ -67,7 +67,7 @@ class _Section:
 
     Attributes:
         blocks: their numbers in the outline.
-        path: the headings its text stands under.
+        path: the headings above its text.
         tokens: about how many tokens it is.
     """
 
@@ -101,7 +101,7 @@ def _passages(outline: Outline, numbers: range, budget: TokenBudget) -> list[tup
 
 
 def _groups(outline: Outline, budget: TokenBudget, *, slides: bool) -> Iterator[list[_Section]]:
-    """Sections, each alone or tiny ones together."""
+    """Group tiny sections; all others stay alone."""
     group: list[_Section] = []
     for section in _sections(outline, slides=slides):
         if group and _joins(outline, group, section, budget, slides=slides):
@@ -116,7 +116,7 @@ def _groups(outline: Outline, budget: TokenBudget, *, slides: bool) -> Iterator[
 def _joins(
     outline: Outline, group: list[_Section], section: _Section, budget: TokenBudget, *, slides: bool
 ) -> bool:
-    """Whether a tiny section may be put to others: siblings of the first of them, or below these."""
+    """Whether a tiny section may join a group: siblings of its first section, or sections below these."""
     if max(group[-1].tokens, section.tokens) >= budget.min:
         return False
     first, last = group[0].blocks.start, section.blocks.stop
@@ -160,7 +160,7 @@ def _tokens(outline: Outline, numbers: range) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TokenBudget:
-    """Sizes of passages in tokens: what they aim at, must not exceed and should not fall below."""
+    """Token budget of passages: target, maximum and minimum size."""
 
     target: int
     max: int
@@ -168,7 +168,7 @@ class TokenBudget:
 
     @property
     def grain(self) -> int:
-        """Size down to which a sentence is cut: fine enough to fill a passage well."""
+        """Size down to which a sentence is split: small enough to fill a passage well."""
         return max(1, self.target // 4 - 1)
 
 
@@ -183,7 +183,7 @@ class _Passage:
         last: number of its last block.
         bare: it holds nothing but headings.
         defines: it holds code that defines something.
-        unit: it holds a definition large enough to be a passage of its own.
+        unit: it holds a definition large enough to be a separate passage.
     """
 
     __slots__ = ("bare", "defines", "end", "first", "last", "start", "tokens", "unit")
@@ -211,10 +211,10 @@ class _Passage:
 
 
 def pack(text: str, pieces: Iterable[TextPiece], budget: TokenBudget) -> list[tuple[int, int]]:
-    """Offsets (start, end) of passages made of pieces in order.
+    """Return offsets (start, end) of passages made of pieces in order.
 
-    A heading stays with what follows it. A piece is cut if it is larger than the maximum, or if a
-    passage would otherwise stay below the minimum. A definition of code is a passage of its own.
+    A heading stays with what follows it. A piece is split if it is larger than the maximum, or if a
+    passage would otherwise stay below the minimum. A definition of code is a separate passage.
     No passage is below the minimum if it can join a neighbour within the maximum, definitions apart.
     """
     queue = deque(pieces)
@@ -233,7 +233,7 @@ def pack(text: str, pieces: Iterable[TextPiece], budget: TokenBudget) -> list[tu
 
 
 def _total(text: str, passage: _Passage | None, piece: TextPiece, budget: TokenBudget) -> int:
-    """Tokens of a passage with a piece put to it."""
+    """Return the tokens of a passage with a piece added."""
     if passage is None:
         return piece.tokens
     total = passage.tokens + estimate_tokens(text[passage.end : piece.start]) + piece.tokens
@@ -251,7 +251,7 @@ def _accepts(passage: _Passage, piece: TextPiece, total: int, budget: TokenBudge
 
 
 def _split(text: str, passage: _Passage | None, piece: TextPiece, budget: TokenBudget) -> list[TextPiece]:
-    """The parts of a piece that does not fit, if cutting it is better than to begin a new passage."""
+    """Split a piece that does not fit, if that is better than a new passage."""
     if piece.tokens > budget.max:
         return split_piece(text, piece, grain=budget.grain)
     if passage is None or piece.kind == "heading" or passage.parts_from(piece):
@@ -278,7 +278,7 @@ def _without_fragments(text: str, filled: list[_Passage], budget: TokenBudget) -
 
 
 def _belong_together(before: _Passage, passage: _Passage, budget: TokenBudget) -> bool:
-    """Whether one of two neighbours is too small to stand alone; a whole definition never is."""
+    """Whether one of two neighbours is too small to be separate; a whole definition never is."""
     if before.last == passage.first:
         return min(before.tokens, passage.tokens) < budget.min
     return any(side.tokens < budget.min and not side.defines for side in (before, passage))
@@ -294,7 +294,7 @@ _CODE_LINE = re.compile(r"\n(?P<blank>\s*\n)?(?P<indent>[^\S\n]*)(?=[^\s)\]}])")
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A stretch of text that goes into one passage, unless it is cut first.
+    """A span of text that goes into one passage, unless it is split first.
 
     Attributes:
         start: offset of its first character.
@@ -303,7 +303,7 @@ class TextPiece:
         kind: kind of the block it is from.
         block: number of that block.
         defines: the block is code that defines something.
-        unit: it defines something and is large enough to be a passage of its own.
+        unit: it defines something and is large enough to be a separate passage.
         cuts: how many of the kind's ways to cut it have been used up.
     """
 
@@ -318,12 +318,12 @@ class TextPiece:
 
     @property
     def rigid(self) -> bool:
-        """Whether it is cut only if there is no other way: a row, a table, code."""
+        """Whether it is split only as a last resort: a row, a table, code."""
         return self.kind in {"row", "table", "code"}
 
 
 def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> TextPiece:
-    """A whole block as a piece."""
+    """Return a whole block as a piece."""
     tokens = estimate_tokens(text[block.start : block.end])
     defines = block.kind == "code" and bool(block.name)
     unit = defines and tokens >= min_tokens
@@ -333,11 +333,11 @@ def block_piece(text: str, block: Block, *, number: int, min_tokens: int) -> Tex
 def split_piece(
     text: str, piece: TextPiece, *, grain: int, between_sentences: bool = False
 ) -> list[TextPiece]:
-    """Cut a piece in the best way that parts it: two pieces or more, or none where it cannot be cut.
+    """Split a piece at its best kind of boundary: two pieces or more, or none if it cannot be split.
 
-    Prose is cut between paragraphs, then sentences; lists between items, then lines; tables between
-    lines; code at blank lines and the least indentation first. What has none of these is cut between
-    clauses or words every so many tokens.
+    Prose is split between paragraphs, then sentences; lists between items, then lines; tables between
+    lines; code at blank lines and the least indentation first. A text without these is split between
+    clauses or words about every `grain` tokens.
 
     Args:
         text: the document's text.
@@ -361,7 +361,7 @@ def split_piece(
 def _parts(
     text: str, piece: TextPiece, cuts: Iterable[int], *, cuts_used: int, least: int
 ) -> list[TextPiece]:
-    """Split a piece at cuts into parts of `least` characters or more: smaller ones are no use."""
+    """Split a piece at cuts into parts of at least `least` characters."""
     parts: list[TextPiece] = []
     start = piece.start
     for cut in (*cuts, piece.end):
@@ -380,7 +380,7 @@ def _parts(
 
 
 def _every(text: str, piece: TextPiece, grain: int) -> Iterator[int]:
-    """Cuts about every `grain` tokens, at the best boundary near by."""
+    """Return cuts about every `grain` tokens, at the best boundary near by."""
     size = max(1, (piece.end - piece.start) * grain // piece.tokens)
     cut = piece.start
     while cut + size < piece.end:
@@ -393,7 +393,7 @@ def _blank_lines(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _sentence_lines(text: str, start: int, end: int) -> Iterator[int]:
-    """Line ends that end a sentence: paragraphs, in texts that put no blank line between them."""
+    """Return the line ends that end a sentence: paragraphs, in texts without blank lines between them."""
     if "\n" not in text[start:end]:
         return iter(())
     return (cut for cut in sentence_ends(text, start, end) if text[cut : cut + 1] == "\n")
@@ -408,12 +408,12 @@ def _lines(text: str, start: int, end: int) -> Iterator[int]:
 
 
 def _statements(text: str, start: int, end: int) -> Iterator[int]:
-    """Lines of the least indentation below the first line, closing brackets apart."""
+    """Return the lines of least indentation below the first line, except closing brackets."""
     return (line.end() for line in _least_indented(text, start, end))
 
 
 def _statement_groups(text: str, start: int, end: int) -> Iterator[int]:
-    """Those of them that follow a blank line."""
+    """Return those of them that follow a blank line."""
     return (line.end() for line in _least_indented(text, start, end) if line["blank"])
 
 

@@ -1,4 +1,4 @@
-"""Chunkers by size alone: windows of a whole text, side by side (`simple`) or overlapping (`sliding`)."""
+"""Chunkers by size alone: adjacent windows of a text (`simple`) or overlapping ones (`sliding`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NOT_BLANK = re.compile(r"\S")
 
 
 def windows(text: str, *, size: int, overlap: int = 0) -> Iterator[tuple[int, int]]:
-    """Offsets (start, end) of windows that cover all ink of a text, in order.
+    """Return offsets (start, end) of windows that cover all non-blank text, in order.
 
     Args:
         text: any text.
@@ -57,10 +57,10 @@ def _resume(text: str, start: int, end: int, overlap: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SimpleChunker:
-    """Cuts a text about every `chunk_size` characters, at the best boundary near by.
+    """Splits a text about every `chunk_size` characters, at the best boundary near by.
 
     Preferred is the end of a paragraph, then of a sentence, line, clause or word, in the second half
-    of the size. Structure is not looked at, except to tell headings and page of each passage.
+    of the size. Structure is ignored, except for the headings and the page of each passage.
 
     Attributes:
         chunk_size: maximum characters of a passage.
@@ -79,7 +79,7 @@ class SimpleChunker:
             )
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order, without overlap, that cover the whole text."""
+        """Return passages in order, without overlap, that cover the whole text."""
         outline = Outline(document)
         spans = windows(document.text, size=self.chunk_size)
         return [outline.chunk(start, end) for start, end in spans]
@@ -87,7 +87,7 @@ class SimpleChunker:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindowChunker:
-    """Slides a window of `chunk_size` characters over a text, so that what a cut parts stays findable.
+    """Slides a window of `chunk_size` characters over a text: text at a boundary is also whole in one window.
 
     Attributes:
         chunk_size: maximum characters of a passage.

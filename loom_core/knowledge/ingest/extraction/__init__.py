@@ -1,4 +1,4 @@
-"""Finding entities, subjects and relations in passages."""
+"""Extraction of entities, subjects and relations from passages."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Statements that two names are one thing's: `World Health Organization (WHO)`, `北京大学，简称北大`."""
+"""Alias statements in a text: `World Health Organization (WHO)`, `北京大学，简称北大`."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 from loom_core.knowledge.model import Alias
 from loom_core.knowledge.text.analysis import is_stop_word
 from loom_core.knowledge.text.scripts import to_simplified
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["aliases_in"]
 
 _STATED = 0.9
-_TRANSLATION = 0.5  # 小明（Python） is no translation: only a person may say so
-_MOST_WORDS = 12  # of what an acronym stands for
+_TRANSLATION = 0.5  # 小明（Python） is not a translation: only a user may decide so
+_MOST_WORDS = 12  # of the expansion of an acronym
 _MOST_CHARACTERS = 12  # of a Chinese name that was found nowhere else
 
 _ACRONYM = r"[A-Z][A-Za-z0-9&]{0,8}[A-Z0-9]s?"
 _OPENING = re.compile("[(（]")
 _SHORT_INSIDE = re.compile(rf"[(（]\s*(?:or\s+)?(?P<short>{_ACRONYM})\s*[)）;,；，]")
-# Behind what may end an acronym, and be it a space.
+# After anything that may end an acronym, even a space.
 _LONG_INSIDE = re.compile(r"(?:(?<=[A-Z0-9s])|(?<=[A-Z0-9s]\s))[(（](?P<long>[^()（）\n]{4,120})[)）]")
 _SHORT_BEFORE = re.compile(rf"\b(?P<short>{_ACRONYM})\s?$")
 _CORPORATE = frozenset("co company corp corporation group inc incorporated limited llc ltd plc".split())
@@ -61,7 +61,7 @@ _PARTICLES = frozenset("的是在和与为了由于从向对将把被及或")
 def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> list[Alias]:
     """Return the statements of a passage about different names for the same thing, in the order of the text.
 
-    Only what is said outright is sure: an acronym whose letters are the initials of the words next to it,
+    Only an explicit statement is sure: an acronym whose letters are the initials of the words next to it,
     or words such as "also known as" and `简称`. A foreign name in parentheses behind a Chinese one comes with
     little confidence.
 
@@ -71,7 +71,7 @@ def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> li
         title: title of its document, which tells the same.
     """
     found = [*_acronyms(text), *_find_stated(text)]
-    if holds_cjk(text):
+    if has_cjk(text):
         found += _chinese(text, mentions, title)
     surest = {(alias.name, alias.other): alias for alias in sorted(found, key=lambda a: a.confidence)}
     return sorted(surest.values(), key=lambda alias: alias.start)
@@ -95,7 +95,7 @@ def _acronyms(text: str) -> Iterator[Alias]:
 
 
 def _find_expansion(text: str, end: int, short: str) -> int | None:
-    """Where the words before `end` begin that an acronym stands for; None if there are none."""
+    """Find the start of the expansion of an acronym before `end`; None if there is none."""
     line = text.rfind("\n", 0, end) + 1
     words = list(_WORD.finditer(text, max(line, end - 120), end))[-_MOST_WORDS:]
     for first in range(len(words) - 2, -1, -1):
@@ -107,7 +107,7 @@ def _find_expansion(text: str, end: int, short: str) -> int | None:
 
 
 def _spell(words: Sequence[str], short: str) -> bool:
-    """Whether an acronym's letters are the initials of words, be it without "of" and "Company"."""
+    """Whether an acronym's letters are the initials of words, also without "of" and "Company"."""
     letters = (short[:-1] if short.endswith("s") else short).replace("&", "").casefold()
     folded = [word.casefold() for word in words]
     told = [word for word in folded if not is_stop_word(word)]
@@ -136,7 +136,7 @@ def _may_state(text: str) -> bool:
 def _chinese(text: str, mentions: Sequence[Mention], title: str) -> Iterator[Alias]:
     folded = to_simplified(
         text
-    )  # of the same length: what is found in it stands at the same place in the text
+    )  # of the same length, so that offsets are those of the text
     for match in _APPOSITION.finditer(folded):
         yield from _same(text, match.start(), [(match, True)], mentions, title)
     for match in _PARENTHESES.finditer(folded):
@@ -159,7 +159,7 @@ def _same(
     mentions: Sequence[Mention],
     title: str,
 ) -> Iterator[Alias]:
-    """Aliases of the name that ends at a place: the others, and whether each is said to be one."""
+    """Return the alias statements about the name that ends at a place."""
     place = _name_before(text, end, mentions, title)
     if place is None:
         return
@@ -173,18 +173,18 @@ def _same(
 
 
 def _name_before(text: str, end: int, mentions: Sequence[Mention], title: str) -> tuple[int, int] | None:
-    """Where the Chinese name stands that ends at a place, but for a quotation mark.
+    """Return the span of the Chinese name that ends at a place, without a quotation mark.
 
-    Nothing shows where it begins, so that it has to be known: what stands in quotation marks, the title, all
+    Nothing marks its beginning, so that it has to be known: text in quotation marks, the title, all
     from the last punctuation mark on if it is short, or a name that was found behind a particle.
     """
     if text[end - 1 : end] in {"》", "”", "」"}:
         start = max(text.rfind(mark, max(0, end - 40), end) for mark in "《“「") + 1
         return (start, end - 1) if 0 < start < end - 1 else None
-    if title and holds_cjk(title) and text.endswith(title, 0, end):
+    if title and has_cjk(title) and text.endswith(title, 0, end):
         return end - len(title), end
     run = _RUN.search(text, max(0, end - 24), end)
-    if run is None or not holds_cjk(run.group()):
+    if run is None or not has_cjk(run.group()):
         return None
     is_short = len(run.group()) <= _MOST_CHARACTERS and _PARTICLES.isdisjoint(run.group())
     if is_short and _begins(text, run.start(), _BOUNDARIES):

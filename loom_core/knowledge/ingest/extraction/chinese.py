@@ -35,7 +35,7 @@ _TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
     "nt": organisation_type,
     "nz": thing_type,
 }
-"""Entity type by tag; None if the word is no name."""
+"""Entity type by tag; None if the word is not a name."""
 
 _DEFINITION = re.compile(
     r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"
@@ -47,7 +47,7 @@ _VERB_TAGS = {"v", "vn", "vd", "vg", "vi", "vq", "p"}
 
 
 def chinese_mentions(text: str) -> Iterator[Mention]:
-    """Titles of works, and the words that jieba tags as names of persons, places, organisations."""
+    """Yield titles of works, and the words that jieba tags as names of persons, places, organisations."""
     if text.isascii():
         return
     for match in _WORK.finditer(text):
@@ -61,7 +61,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
             else:
                 yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
     if foreign:
-        # Where a name stands once as only places do, it is a place in the whole passage.
+        # A name that occurs once as only places do is a place in the whole passage.
         places = {word for word, start in foreign if is_place_in_context(text, start, start + len(word))}
         for word, start in foreign:
             type_ = "place" if word in places else "person"
@@ -69,7 +69,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
 
 
 def chinese_definition(text: str) -> Relation | None:
-    """The statement "X是Y" at the beginning of a passage."""
+    """Return the statement "X是Y" at the beginning of a passage."""
     match = _DEFINITION.match(text)
     if match is None or is_stop_word(match["subject"]):
         return None
@@ -85,7 +85,7 @@ def chinese_definition(text: str) -> Relation | None:
 
 @memoize
 def chinese_predicate(between: str) -> str:
-    """The verbs between two names, or empty if there are none."""
+    """Return the verbs between two names, or empty if there are none."""
     if len(between) > 20 or any(mark in between for mark in "。；！？\n"):
         return ""
     import rjieba

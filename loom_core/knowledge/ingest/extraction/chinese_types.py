@@ -1,8 +1,8 @@
-"""Whether what jieba tags as a person's or a place's name is one, and what a Chinese noun says of a name.
+"""Entity types of Chinese names: validate jieba's tags, and derive a type from the noun.
 
-Its dictionary tags as persons much that is none (`卫星`, `天后庙`), and places that are written like foreign
+Its dictionary tags many other words as persons (`卫星`, `天后庙`), and places that are written like foreign
 persons (`里昂`). A Chinese person's name begins with a surname; a foreign one is made of the characters that
-foreign names are written with, and stands where no place would.
+foreign names are written with, and occurs where no place would.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ _PLACE_BEHIND = ("市", "省", "州", "县", "岛", "城", "境内", "地区", "
 
 
 def is_place_in_context(text: str, start: int, end: int) -> bool:
-    """Whether a foreign name stands where the text speaks of a place: `在里昂`, `位于里昂`, `里昂地区`."""
+    """Whether the context of a foreign name is that of a place: `在里昂`, `位于里昂`, `里昂地区`."""
     if text.startswith(_PLACE_BEHIND, end):
         return True
     return text.endswith(_PLACE_BEFORE, max(0, start - 2), start) and text[end : end + 1] not in _OF_PERSON

@@ -10,7 +10,7 @@ __all__ = ["ExtractionConfig"]
 
 
 class ExtractionConfig(BaseModel):
-    """The direction that a user gives to extraction; the extractor does the rest."""
+    """A user's settings of extraction."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -31,13 +31,13 @@ class ExtractionConfig(BaseModel):
     enabled: bool = Field(default=True, description="False: no graph, vectors and words only.")
 
     def takes_confirmation(self, tokens: int, cost: float | None) -> bool:
-        """Whether so much may not be spent on a job unless a user agreed to it."""
+        """Whether an extraction of this size needs a user's confirmation."""
         is_large = self.confirm_tokens is not None and tokens > self.confirm_tokens
         is_dear = self.confirm_cost is not None and cost is not None and cost > self.confirm_cost
         return is_large or is_dear
 
     def rule_settings(self) -> RuleSettings:
-        """Settings of the rules, which run in processes that do without Pydantic."""
+        """Return the settings of the rules, which run in processes without Pydantic."""
         return RuleSettings(
             tuple(self.entity_types),
             tuple(self.relation_types),

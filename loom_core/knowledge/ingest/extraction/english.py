@@ -1,4 +1,4 @@
-"""Rules for English: names are capitalised, definitions say "is a", verbs stand between names."""
+"""Rules for English: names are capitalised, definitions say "is a", verbs are between names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["english_defined_type", "english_definition", "english_mentions"]
 
-# Initials, an abbreviation before a name, or a word. The first letter stands before the alternatives, so
+# Initials, an abbreviation before a name, or a word. The first letter comes before the alternatives, so
 # that the engine leaps from capital to capital instead of trying each of them at every character.
 _CAPITALISED = (
     r"(?:[A-ZÀ-ÖØ-ÞĀ-Ž](?:(?<=[A-Z])\.(?:[A-Z]\.)+"
@@ -49,11 +49,11 @@ _OBJECT_END = re.compile(
     r",|\(|\s(?:that|which|who|whose|where|in|of|by|from|for|to|on|at|with|and|directed|written|"
     r"produced|based|located|used|known|born|founded|released|published|created|designed|made|is|was)\b"
 )
-_DEFINING = 120  # characters of a definition in which its main noun stands
+_DEFINING = 120  # characters of a definition that hold its main noun
 
 
 def english_mentions(text: str) -> Iterator[Mention]:
-    """Capitalised phrases and quoted titles."""
+    """Yield capitalised phrases and quoted titles."""
     if '"' in text or "“" in text:
         for match in _QUOTED.finditer(text):
             title, start = match[1].rstrip(" ,."), match.start(1)
@@ -68,7 +68,7 @@ def english_mentions(text: str) -> Iterator[Mention]:
         if confidence is None:
             confidence = 0.3 if _begins_sentence(text, start) else 0.7
         if confidence:
-            # "in Austin, Texas": what stands right behind a place is where it lies.
+            # "in Austin, Texas": the name right after a place is where it is.
             is_where = type_ == "place" and start - end == 2 and text[end] == ","
             end = start + len(name)
             type_ = own_type or ("place" if is_where else type_from_context(text, start, end))
@@ -77,13 +77,13 @@ def english_mentions(text: str) -> Iterator[Mention]:
 
 def _begins_sentence(text: str, start: int) -> bool:
     if start > 1 and text[start - 1] == " " and text[start - 2].isalnum():
-        return False  # most names stand between two words, where the pattern need not be asked
+        return False  # most names are between two words, where the pattern is not needed
     return _SENTENCE_START.search(text, max(0, start - 4), start) is not None
 
 
 @memoize
 def _trim(phrase: str) -> tuple[int, str, float | None, NameType | None]:
-    """A capitalised phrase without what is no part of a name.
+    """Trim a capitalised phrase to the name in it.
 
     Returns:
         How many characters before the name were left out, the name, how sure it is: 0 if there is none, and
@@ -120,7 +120,7 @@ def _confidence(words: list[str]) -> float | None:
 
 
 def english_definition(text: str) -> Relation | None:
-    """The statement "X is a Y" at the beginning of a passage."""
+    """Return the statement "X is a Y" at the beginning of a passage."""
     match = _DEFINITION.match(text)
     if match is None:
         return None
@@ -136,6 +136,6 @@ def english_definition(text: str) -> Relation | None:
 
 
 def english_defined_type(text: str, definition: Relation) -> NameType:
-    """The type of what a definition defines: "X is an American actor" is said of a person."""
+    """Return the type that a definition states: "X is an American actor" makes X a person."""
     start = definition.end - len(definition.object)
     return type_of_noun_phrase(text[start : start + _DEFINING])

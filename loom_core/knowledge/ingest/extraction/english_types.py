@@ -1,6 +1,6 @@
-"""Type of the thing an English name stands for, by its own words, by its neighbours, by "X is a Y".
+"""Entity types of English names, by their own words, by their context, by "X is a Y".
 
-Type words of one short list serve all three: a *river* is a place, be it in `Hudson River`, in `the river
+Type words of one short list serve all three: a *river* is a place, in `Hudson River`, in `the river
 Hudson` or in `Hudson is a tidal river`. What is not sure stays a `thing`; of an entity's mentions those with
 a type decide.
 """
@@ -91,7 +91,7 @@ def type_of_noun_phrase(phrase: str) -> NameType:
 
 @memoize
 def _noun_type(noun: str) -> NameType | None:
-    """The type of a noun: singular, plural, or a compound such as `singer-songwriter`."""
+    """Return the type of a noun: singular, plural, or a compound such as `singer-songwriter`."""
     noun = noun.rpartition("-")[2]
     return (
         NOUN_TYPES.get(noun)
@@ -174,7 +174,7 @@ NameType = Literal["person", "place", "organisation", "work", "event", "thing"]
 
 
 def _types(words: dict[NameType, str]) -> dict[str, NameType]:
-    """The type of each word; of a word that is there twice the first."""
+    """Return the type of each word; of a word that is there twice the first."""
     return {word: type_ for type_, each in reversed(words.items()) for word in each.split()}
 
 
@@ -286,7 +286,7 @@ FIRST_OF = _types(
     """,
     }
 )
-"""By what stands before `of` in a name: University of, Battle of."""
+"""By the words before `of` in a name: University of, Battle of."""
 
 FIRST_PLACE = frozenset(
     """

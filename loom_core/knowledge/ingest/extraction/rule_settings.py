@@ -9,7 +9,7 @@ __all__ = ["RuleSettings"]
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """How much the rules keep of what they find.
+    """Limits of what the rules keep.
 
     Attributes:
         entity_types: types of entities that are kept; empty means any.

@@ -1,9 +1,9 @@
-"""Extraction by rules: no model, no key, hundreds of passages a second.
+"""Rule-based extraction: no model, no key, hundreds of passages a second.
 
 What it reads: titles, headings and definitions say what a passage is *about*; capitalised phrases,
 titles of works, identifiers and, in Chinese, words that jieba tags as names are *mentions*; the words
 between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. How sure a
-rule is stands on everything it finds.
+rule is on everything it finds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
 
-from loom_core.cjk import holds_cjk, is_cjk
+from loom_core.cjk import has_cjk, is_cjk
 from loom_core.knowledge.ingest.extraction.aliases import aliases_in
 from loom_core.knowledge.ingest.extraction.chinese import (
     chinese_definition,
@@ -83,7 +83,7 @@ class RuleExtractor:
         return "/".join(["rules-3", str(s.max_entities_per_chunk), str(s.max_relations_per_chunk), *chosen])
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order."""
+        """Return one extraction for each chunk, in order."""
         return await to_thread.run_sync(lambda: [self.extract_one(chunk) for chunk in chunks])
 
     def extract_one(self, chunk: Chunk) -> Extraction:
@@ -175,7 +175,7 @@ def _heading_relations(chunk: Chunk) -> list[Relation]:
 
 
 def _first_words(text: str) -> int:
-    """Where the first words of a text end, which stand for a passage that says something as a whole."""
+    """Return the span of the first words of a text, as evidence for a statement of the whole passage."""
     if len(text) <= _FIRST_WORDS or is_cjk(text[_FIRST_WORDS]) or is_cjk(text[_FIRST_WORDS - 1]):
         return min(len(text), _FIRST_WORDS)
     match = _LAST_GAP.search(text[: _FIRST_WORDS + 1])
@@ -194,7 +194,7 @@ def _sentences(text: str) -> Iterable[tuple[int, int]]:
 
 
 def _by_sentence(text: str, mentions: list[Mention]) -> Iterable[tuple[int, int, list[Mention]]]:
-    """The sentences that hold mentions, which come by place and do not overlap, and the mentions."""
+    """Group mentions (sorted, without overlaps) by sentence; return the sentences that have any."""
     place = 0
     for start, end in _sentences(text):
         while place < len(mentions) and mentions[place].start < start:
@@ -214,7 +214,7 @@ def _sentence_relations(
         between = text[first.end : second.start]
         if len(between) > _MAX_BETWEEN or name_key(first.name) == name_key(second.name):
             continue
-        predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
+        predicate = chinese_predicate(between) if has_cjk(between) else english_predicate(between)
         confidence = 0.5 if predicate else 0.2
         relations.append(
             Relation(
@@ -243,7 +243,7 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     between = sentence[match.end() : first.start - start]
     if not between or len(between) > _MAX_BETWEEN:
         return []
-    predicate = chinese_predicate(between) if holds_cjk(between) else english_predicate(between)
+    predicate = chinese_predicate(between) if has_cjk(between) else english_predicate(between)
     if not predicate:
         return []
     return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]
@@ -290,7 +290,7 @@ _LONGEST_PARTICIPLE_STEM = 2  # letters before -ed and -ing that make no verb: r
 
 @memoize
 def english_predicate(between: str) -> str:
-    """The words between two names as a phrase with a verb or a preposition, or empty if they are none.
+    """Return the words between two names if they are a phrase with a verb or a preposition, else empty.
 
     `Ada's sister Anna` says that the one has the other: "has sister".
     """
@@ -311,7 +311,7 @@ def english_predicate(between: str) -> str:
 
 
 def _is_word(word: str) -> bool:
-    """Whether it is none of the pieces that are left of numbers and other languages: `4th`, `al`, `i`."""
+    """Whether it is a word, not a fragment of a number or another language: `4th`, `al`, `i`."""
     return (len(word) > 2 or word in _SHORT or word == "a") and not any(map(str.isdigit, word))
 
 
@@ -351,7 +351,7 @@ def subject_types(chunk: Chunk, definition: Relation | None) -> SubjectTypes:
 
 
 def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
-    """The mentions of a passage, some with other types: those that it tells, and those of full names.
+    """Return the mentions with types from the context and from full names.
 
     Args:
         mentions: by place.
@@ -371,9 +371,9 @@ def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
 
 
 def with_title(mentions: list[Mention], chunk: Chunk, known: SubjectTypes) -> list[Mention]:
-    """The mentions, with the title of the passage where its text begins with it and it has a type.
+    """Return the mentions, plus the passage's title where the text begins with it and it has a type.
 
-    Known names are looked for in all texts anyway, but do not get a type by that.
+    Entity linking finds known names in all texts, but gives them no type.
     """
     title = _bare(chunk.title)
     start = chunk.text.find(title, 0, len(title) + _NEAR) if title in known else -1
@@ -390,7 +390,7 @@ def _assign_type(mention: Mention, known: SubjectTypes) -> Mention:
 
 
 def _bare(title: str) -> str:
-    """A title without what stands in parentheses at its end: `Mercury (planet)`."""
+    """Return a title without a final parenthesis: `Mercury (planet)`."""
     if not title.endswith((")", "）")):
         return title
     return title[: max(title.rfind("("), title.rfind("（"), 0)].rstrip()

@@ -1,4 +1,4 @@
-"""Which of the things found in a passage are kept."""
+"""Selection of the findings in a passage that are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["distinct", "surest_mentions", "without_overlap"]
 
 
 def without_overlap(mentions: Iterable[Mention]) -> list[Mention]:
-    """Of mentions that overlap, the longest; by position."""
+    """Keep the longest of overlapping mentions; sorted by position."""
     taken: list[Mention] = []
     end = -1
     for mention in sorted(mentions, key=lambda m: (m.start, -m.end)):
@@ -26,7 +26,7 @@ def without_overlap(mentions: Iterable[Mention]) -> list[Mention]:
 
 
 def surest_mentions(mentions: Sequence[Mention], limit: int) -> list[Mention]:
-    """The mentions of the first `limit` entities, surest first and then by position."""
+    """Return the mentions of the first `limit` entities, surest first, then by position."""
     if len(mentions) <= limit:
         return list(mentions)
     keys: dict[str, None] = {}
@@ -37,7 +37,7 @@ def surest_mentions(mentions: Sequence[Mention], limit: int) -> list[Mention]:
 
 
 def distinct(relations: Iterable[Relation]) -> list[Relation]:
-    """Relations without what is said again, in order."""
+    """Return relations without repetitions, in order."""
     seen: dict[tuple[str, str, str], Relation] = {}
     for relation in relations:
         seen.setdefault((name_key(relation.subject), relation.predicate, name_key(relation.object)), relation)

@@ -1,4 +1,4 @@
-"""Loading documents: one function for any file, one for a folder's listing.
+"""Loaders: one function loads any file, another lists a folder.
 
 Format libraries are imported when the first file of their format is read.
 """

@@ -1,4 +1,4 @@
-"""Guarding the unpacking of Office files and books, which are ZIP archives of XML."""
+"""Zip bomb guard: open Office files and EPUB, which are ZIP archives of XML."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HARMLESS = 32 * 1024 * 1024
 
 
 def open_archive(source: Source, kind: str) -> zipfile.ZipFile:
-    """Open an Office file after looking at what it would unpack to.
+    """Open an Office file, after checking the unpacked size.
 
-    Reading a member later never gives more than the size announced here: `zipfile` stops there and fails on
+    Reading a member later never exceeds the size declared here: `zipfile` stops there and fails on
     the checksum if there was more.
 
     Args:
@@ -52,7 +52,7 @@ def open_archive(source: Source, kind: str) -> zipfile.ZipFile:
 
 
 def read_part(source: Source, archive: zipfile.ZipFile, name: str, kind: str) -> bytes:
-    """Unpack one part that is going to be parsed.
+    """Unpack a part for parsing.
 
     Args:
         source: the file.

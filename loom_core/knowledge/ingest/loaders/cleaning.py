@@ -1,4 +1,4 @@
-"""Bringing text from any source into the one form that offsets refer to."""
+"""Text cleaning: normalise text of any source to the form that offsets refer to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CJK_BREAK = re.compile(f"(?<=[{_CJK}])\n+(?=[{_CJK}])")
 
 
 def clean_text(text: str) -> str:
-    """NFC, line feeds as line ends, no BOM, no control characters but line feed and tab, no surrogates.
+    """Normalise a text: NFC, line feeds, no BOM, no control characters but tabs, no surrogates.
 
     Vertical tabs, form feeds, NEL and the Unicode line and paragraph separators count as line ends. A lone
     surrogate (JSON escapes can make them) becomes U+FFFD, as it cannot be stored as UTF-8.
@@ -32,7 +32,7 @@ def clean_text(text: str) -> str:
 
 
 def clean_line(text: str) -> str:
-    """The same, with all white space collapsed, for titles, headings and table cells."""
+    """Normalise a title, heading or table cell: also collapse all white space."""
     return _SPACES.sub(" ", _CJK_BREAK.sub("", clean_text(text))).strip()
 
 

@@ -1,4 +1,4 @@
-"""Content that a format's loader returns, and the writer that builds it block by block."""
+"""Content that a loader returns, and the writer that builds it block by block."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LoadedContent:
 
 
 class HeadingStack:
-    """The headings that are open at a point of a document."""
+    """Stack of the open headings at a point of a document."""
 
     def __init__(self) -> None:
         self._open: list[tuple[int, str]] = []
@@ -53,7 +53,7 @@ class HeadingStack:
 
 
 class ContentWriter:
-    """Writes a text whose source has none of its own (HTML, Office files, tables), block by block.
+    """Writes the text of a source that has none of its own (HTML, Office, tables), block by block.
 
     Blocks are separated by a blank line, rows of a table and items of a list by a line end only.
     Every piece is cleaned on its way in, so that offsets refer to the text as it comes out.
@@ -77,7 +77,7 @@ class ContentWriter:
             self._append("heading", text, level=min(max(level, 1), 6), page=page, name="")
 
     def leave(self, *, level: int) -> None:
-        """Close the sections of a level and deeper; what comes next stands outside them."""
+        """Close the sections of a level and deeper; the next block is outside of them."""
         self._headings.leave(level=level)
 
     def write(self, kind: BlockKind, text: str, *, page: int | None = None, name: str = "") -> None:
@@ -95,7 +95,7 @@ class ContentWriter:
     def finish(
         self, *, title: str = "", title_source: TitleSource = "none", metadata: dict[str, Any] | None = None
     ) -> LoadedContent:
-        """Everything written so far."""
+        """Return everything written so far."""
         return LoadedContent("".join(self._parts), tuple(self._blocks), title, title_source, metadata or {})
 
     def _append(self, kind: BlockKind, text: str, *, level: int, page: int | None, name: str) -> None:

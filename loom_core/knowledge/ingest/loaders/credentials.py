@@ -1,4 +1,4 @@
-"""Private keys and credentials: files that are never read, as what is read can be found and quoted."""
+"""Detection of private keys and credentials, which are never loaded, so that search cannot leak them."""
 
 from __future__ import annotations
 
@@ -41,5 +41,5 @@ def is_private_key(data: bytes) -> bool:
 
 
 def holds_credentials(head: bytes) -> bool:
-    """Whether the beginning of a file that only its content tells about holds keys or passwords."""
+    """Whether the beginning of a file without a telling name holds keys or passwords."""
     return _ANYWHERE.search(head) is not None

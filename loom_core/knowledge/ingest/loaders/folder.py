@@ -75,9 +75,9 @@ def scan(
     exclude: Sequence[str] = (),
     within: Sequence[Path] = (),
 ) -> Iterator[ScanEntry]:
-    """Walk a folder, sorted by name, and tell of every file whether it will be loaded.
+    """Walk a folder, sorted by name, and report for every file whether it will be loaded.
 
-    Files that someone has already said not to mean are left out without a word: hidden ones, version
+    Files that are excluded already are left out silently: hidden ones, version
     control, virtual environments, `node_modules`, `__pycache__`, whatever `.gitignore` or `.loomignore` files
     name (at every level, with Git's rules; `.loomignore` decides first), and whatever `include` and `exclude`
     leave out. Any other file that will not be loaded comes with the reason: no loader for its type, a link
@@ -131,7 +131,7 @@ class _Within:
     """The part of a folder that is walked.
 
     Attributes:
-        wanted: paths from the root, such as `a/b`, that are looked at with all below them; the empty one
+        wanted: paths from the root, such as `a/b`, that are scanned with all below them; the empty one
             is the root.
         above: the folders above them.
     """
@@ -169,7 +169,7 @@ class _Walk:
         whole: bool = False,
         asked: bool = False,
     ) -> Iterator[ScanEntry]:
-        """Entries below a folder.
+        """Yield the entries below a folder.
 
         Args:
             folder: the folder.
@@ -210,7 +210,7 @@ class _Walk:
                 yield _entry(path, self._root, siblings=None if wanted else names)
 
     def _is_ignored(self, entry: os.DirEntry[str], relative: str, rules: tuple[_Rules, ...]) -> bool | None:
-        """Whether rules leave something out, or take it back; None if they say nothing."""
+        """Whether rules exclude an entry (True) or include it again (False); None if no rule matches."""
         if entry.name.startswith(".") or entry.name in _NEVER:
             return True
         if self._excluded is not None and self._excluded.match_file(relative):
@@ -244,7 +244,7 @@ def _read_rules(folder: Path, prefix: str, names: set[str]) -> Iterator[_Rules]:
 
 
 def _is_valid(line: str) -> bool:
-    """Git passes over a malformed pattern in an ignore file."""
+    """Whether an ignore pattern is well-formed; Git skips malformed ones."""
     from pathspec import GitIgnoreSpec
 
     try:
@@ -255,7 +255,7 @@ def _is_valid(line: str) -> bool:
 
 
 def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanEntry:
-    """Scan one file: read it or skip it; with the names around it, also by whether a tool made it."""
+    """Scan one file: load it or skip it; its siblings help to detect generated files."""
     try:
         status = path.stat(follow_symlinks=False)
         regular = stat.S_ISREG(status.st_mode)
@@ -266,7 +266,7 @@ def _entry(path: Path, root: Path, *, siblings: set[str] | None = None) -> ScanE
 
 
 def _reason(path: Path, root: Path, siblings: set[str] | None, size: int) -> str | None:
-    """Why a file is skipped, or None.
+    """Return why a file is skipped, or None.
 
     Raises:
         OSError: it has to be looked into, and cannot be opened.
@@ -295,7 +295,7 @@ def _format_problem(path: Path) -> str:
 
 
 def _head(path: Path, root: Path) -> bytes:
-    """The first bytes of a file that is below the root, unpacked."""
+    """Return the first bytes of a file that is below the root, unpacked."""
     with open_regular(path, roots=(root,)) as file:
         head = file.read(PROBE)
     packed = head.startswith(GZIP) and inner_path(path) != path

@@ -1,4 +1,4 @@
-"""Generated files: scripts and indexes of built documentation, minified code, lock files."""
+"""Detection of generated files: scripts and indexes of built documentation, minified code, lock files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_generated_folder(name: str, siblings: AbstractSet[str]) -> bool:
 
 
 def is_generated(name: str, siblings: AbstractSet[str]) -> bool:
-    """Whether a file's name, or what it is among, says that a tool made it."""
+    """Whether a file's name, or its siblings, show that a tool made it."""
     if _NAMES.fullmatch(name):
         return True
     built = not siblings.isdisjoint(_BUILT)
@@ -51,7 +51,7 @@ def is_generated(name: str, siblings: AbstractSet[str]) -> bool:
 
 
 def may_be_minified(name: str) -> bool:
-    """Whether it takes a look into a file to tell whether it is minified."""
+    """Whether a file may be minified, which only its content shows."""
     return name.lower().endswith(_SCRIPTS)
 
 

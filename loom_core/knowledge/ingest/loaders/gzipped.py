@@ -1,4 +1,4 @@
-"""gzip (RFC 1952): a single file that is packed, such as `changelog.gz`."""
+"""gzip (RFC 1952): a single compressed file, such as `changelog.gz`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MAX_MEMBERS = 1_000
 
 
 def inner_path(path: PurePath) -> PurePath:
-    """The name of what is packed: `a.txt.gz` → `a.txt`; any other name is its own."""
+    """Return the name of the uncompressed file: `a.txt.gz` → `a.txt`; any other name is unchanged."""
     return path.with_suffix("") if path.suffix.lower() == ".gz" else path
 
 
 def unpack(data: bytes, *, limit: int) -> bytes:
-    """Unpack a whole file, stopping soon after a limit.
+    """Decompress a whole file, stopping soon after a limit.
 
     Args:
         data: the file.
@@ -50,7 +50,7 @@ def unpack(data: bytes, *, limit: int) -> bytes:
 
 
 def unpack_head(data: bytes, *, limit: int) -> bytes:
-    """Unpack the beginning of a file from the beginning of its packed bytes; empty if that fails."""
+    """Decompress the beginning of a file; empty if that fails."""
     try:
         return zlib.decompressobj(_WITH_HEADER).decompress(data, limit)
     except zlib.error:

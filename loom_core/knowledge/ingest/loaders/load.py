@@ -1,4 +1,4 @@
-"""Loading one document: from a file or from bytes to a draft."""
+"""Loading of one document: from a file or from bytes to a draft."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS, roots: Sequence[Pat
 
     Args:
         path: the file; a symbolic link is followed where there are no roots.
-        limits: what is refused as too large.
+        limits: limits of the size.
         roots: real paths of folders; where given, a file outside them is refused, see `open_regular`.
 
     Returns:
@@ -91,7 +91,7 @@ def load_bytes(
 
 
 def _format(source: Source, mime: str = "") -> Format | None:
-    """The format by name or media type; None if the content has to tell.
+    """Return the format by name or media type; None if the content has to tell.
 
     Raises:
         DocumentError: it is of no format that can be loaded, whatever its content.
@@ -110,7 +110,7 @@ def _format_error(source: Source, mime: str = "") -> DocumentError:
 
 
 def _read(source: Source, path: Path, roots: Sequence[Path]) -> bytes:
-    """The file's bytes, never more than the limit, and never from a pipe or device."""
+    """Read a file's bytes, never more than the limit, and never from a pipe or device."""
     limit = source.limits.max_bytes
     try:
         with open_regular(path, roots=roots) as file:
@@ -152,7 +152,7 @@ def _unreadable(source: Source, error: OSError | ValueError) -> DocumentError:
 
 
 def _unpack(source: Source) -> Source:
-    """The file inside a packed one; any other as it is."""
+    """Decompress a compressed file; return any other as it is."""
     if not source.data.startswith(GZIP) or inner_path(source.path) == source.path:
         return source
     limit = source.limits.max_bytes
@@ -199,7 +199,7 @@ def _assemble(content: LoadedContent, source: Source, kind: Format, uri: str) ->
 
 
 def _check_signature(source: Source, kind: Format) -> None:
-    """Refuse what is plainly something else than its name says."""
+    """Refuse a file whose signature contradicts its name."""
     found = find_signature(source.data)
     if kind.is_text:
         if found or looks_binary(decode(source.data[:PROBE], hint=source.charset)[0]):

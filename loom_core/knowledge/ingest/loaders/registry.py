@@ -1,4 +1,4 @@
-"""Which loader reads which file: by extension, by name or content without one, by media type for the rest."""
+"""Registry of loaders: by extension, by name or content without one, by media type otherwise."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ _SHEBANG = re.compile(r"#![ \t]*/")
 _MARKUP = re.compile(
     r"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)?<(?:!doctype\s+html|html)\b", re.I | re.S
 )
-_UNPACK = "Unpack it and add what is in it."
+_UNPACK = "Unpack it and add its content."
 _ADVICE = {
     **dict.fromkeys((".7z", ".bz2", ".gz", ".rar", ".tar", ".tgz", ".xz", ".zip", ".zst"), _UNPACK),
     ".doc": "Save it as .docx.",
@@ -187,7 +187,7 @@ _ADVICE = {
 
 
 def format_for(path: PurePath, *, mime: str = "") -> Format | None:
-    """The format of a file, or None if there is no loader for it.
+    """Return the format of a file, or None if there is no loader for it.
 
     Args:
         path: its name decides: the extension, or the whole name (`README`, `Dockerfile`).
@@ -209,7 +209,7 @@ def is_known_by_content(path: PurePath) -> bool:
 
 
 def format_of_content(head: bytes) -> Format | None:
-    """The format of a file that only its content tells about; None if that is no text.
+    """Return the format of a file by its content alone; None if it is not text.
 
     Args:
         head: its first `PROBE` bytes, unpacked.
@@ -229,13 +229,13 @@ def format_of_content(head: bytes) -> Format | None:
 
 
 def extension_for(mime: str) -> str:
-    """The usual extension of a media type with a loader; empty for any other."""
+    """Return the usual extension of a media type with a loader; empty for any other."""
     kind = _MIMES.get(mime)
     return next((extension for extension, other in _FORMATS.items() if other is kind), "") if kind else ""
 
 
 def list_extensions() -> frozenset[str]:
-    """Extensions that can be loaded, in lower case, with their dot."""
+    """Return extensions that can be loaded, in lower case, with their dot."""
     return frozenset(_FORMATS)
 
 

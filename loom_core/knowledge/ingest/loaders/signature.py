@@ -1,4 +1,4 @@
-"""Telling what a file really is by its first bytes."""
+"""File signatures: the real type of a file by its first bytes."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffe\uff
 
 
 def find_signature(data: bytes) -> str:
-    """Return the file type by the first bytes, with its article; empty if they do not tell."""
+    """Return the file type by the first bytes, with its article; empty if they are not known."""
     if not data.startswith(_MARKS):
         return ""
     return next(name for mark, name in _SIGNATURES if data.startswith(mark))
 
 
 def looks_binary(text: str) -> bool:
-    """Whether decoded text is none: over 2 % control characters, or a third replacement characters."""
+    """Whether decoded text is binary: over 2 % control characters, or a third replacement characters."""
     sample = text[:_SAMPLE]
     if not sample:
         return False

@@ -1,4 +1,4 @@
-"""One file's bytes on their way through a loader, and how complaints about it are worded."""
+"""Input of a loader: one file's bytes, and the errors about it."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class Source:
         return inner_path(self.path).suffix.lower()
 
     def error(self, what: str, *, advice: str) -> DocumentError:
-        """A `DocumentError` whose message reads "`<path>` `<what>`"."""
+        """Return a `DocumentError` whose message reads "`<path>` `<what>`"."""
         return DocumentError(f"{escape_controls(str(self.path))} {what}", advice=advice)
 
     def length_error(self) -> DocumentError:
-        """The error for a text beyond `LoadLimits.max_text_chars`."""
+        """Return the error for a text beyond `LoadLimits.max_text_chars`."""
         return self.error(
             f"holds more text than a document may ({self.limits.max_text_chars:,} characters).",
             advice="Split it into smaller files.",
         )
 
     def encryption_error(self) -> DocumentError:
-        """The error for a file that asks for a password."""
+        """Return the error for a file that needs a password."""
         return self.error("is encrypted.", advice="Save a copy without a password and load that.")
 
     def damage_error(self, kind: str, reason: str) -> DocumentError:
-        """The error for a file that is damaged or is not what its name says.
+        """Return the error for a file that is damaged or is not what its name says.
 
         Args:
             kind: what it should be, with its article: `a PDF`.
@@ -71,7 +71,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class LoadLimits:
-    """Bounds that keep one hostile or huge file from taking the whole process.
+    """Limits that keep a hostile or huge file from exhausting the process.
 
     Attributes:
         max_bytes: size of the file on disk.

@@ -1,4 +1,4 @@
-"""Tables as rows that stand alone: each cell with the name of its column."""
+"""Tables as self-contained rows: each cell with the name of its column."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def _render(row: Sequence[str], header: Sequence[str]) -> str:
 
 
 def _is_caption(rows: Sequence[Sequence[str]]) -> bool:
-    """A first row with one cell above rows with three or more."""
+    """Whether the first row is a caption: one cell above rows with three or more."""
     width = max(sum(1 for cell in row if cell) for row in rows[1:])
     return sum(1 for cell in rows[0] if cell) == 1 and width >= 3
 
 
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row names the columns: short, different words, and no gap where data stand below.
+    """Whether the first row names the columns: short, different words, and no gaps.
 
     A single column has a header only if it is followed by nothing but numbers or dates.
     """

@@ -1,4 +1,4 @@
-"""Choosing a document's title from what its file offers."""
+"""Choice of a document's title."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SEPARATORS = re.compile(r"[_\s]+|(?<=[^\W\d_])-(?=\w)|(?<=\w)-(?=[^\W\d_])")
 
 
 def usable_title(title: str) -> str:
-    """A title from a file's properties, cleaned; empty if it says nothing (`Untitled`, `paper.dvi`)."""
+    """Clean a title from a file's properties; empty if it is meaningless (`Untitled`, `paper.dvi`)."""
     title = clean_line(title)[:_MAX_TITLE]
     if _PRODUCER.match(title) or _FILE_LIKE.fullmatch(title) or _MEANINGLESS.fullmatch(title):
         return ""
@@ -41,7 +41,7 @@ def readable_name(path: PurePath) -> str:
 
 
 def choose_title(content: LoadedContent, path: PurePath) -> tuple[str, TitleSource]:
-    """The loader's own title, else the first heading of level 1, else the file's name."""
+    """Choose the loader's own title, else the first heading of level 1, else the file's name."""
     if content.title:
         return content.title, content.title_source
     if heading := _first_heading(content):
@@ -52,7 +52,7 @@ def choose_title(content: LoadedContent, path: PurePath) -> tuple[str, TitleSour
 
 
 def _first_heading(content: LoadedContent) -> str:
-    """Text of the first level-1 heading, without markup, read off the path of what stands below it."""
+    """Return the text of the first level-1 heading, without markup, from the path of the text below it."""
     blocks = content.blocks
     for index, block in enumerate(blocks):
         if block.kind == "heading" and block.level == 1:

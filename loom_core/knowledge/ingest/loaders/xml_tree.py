@@ -1,4 +1,4 @@
-"""Parse XML from outside: no document type, so no entities, neither expanding nor external."""
+"""Safe XML parsing: no document type, so no entities, neither expanding nor external."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def parse_xml(data: bytes) -> Element:
 
 
 def local_name(element: Element) -> str:
-    """An element's name without its namespace."""
+    """Return an element's name without its namespace."""
     return element.tag.rpartition("}")[2]

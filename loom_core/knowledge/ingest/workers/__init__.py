@@ -1,4 +1,4 @@
-"""Preparing documents for the record, in this process or in children that may crash without harm."""
+"""Ingest workers: prepare documents in this process, or in child processes that may crash without harm."""
 
 from __future__ import annotations
 

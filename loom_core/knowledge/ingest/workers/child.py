@@ -1,4 +1,4 @@
-"""A child process that prepares documents: what runs in it."""
+"""Main program of a child process that prepares documents."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["WorkerSettings", "main"]
 
-_ALLOCATIONS = 50_000  # between two searches for garbage; what is made of a document has no cycles
-_SPARE_SECONDS = 5.0  # the parent kills a child in time; if it is gone, the child's own alarm does
+_ALLOCATIONS = 50_000  # between two garbage collections; a prepared document has no reference cycles
+_SPARE_SECONDS = 5.0  # the parent kills a child in time; if the parent is gone, the child's own alarm does
 
 
 class WorkerSettings(TypedDict):
-    """Settings that a child gets first.
+    """Settings that a child receives first.
 
     Keys:
         id: of the pipeline.
@@ -53,7 +53,7 @@ class WorkerSettings(TypedDict):
 
 
 def main() -> None:
-    """Prepare what comes in at stdin until it ends."""
+    """Prepare the items from stdin until it ends."""
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a parser prints must not get among the replies
     requests = sys.stdin.buffer
@@ -80,7 +80,7 @@ def main() -> None:
 
 
 def _receive(requests: BinaryIO, items: queue.SimpleQueue[JobItem]) -> None:
-    """Take in what is to be done, so that the parent never waits to hand it over."""
+    """Read items, so that the parent never waits to hand them over."""
     try:
         while True:
             items.put(decode_item(read_frame(requests), read_frame(requests)))
@@ -100,6 +100,6 @@ def _pipeline(settings: WorkerSettings) -> Pipeline:
 
 
 def _set_alarm(seconds: float) -> None:
-    """End the process after some seconds, whatever it is at; 0 takes that back."""
+    """Kill the process after some seconds; 0 cancels that."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)

@@ -1,4 +1,4 @@
-"""Preparation of one document: its job item (a file, a given text or a fetched page) loaded, cut and read.
+"""Preparation of one document: load its job item (a file, a text or a fetched page), chunk and extract.
 
 Parent and child processes alike use `prepare`, which raises nothing that the document is to blame for.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def draft_payload(draft: DocumentDraft) -> bytes:
-    """A document as a job keeps it until it is in the record.
+    """Return a draft as the payload of a job item, until the document is stored.
 
     Halves of surrogate pairs become question marks, and what JSON does not know in the metadata, text.
     """
@@ -56,7 +56,7 @@ def draft_payload(draft: DocumentDraft) -> bytes:
 
 
 def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
-    """Read a document. Blocks.
+    """Load a document. Blocks.
 
     Raises:
         DocumentError: it cannot be read.
@@ -73,7 +73,7 @@ def load_item(item: JobItem, *, limits: LoadLimits) -> DocumentDraft:
 
 
 def is_foreign(item: JobItem) -> bool:
-    """Whether code that is not Loom's parses it, which may crash, hang or take all memory on a bad file."""
+    """Whether third-party code parses it, which may crash, hang or exhaust memory on a bad file."""
     if item.payload is not None:
         return is_fetched_page(item.payload)
     kind = format_for(path_of(item.uri))
@@ -119,7 +119,7 @@ _MAX_STEM = 150
 
 
 def web_name(url: str, *, mime: str, data: bytes) -> str:
-    """A file name for a page, whose extension tells how it is to be read.
+    """Return a file name for a page, whose extension selects the loader.
 
     What the server says goes first, unless it says nothing (`text/plain` and the like); then what the content
     begins with; then the extension in the address, which on the web often names the program (`page.php`).
@@ -144,7 +144,7 @@ def web_name(url: str, *, mime: str, data: bytes) -> str:
 
 
 def _sniff_extension(data: bytes) -> str:
-    """The extension of what content begins with; empty for text that may be anything."""
+    """Return the extension by the first bytes of the content; empty for text of any kind."""
     kind = find_signature(data)
     if kind == "a PDF":
         return ".pdf"
@@ -173,7 +173,7 @@ class FetchedPage:
     refusal: str = ""
 
     def payload(self) -> bytes:
-        """All of it as the payload of an item."""
+        """Return all of it as the payload of an item."""
         return _MARK + json.dumps([self.mime, self.charset, self.refusal]).encode() + b"\n" + self.data
 
 
@@ -183,7 +183,7 @@ def is_fetched_page(payload: bytes) -> bool:
 
 
 def load_fetched_page(uri: str, payload: bytes, *, limits: LoadLimits) -> DocumentDraft:
-    """Read a page. Blocks.
+    """Load a page. Blocks.
 
     Raises:
         DocumentError: there is none, or it cannot be read.
@@ -205,7 +205,7 @@ NO_MEMORY = ItemOutcome("failed", "it takes more memory to prepare than a docume
 
 
 def prepare(item: JobItem, *, pipeline: Pipeline, limits: LoadLimits) -> Prepared:
-    """Load, cut and read a document. Blocks, and raises nothing that the document is to blame for."""
+    """Load, chunk and extract from a document. Blocks; an error of the document is a result."""
     try:
         draft = load_item(item, limits=limits)
         hash_ = pipeline.hash(draft)

@@ -1,4 +1,4 @@
-"""Where documents are prepared: few of Loom's own formats here, many and risky ones in children."""
+"""Preparer: few documents of safe formats in this process, many and risky ones in child processes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _MOST_CHILDREN = 4
 
 
 class Preparation:
-    """Some items on their way.
+    """Some items in preparation.
 
     Attributes:
-        made: what became of each, in order; None while that is not known.
+        made: the outcome of each, in order; None while it is not known.
     """
 
     def __init__(self, count: int) -> None:
@@ -48,7 +48,7 @@ class Preparation:
 
     @property
     def done(self) -> bool:
-        """Whether it is known what became of all of them."""
+        """Whether the outcome of all of them is known."""
         return self._done.is_set()
 
     def wait(self, seconds: float) -> bool:
@@ -60,7 +60,7 @@ class Preparation:
         return self._done.wait(seconds)
 
     def deliver(self, place: int, result: Prepared) -> None:
-        """Take in what became of the item at a place."""
+        """Set the outcome of the item at a place."""
         with self._lock:
             self.made[place] = result
             self._left -= 1
@@ -69,18 +69,18 @@ class Preparation:
 
 
 class Preparer:
-    """Prepares documents, here or in children.
+    """Prepares documents, in this process or in child processes.
 
-    Children are used where there is much to do or a foreign library parses a file: they use the other
-    processors, leave this process' interpreter to questions, and may crash, hang or run out of memory
-    without harm. A note is prepared here, so that it need not wait for a process to start.
+    Child processes are used if there is much to do or a third-party library parses a file: they use the other
+    processors, keep this process free for questions, and may crash, hang or run out of memory
+    without harm. A note is prepared in this process, without waiting for a child to start.
 
     Args:
-        pipeline: prepares; without a recipe everything is prepared here.
+        pipeline: prepares; without a configuration everything is prepared in this process.
         limits: limits of a file.
         children: maximum number of processes; None for one to four, as there are processors. With 0
             everything is prepared here.
-        child_limits: what a child may take.
+        child_limits: limits of a child.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Preparer:
         self._orders: list[WorkItem] = []
 
     def begin(self, items: Sequence[JobItem]) -> Preparation:
-        """Begin to prepare items. Those that are prepared here are so by `work`."""
+        """Begin to prepare items. `work` prepares those that stay in this process."""
         preparation = Preparation(len(items))
         orders = [WorkItem(item, _deliverer(preparation, place)) for place, item in enumerate(items)]
         children = self._children
@@ -117,7 +117,7 @@ class Preparer:
         return preparation
 
     def work(self, preparation: Preparation) -> bool:
-        """Prepare what is to be prepared here, or wait for the children, for a moment. Blocks.
+        """Prepare items in this process, or wait for the children, for a moment. Blocks.
 
         Returns:
             Whether all of a preparation is done.
@@ -133,7 +133,7 @@ class Preparer:
         return preparation.wait(max(0.0, until - time.monotonic()))
 
     def close(self) -> None:
-        """Stop all that is under way and end the children; `begin` starts them again."""
+        """Stop all preparation and end the children; `begin` starts them again."""
         self._orders.clear()
         if self._children is not None:
             self._children.close()
@@ -150,16 +150,16 @@ def _deliverer(preparation: Preparation, place: int) -> Callable[[Prepared], Non
 
 
 class WorkerPool:
-    """Prepares documents in up to `count` child processes, which are started when there is work.
+    """Pool of up to `count` child processes that prepare documents, started on demand.
 
     Args:
-        pipeline: what the children are to do the same as; it must have a recipe.
+        pipeline: the pipeline that the children recreate; it must have a configuration.
         files: limits of a file.
-        limits: what a child may take.
+        limits: limits of a child.
         count: maximum number of children.
 
     Raises:
-        ConfigError: the pipeline has no recipe.
+        ConfigError: the pipeline has no configuration.
     """
 
     def __init__(self, pipeline: Pipeline, *, files: LoadLimits, limits: WorkerLimits, count: int) -> None:
@@ -177,7 +177,7 @@ class WorkerPool:
         return bool(self._keepers)
 
     def submit(self, orders: Iterable[WorkItem]) -> None:
-        """Have items prepared; the children take them in this order."""
+        """Submit items; the children take them in this order."""
         with self._lock:
             for order in orders:
                 self._orders.put(order)
@@ -193,12 +193,12 @@ class WorkerPool:
                 )
 
     def end_overdue(self) -> None:
-        """Kill the children that have been at one document for too long; the waiting thread calls this."""
+        """Kill the children that exceed the time limit of a document; the waiting thread calls this."""
         for keeper in list(self._keepers):
             keeper.end_overdue()
 
     def close(self) -> None:
-        """End all children now; what they are at is not delivered."""
+        """End all children now; their current items are not delivered."""
         with self._lock:
             keepers, self._keepers = self._keepers, set()
             while not self._orders.empty():
@@ -207,7 +207,7 @@ class WorkerPool:
                 keeper.end()
 
     def _retire(self, keeper: IngestWorker) -> bool:
-        """Let a keeper go that found nothing to do; False if there is something after all."""
+        """Retire a worker that found nothing to do; return False if there is something after all."""
         with self._lock:
             if not self._orders.empty():
                 return False

@@ -1,4 +1,4 @@
-"""How parent and children talk: frames of JSON, which builds nothing but values.
+"""Wire protocol of parent and children: frames of JSON, which can hold only values.
 
 A child that a hostile file has taken over can send what it likes: the most it can do is to lie about that
 file's document, as nothing here runs what it reads.
@@ -53,14 +53,14 @@ _DOCUMENT = b'["document",'
 
 
 class FrameReader:
-    """Takes byte strings from the other side, as many at a time as are there: each wait costs a switch."""
+    """Reads frames from the other side, as many at a time as are there: each wait costs a context switch."""
 
     def __init__(self, stream: BufferedReader) -> None:
         self._stream = stream
         self._held = bytearray()
 
     def read(self) -> list[bytes]:
-        """Read at least one byte string; waits for it.
+        """Read at least one frame; waits for it.
 
         Raises:
             EOFError: the other side is gone.
@@ -73,7 +73,7 @@ class FrameReader:
         return frames
 
     def _whole(self) -> list[bytes]:
-        """Take what is whole out of what is held."""
+        """Take the complete frames out of the buffer."""
         frames: list[bytes] = []
         start = 0
         with memoryview(self._held) as held:
@@ -88,7 +88,7 @@ class FrameReader:
 
 
 def write_frame(stream: BinaryIO, *parts: bytes) -> None:
-    """Write byte strings, each with its length before it.
+    """Write byte strings as frames: each with its length before it.
 
     Raises:
         OSError: the other side is gone.
@@ -98,7 +98,7 @@ def write_frame(stream: BinaryIO, *parts: bytes) -> None:
 
 
 def read_frame(stream: BinaryIO) -> bytes:
-    """Read one byte string.
+    """Read one frame.
 
     Raises:
         EOFError: the other side is gone.
@@ -114,7 +114,7 @@ def read_frame(stream: BinaryIO) -> bytes:
 
 
 def json_frame(value: object) -> bytes:
-    """A value as JSON."""
+    """Encode a value as JSON."""
     return _as_json(value).encode("utf-8", "surrogatepass")
 
 

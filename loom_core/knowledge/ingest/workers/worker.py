@@ -1,4 +1,4 @@
-"""One child process that prepares documents, and the thread that feeds it and takes what it makes."""
+"""Ingest worker: one child process that prepares documents, and the thread that feeds it."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class WorkerLimits:
 
 @dataclass(slots=True, eq=False)
 class WorkItem:
-    """One item that is to be prepared, and who is told of the result.
+    """An item to prepare, with the callback for its result.
 
     Attributes:
-        deliver: called once with what became of it, from a keeper's thread.
-        tried: a child ended while it was at this.
+        deliver: called once with the outcome, from a worker's thread.
+        tried: a child ended while preparing it.
         dropped: no caller wants it any more.
     """
 
@@ -67,17 +67,17 @@ class WorkItem:
 
 
 class IngestWorker:
-    """A thread with a child process, which it feeds with orders and reads answers from.
+    """A thread with a child process, which it feeds with items and reads results from.
 
-    A child that ends while it is at a document, whatever the reason, takes only that one with it: the
-    others go to the next child. So does the document itself, once, if the child had done others before,
+    A child that ends while preparing a document, for any reason, fails only that one: the
+    others go to the next child. So does the document itself, once, if the child had prepared others before,
     as these may have been the cause.
 
     Args:
-        settings: what the child is told first.
-        limits: what the child may take.
-        orders: what is to be done; None wakes a keeper that waits.
-        retire: asked when there has been nothing to do for a while, whether this keeper may go.
+        settings: sent to the child first.
+        limits: limits of the child.
+        orders: queue of items; None wakes a waiting worker.
+        retire: called after a while without work: whether this worker may end.
         substitute: prepares in this process where no child can be started.
     """
 
@@ -106,7 +106,7 @@ class IngestWorker:
         threading.Thread(target=self._run, name="loom-prepare", daemon=True).start()
 
     def end_overdue(self) -> None:
-        """Kill the child if it has been at one document for too long."""
+        """Kill the child if it exceeds the time limit of a document."""
         process = self._process
         if process is not None and self._sent and time.monotonic() - self._since > self._limits.deadline:
             self._overdue = True
@@ -133,7 +133,7 @@ class IngestWorker:
         self._close()
 
     def _fill(self) -> None:
-        """Give the child what is to be done, up to what it may have before it."""
+        """Send the child items, up to its limit."""
         ahead = sum(order.item.size for order in self._sent)
         frames: list[bytes] = []
         while not self._sent or (len(self._sent) < _AHEAD and ahead < _AHEAD_BYTES):
@@ -162,7 +162,7 @@ class IngestWorker:
             return None
 
     def _take(self) -> None:
-        """Take the answers that are there, or the next one, and deliver them."""
+        """Read and deliver the available results, or the next one."""
         if self._answers is None:
             raise EOFError
         for frame in self._answers.read():
@@ -178,7 +178,7 @@ class IngestWorker:
             time.sleep(_GATHER_SECONDS)
 
     def _settle(self, error: Exception) -> None:
-        """The child ended, or talks nonsense: settle what it was at, and keep the rest for the next one."""
+        """Handle a child that ended or broke the protocol: settle its current item, and keep the others."""
         was_new, overdue, sent = self._done == 0, self._overdue, self._sent
         self._sent = deque()
         how = self._close()
@@ -201,7 +201,7 @@ class IngestWorker:
         self._returned.extendleft(reversed(sent))
 
     def _start(self) -> bool:
-        """Start a child; False where that is not possible."""
+        """Start a child; return False if that is not possible."""
         try:
             process = subprocess.Popen(
                 child_command("loom_core.knowledge.ingest.workers.child"),
@@ -232,7 +232,7 @@ class IngestWorker:
             if stream is not None:
                 _close_quietly(stream)
         try:
-            # One that crashed is about to be gone, and how it ended is worth knowing.
+            # A crashed child exits soon, and its exit code is worth knowing.
             code = process.wait(_ENDING_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()

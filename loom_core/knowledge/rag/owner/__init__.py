@@ -1,1 +1,1 @@
-"""How processes that share a knowledge base talk to its owner, the one that works."""
+"""Protocol between the processes that share a knowledge base and its owner, the worker process."""

@@ -1,4 +1,4 @@
-"""Asking the process that works for a knowledge base, instead of doing all that it does once more."""
+"""Client of the owner process: ask it instead of searching in this process."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _NOTHING: TypeAdapter[None] = TypeAdapter(None)
 class OwnerClient:
     """Asks the owner of a folder over its socket.
 
-    Every method gives None where the owner has no answer: there is none, it does not answer in time, it has
-    other settings, or JSON has no form for the question. The caller then does without it.
+    Every method returns None if the owner has no answer: there is none, it does not answer in time, it has
+    other settings, or the question is not JSON-serializable. The caller then searches by itself.
 
     Args:
         folder: the knowledge base's.
-        settings: how long is waited.
+        settings: timeouts.
         digest: what must be equal on both sides, see `settings_digest`.
     """
 
@@ -91,7 +91,7 @@ class OwnerClient:
         return await self._call("ask", params, _ITEMS)
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32] | None:
-        """Vectors of questions."""
+        """Return vectors of questions."""
         rows = await self._call("embed", {"texts": list(texts)}, _ROWS)
         if rows is None:
             return None
@@ -100,11 +100,11 @@ class OwnerClient:
         return np.array(rows, dtype=np.float32)
 
     async def wake(self) -> None:
-        """Tell the owner that there is something new to do."""
+        """Tell the owner that there is new work."""
         await self._call("wake", {}, _NOTHING)
 
     async def status(self) -> OwnerStatus | None:
-        """How the work stands."""
+        """Return the status of the work."""
         return await self._call("status", {}, _STATUS)
 
     async def _call(
@@ -128,7 +128,7 @@ class OwnerClient:
             return None
 
     def _encode_request(self, method: OwnerMethod, params: dict[str, Any]) -> bytes | None:
-        """The request, or None if it would not arrive as it is."""
+        """Return the encoded request, or None if it would not round-trip."""
         asked = OwnerRequest(
             protocol=PROTOCOL, method=method, settings=self._digest, params=params, trace=inject_context()
         )

@@ -1,8 +1,8 @@
-"""Protocol of processes that share a knowledge base: JSON, one request and one answer.
+"""Protocol of processes that share a knowledge base: JSON, one request and one reply.
 
-A request names the protocol, and by `settings` what has to be equal on both sides for the answer to be the
-same. The answer is a result, an error of Loom's as it was raised, or a refusal: then the process that asked
-finds the answer by itself.
+A request names the protocol; its `settings` is a digest that must be equal on both sides, so that the answer
+is the same. The reply is a result, an error of Loom's as it was raised, or a refusal: then the requester
+searches by itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OwnerRequest(BaseModel):
 
     Attributes:
         protocol: number of the protocol it is written in.
-        method: what is asked for.
+        method: the method to call.
         settings: see `settings_digest`.
         params: the arguments, by name.
         trace: the trace that it belongs to (`traceparent`), or empty.
@@ -72,13 +72,13 @@ class OwnerRequest(BaseModel):
 
 
 class OwnerRefusal(BaseModel):
-    """Why the owner does not answer."""
+    """Reason why the owner does not answer."""
 
     refused: str
 
 
 class OwnerFailure(BaseModel):
-    """An error as it was raised: the name of its class in `loom_core.errors`, and what it says."""
+    """An error of the owner: the name of its class in `loom_core.errors`, and its message."""
 
     error: str
     message: str
@@ -99,10 +99,10 @@ class OwnerReply(BaseModel):
     reply: OwnerSearchResult | OwnerFailure | OwnerRefusal
 
     def result(self) -> Any:  # noqa: ANN401 - what it is, the method says
-        """The result.
+        """Return the result.
 
         Raises:
-            PeerError: there is none, for a reason of the owner's own.
+            PeerError: the owner refused.
             InvalidInputError, NotFoundError, EmbeddingError, ConfigError: the owner raised it.
         """
         match self.reply:
@@ -116,12 +116,12 @@ class OwnerReply(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnerStatus:
-    """How the work stands.
+    """Status of the work.
 
     Attributes:
-        problem: why work or a part of it has stopped for now; or empty.
+        problem: why work or a part of it is paused; or empty.
         embeds: whether vectors are made.
-        stopped: why jobs do not go on, where they wait for a language model that cannot be asked; or empty.
+        stopped: why jobs are paused, if they wait for a language model that cannot be asked; or empty.
     """
 
     problem: str
@@ -130,11 +130,11 @@ class OwnerStatus:
 
 
 def encode(message: OwnerRequest | OwnerReply) -> bytes:
-    """A message as it is sent.
+    """Encode a message.
 
     Raises:
-        TypeError: JSON has no form for what is in it.
-        ValueError: it refers to itself.
+        TypeError: a value is not JSON-serializable.
+        ValueError: it is circular.
     """
     # Text of documents may hold halves of characters, which UTF-8 proper has no form for.
     plain = message.model_dump()
@@ -142,20 +142,20 @@ def encode(message: OwnerRequest | OwnerReply) -> bytes:
 
 
 def decode(kind: type[_Message], body: bytes) -> _Message:
-    """A message as it was received.
+    """Decode a message.
 
     Raises:
-        PeerError: it is no such message.
+        PeerError: it is not such a message.
     """
     try:
         return kind.model_validate(json.loads(body.decode("utf-8", "surrogatepass")))
     except (ValueError, RecursionError, ValidationError) as error:
-        raise PeerError(f"The other process said what is no {kind.__name__}.") from error
+        raise PeerError(f"The other process sent an invalid {kind.__name__}.") from error
 
 
 @cache
 def loom_version() -> str:
-    """The version of Loom that runs here."""
+    """Return the version of Loom that runs here."""
     return version("loom-mcp-core")
 
 
@@ -164,9 +164,9 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
 
     Args:
         config: the settings of the knowledge base.
-        embeds: whether there is an embedder; which it is, the record says to all of them.
+        embeds: whether there is an embedder; the store names it to all of them.
         extractor_id: what finds entities; empty without.
-        reranks: whether there is a reranker that is asked unless a question says otherwise.
+        reranks: whether there is a default reranker.
     """
     shaping = config.model_dump(
         mode="json", exclude={"waits": True, "extraction": {"confirm_tokens", "confirm_cost"}}
@@ -177,15 +177,15 @@ def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reran
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerSettings:
-    """Name of this process among the others, and how long it waits for them.
+    """Name of this process for its peers, and its timeouts.
 
     Attributes:
-        program: its name, such as `loom-kb`, for people who want to know who holds what.
-        transport: what its socket is made of, when it serves.
-        silence: seconds without a sign of life after which the owner is not waited for: it may be stopped,
+        program: its name, such as `loom-kb`, for diagnosis by people.
+        transport: the kind of its socket, when it serves.
+        silence: seconds without a sign of life after which the wait for the owner ends: it may be stopped,
             or the machine be short of memory. The question is then answered here.
-        deadline: seconds for a whole answer of the owner's.
-        pause: seconds for which an owner that did not answer, or not for us, is not asked again.
+        deadline: seconds for a whole answer of the owner.
+        pause: seconds before an owner that did not answer, or refused, is asked again.
     """
 
     program: str = "python"

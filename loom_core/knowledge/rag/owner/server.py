@@ -1,4 +1,4 @@
-"""Answering the other processes that have a knowledge base open, while this one works for it."""
+"""Server of the owner process: answer the other processes that have a knowledge base open."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _log = logging.getLogger(__name__)
 
 
 class OwnerServer:
-    """Serves the holder's answers over a local socket, and says in `owner.json` where that is.
+    """Serves the owner's answers over a local socket, whose address is in `owner.json`.
 
-    Where no socket can be made a warning says so, and the other processes answer by themselves.
+    Without a socket a warning is logged, and the other processes search by themselves.
 
     Args:
         folder: the knowledge base's; this process holds its lock while it serves.
@@ -98,7 +98,7 @@ class OwnerServer:
             task_status.started()
 
     def retire(self) -> None:
-        """End, and take back what tells others where to ask; called before the lock is given back."""
+        """Stop serving and withdraw the address; called before the lock is released."""
         card, self._card = self._card, None
         if card is not None:
             remove_card(self._folder, card)
@@ -108,7 +108,7 @@ class OwnerServer:
             scope.cancel()
 
     async def _announce(self) -> MultiListener[SocketStream] | None:
-        """A listener that others know of; None if there can be none."""
+        """Open a listener and announce its address; None if there can be none."""
         if (last := read_card(self._folder)) is not None:
             remove_socket(last.address)  # of an owner that was killed: the lock is ours now
         try:
@@ -129,7 +129,7 @@ class OwnerServer:
         try:
             write_card(self._folder, self._card)
         except OSError as error:
-            _log.warning("Other processes cannot be told of this one, and answer by themselves: %s", error)
+            _log.warning("Other processes cannot find this one, and answer by themselves: %s", error)
             await listener.aclose()
             return None
         return listener

@@ -1,4 +1,4 @@
-"""Rerankers: they read the best passages of a retriever and reorder them.
+"""Rerankers: reorder the best passages of a retriever.
 
 `loom_core.plugins.create("reranker", name, ...)` makes one: `features` (no model, milliseconds),
 `cross_encoder` (a model from a local folder), `api` (a rerank endpoint) or `llm` (a language model).

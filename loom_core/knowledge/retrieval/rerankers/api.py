@@ -1,4 +1,4 @@
-"""`api`: a rerank endpoint over HTTP, in the form that Cohere, Jina, Voyage, vLLM and others share."""
+"""`api`: a rerank endpoint over HTTP, in the common form of Cohere, Jina, Voyage, vLLM and others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyio import to_thread
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from loom_core.errors import ConfigError, LLMError
-from loom_core.keys import checked_key, checked_variable, find_key, redacted
+from loom_core.keys import check_key, check_variable, find_key, redact
 from loom_core.knowledge.retrieval.rerankers.ranking import logistic, order_by_relevance, text_with_headings
 from loom_core.knowledge.validation import require_positive
 from loom_core.net.url import is_base_url
@@ -47,7 +47,7 @@ _ADVICE = {
 
 
 class _Hit(BaseModel):
-    """One passage in an answer."""
+    """One passage in a response."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -56,7 +56,7 @@ class _Hit(BaseModel):
 
 
 class _Answer(BaseModel):
-    """An answer; some servers send the list alone."""
+    """A response; some servers send the list alone."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -65,13 +65,13 @@ class _Answer(BaseModel):
 
 @register("reranker", "api")
 class APIReranker:
-    """Orders passages by asking a rerank endpoint: `POST {base_url}/rerank`.
+    """Reorders passages by a rerank endpoint: `POST {base_url}/rerank`.
 
-    It sends `model`, `query`, `documents` and `top_n`, and reads `results` (or `data`, or a list alone)
-    of `index` and `relevance_score` (or `score`). Scores beyond 0 to 1 are taken for logits. Passages
+    The request has `model`, `query`, `documents` and `top_n`; it reads `results` (or `data`, or a list alone)
+    of `index` and `relevance_score` (or `score`). Scores outside 0 to 1 are read as logits. Passages
     that do not come back, and those beyond `max_passages`, follow in the order they had.
 
-    The API key is sent to this endpoint only, and is in no error and no log.
+    The API key is sent only to this endpoint, and never appears in errors or logs.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class APIReranker:
         """Remember what to ask.
 
         Args:
-            base_url: what `/rerank` is put to, such as `https://api.jina.ai/v1`.
+            base_url: URL before `/rerank`, such as `https://api.jina.ai/v1`.
             model: the model's name at the endpoint.
             api_key: sent as a bearer token; None for an endpoint without one.
             api_key_env: name of the environment variable that holds it, instead of `api_key`.
@@ -101,7 +101,7 @@ class APIReranker:
 
         Raises:
             ConfigError: an address that is none, an empty model, a number that is not above 0, a key that is
-                missing or cannot be sent, or one that stands where the name of its variable should.
+                missing or cannot be sent, or a key in place of the name of its variable.
         """
         self._url = _endpoint(base_url)
         if not model:
@@ -143,7 +143,7 @@ class APIReranker:
         return order_by_relevance(items, relevance, limit=limit, own=scores)
 
     async def _post(self, body: dict[str, object]) -> httpx2.Response:
-        """The answer to a request, which is sent again once if the server is busy or not reached."""
+        """Send a request, and retry once if the server is busy or unreachable."""
         import httpx2
 
         if self._client is not None:
@@ -155,7 +155,7 @@ class APIReranker:
     async def _attempts(self, client: httpx2.AsyncClient, body: dict[str, object]) -> httpx2.Response:
         import httpx2
 
-        # A lone surrogate is no character, and would stop the whole request.
+        # A lone surrogate is not a character, and would fail the whole request.
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self._key is not None:
@@ -201,7 +201,7 @@ class APIReranker:
             where = ".".join(str(part) for part in first["loc"])
             raise self._unreadable(f"{where or 'the whole'}: {first['msg']}") from error
         except (ValueError, RecursionError) as error:
-            raise self._unreadable("it is no JSON") from error
+            raise self._unreadable("it is not valid JSON") from error
         scores: dict[int, float] = {}
         for hit in answer.results:
             if hit.index >= count:
@@ -216,12 +216,12 @@ class APIReranker:
         )
 
     def _safe(self, text: str) -> str:
-        return redacted(text, [self._key] if self._key is not None else [])
+        return redact(text, [self._key] if self._key is not None else [])
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: it takes longer than to rank."""
+    """Load the certificates once: that takes longer than a rerank."""
     import httpx2
 
     return httpx2.create_ssl_context()
@@ -241,8 +241,8 @@ def _key(api_key: str | SecretStr | None, variable: str | None) -> SecretStr | N
     if api_key is not None and variable is not None:
         raise ConfigError("The reranker api has api_key and api_key_env.", advice="Set one of them.")
     if variable is None:
-        return None if api_key is None else checked_key(api_key, source="api_key of the reranker api")
-    checked_variable(
+        return None if api_key is None else check_key(api_key, source="api_key of the reranker api")
+    check_variable(
         variable,
         setting="api_key_env of the reranker api",
         advice="Put the key into one and name it, such as JINA_API_KEY.",
@@ -256,7 +256,7 @@ def _key(api_key: str | SecretStr | None, variable: str | None) -> SecretStr | N
 
 
 def _pause_of(response: httpx2.Response) -> float:
-    """Seconds that a server asks to wait: `Retry-After`, seconds or a date (RFC 9110, section 10.2.3)."""
+    """Return the seconds of `Retry-After`: a number or a date (RFC 9110, section 10.2.3)."""
     wanted = response.headers.get("Retry-After", "").strip()
     if wanted.isascii() and wanted.isdigit():
         return float(wanted[:9])

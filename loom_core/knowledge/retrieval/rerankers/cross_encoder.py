@@ -1,4 +1,4 @@
-"""`cross_encoder`: a local model that reads question and passage together."""
+"""`cross_encoder`: a local model that scores question and passage together."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCH_TOKENS = 2048
 
 @register("reranker", "cross_encoder")
 class CrossEncoderReranker:
-    """Orders passages by a cross-encoder from a local folder. Nothing is ever downloaded.
+    """Reorders passages by a cross-encoder from a local folder. Nothing is ever downloaded.
 
     The folder is one that sentence-transformers or optimum exports: `tokenizer.json` and `model.onnx` (or
     `onnx/model.onnx`, or `model_quantized.onnx`). One logit a pair is read as log odds, two as those of
@@ -122,14 +122,14 @@ class CrossEncoderReranker:
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """Pairs of about the same length: their places among the passages, and their tokens."""
+    """Pairs of similar length: their places among the passages, and their tokens."""
 
     places: list[int]
     pairs: list[Encoding]
 
 
 class _Model:
-    """The loaded model. It is called from several threads at once."""
+    """The loaded model; thread-safe."""
 
     def __init__(
         self, name: str, tokenizer: Tokenizer, session: InferenceSession, *, max_length: int, pad_id: int
@@ -155,8 +155,8 @@ class _Model:
             )
 
     def batches(self, query: str, texts: Sequence[str]) -> list[_Batch]:
-        """Question and passages as tokens, the longest pairs first."""
-        # A lone surrogate is no character; the tokenizer would refuse the whole text for it.
+        """Tokenize question and passages, the longest pairs first."""
+        # A lone surrogate is not a character; the tokenizer would refuse the whole text.
         question, *passages = (text.encode("utf-8", "replace").decode() for text in (query, *texts))
         question = self._truncate(question)
         pairs = self._tokenizer.encode_batch([(question, passage) for passage in passages])
@@ -171,7 +171,7 @@ class _Model:
         return batches
 
     def _truncate(self, question: str) -> str:
-        """As much of a question as leaves half of the room to the passage.
+        """Truncate a question, so that half of the window is left for the passage.
 
         The tokenizer cuts passages only, then. Of two texts that are both too long it would make every
         combination of their pieces.
@@ -181,7 +181,7 @@ class _Model:
         return question if len(tokens.ids) <= half else question[: tokens.offsets[half - 1][1]]
 
     def read(self, batch: _Batch) -> dict[int, float]:
-        """Relevance, 0 to 1, by place."""
+        """Return relevance, 0 to 1, by place."""
         import numpy as np
 
         width = len(batch.pairs[0].ids)
@@ -270,7 +270,7 @@ class ModelFolder:
 
 
 def find_model(folder: Path, *, file: str | None = None) -> ModelFolder:
-    """Look into a folder as sentence-transformers or optimum exports it. Blocks.
+    """Find the model in a folder as sentence-transformers or optimum exports it. Blocks.
 
     Args:
         folder: holds `tokenizer.json` and the model, and usually `config.json` and

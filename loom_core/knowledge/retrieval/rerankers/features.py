@@ -1,4 +1,4 @@
-"""`features`: orders passages by the question's own words in them; no model, a few milliseconds."""
+"""`features`: rerank by the question's words in the passages; no model, a few milliseconds."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ _WORD = re.compile(r"[^\W_]+(?:['’._-][^\W_]+)*")
 
 @register("reranker", "features")
 class FeatureReranker:
-    """Orders passages by how the question's words stand in them, together with the order they had.
+    """Reorders passages by lexical features of the question's words, combined with the former order.
 
-    Looked at are the question's content words (weighted by how rare they are among the passages), also
-    in title and headings; how many of them stand close together; the longest phrase of the question;
+    Features are the question's content words (weighted by their rarity among the passages), also
+    in title and headings; how many of them are close together; the longest phrase of the question;
     and identifiers, numbers and quoted phrases, which a good passage holds as they are.
 
-    It helps most after a ranking by words alone and hurts none of the sets it was measured on: see
+    It helps most after a ranking by words alone and did not hurt any measured set: see
     `weight`.
     """
 
     def __init__(self, *, weight: float = 0.2) -> None:
-        """Set the share of the features.
+        """Set the weight of the features.
 
         Args:
             weight: from 0 to 1: how much the features count relative to the relevance of the passages.
@@ -82,7 +82,7 @@ class FeatureReranker:
 
 
 class _Term(NamedTuple):
-    """A content word of the question as `analyse` gives it, and what the words begin with that give it."""
+    """A content word of the question as `analyse` returns it, with the prefix of its words."""
 
     key: str
     stem: str
@@ -115,7 +115,7 @@ class _Passage:
     Attributes:
         text: the passage in comparable form.
         above: terms of its title and headings.
-        places: where each of the question's terms stands; terms that do not are left out.
+        places: the positions of each of the question's terms; absent terms are left out.
     """
 
     text: str
@@ -124,7 +124,7 @@ class _Passage:
 
 
 def _scores(query: str, items: Sequence[KnowledgeItem]) -> dict[int, float]:
-    """Score by place, 0 to 1."""
+    """Return score by place, 0 to 1."""
     question = _read(query)
     passages = [_look(question, item) for item in items]
     count = len(passages)
@@ -156,13 +156,13 @@ def _score(question: _Question, passage: _Passage, rarity: Mapping[str, float], 
 
 
 def _coverage(passage: _Passage, rarity: Mapping[str, float], length: float) -> float:
-    """Weight of the terms it holds; the more often, the fuller it counts, as in BM25."""
+    """Return the weight of the terms it holds, saturating with their frequency, as in BM25."""
     half = 0.5 + 0.5 * len(passage.text) / length
     return sum(rarity[term] * len(places) / (len(places) + half) for term, places in passage.places.items())
 
 
 def _proximity(passage: _Passage, rarity: Mapping[str, float], near: int) -> float:
-    """Weight of the terms in the stretch that holds most."""
+    """Return the weight of the terms in the best window."""
     events = sorted((place, term) for term, places in passage.places.items() for place in places)
     inside: Counter[str] = Counter()
     best = weight = 0.0
@@ -180,7 +180,7 @@ def _proximity(passage: _Passage, rarity: Mapping[str, float], near: int) -> flo
 
 
 def _phrase(question: _Question, passage: _Passage) -> float:
-    """Share of the question's content words in the longest phrase of it that the passage holds."""
+    """Return the share of the question's content words in its longest phrase that the passage holds."""
     words = question.words
     longest = first = 0
     for last, (_, end, _) in enumerate(words):
@@ -192,7 +192,7 @@ def _phrase(question: _Question, passage: _Passage) -> float:
 
 
 def _title(passage: _Passage, rarity: Mapping[str, float], total: float) -> float:
-    """How much of the question is in title and headings, and of these in the question, on average."""
+    """Return the average overlap of the question with title and headings, in both directions."""
     shared = passage.above & rarity.keys()
     if not shared:
         return 0.0
@@ -234,7 +234,7 @@ def _term(key: str) -> _Term:
 
 
 def _places(term: _Term, text: str) -> Iterator[int]:
-    """Where the words stand that `analyse` makes a term of.
+    """Return the positions of the words that `analyse` maps to a term.
 
     Looking for the few terms of a question is many times faster than to analyse whole passages.
     """
@@ -258,5 +258,5 @@ def _terms(text: str) -> frozenset[str]:
 
 
 def _fold(text: str) -> str:
-    """Case-folded, with plain letters and digits for full-width ones; `normalise` is slower."""
+    """Fold case and full-width letters and digits; `normalise` is slower."""
     return normalise(text) if _WIDE.search(text) else text.casefold()

@@ -1,4 +1,4 @@
-"""`llm`: a language model reads the passages side by side and puts them in order."""
+"""`llm`: a language model reads all passages in one prompt and orders them (listwise reranking)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _REQUESTS = {
 
 @register("reranker", "llm")
 class LLMReranker:
-    """Orders passages by asking a language model for their order, all of them in one question.
+    """Reorders passages by a language model, all of them in one request.
 
     Passages that the model does not name, and those beyond `max_passages`, follow in the order they had.
 
@@ -133,7 +133,7 @@ class LLMReranker:
 
 
 def _quote(text: str, tokens: int) -> str:
-    """The beginning of a text, without anything that would end its tag."""
+    """Return the beginning of a text, without anything that would close its tag."""
     cut = text
     while (size := estimate_tokens(cut)) > tokens:
         cut = cut[: min(len(cut) * tokens // size, len(cut) - 1)]
@@ -157,12 +157,12 @@ _OPENINGS = 500  # brackets at which a list is tried
 
 
 def read_ranking(answer: str, count: int) -> dict[int, float]:
-    """Relevance by place of the passages that an answer names, the best first; empty if it names none.
+    """Parse a ranking: relevance by place of the named passages, best first; empty if it names none.
 
-    Understood are a JSON list of numbers, best first; an object of numbers and scores; a list of objects
-    with a number and a score; `[2] > [1]`; and bare numbers. What stands around (thoughts, prose, code
-    fences, an enclosing object) does not matter: of several readings, the one that names most passages
-    counts, and among those the last. A number out of range or named before is passed over.
+    It understands a JSON list of numbers, best first; an object of numbers and scores; a list of objects
+    with a number and a score; `[2] > [1]`; and bare numbers. The surroundings (thoughts, prose, code
+    fences, an enclosing object) do not matter: of several readings, the one that names most passages
+    counts, and among those the last. A number that is out of range or repeated is ignored.
 
     Args:
         answer: what the model said.
@@ -192,7 +192,7 @@ def _readings(text: str, count: int) -> Iterator[dict[int, float]]:
 
 
 def _json_values(text: str) -> Iterator[_Json]:
-    """Every list and object in a text, those inside others, too."""
+    """Yield every list and object in a text, those inside others, too."""
     decoder = json.JSONDecoder()
     starts = [place for place, char in enumerate(text) if char in "[{"]
     for start in starts[-_OPENINGS:]:
@@ -217,7 +217,7 @@ def _by_position(values: list[_Json] | list[str], count: int) -> dict[int, float
 
 
 def _score_pairs(value: _Json) -> list[tuple[_Json, _Json]]:
-    """Numbers and scores of an object, or of a list of objects."""
+    """Return numbers and scores of an object, or of a list of objects."""
     if isinstance(value, dict):
         return list(value.items())
     entries = value if isinstance(value, list) else []
@@ -241,7 +241,7 @@ def _by_score(pairs: list[tuple[_Json, _Json]], count: int) -> dict[int, float]:
 
 
 def _place(value: _Json, count: int) -> int | None:
-    """The place that a number from 1 stands for, as a number or in text such as `[3]` or `passage 3`."""
+    """Parse the place of a passage from its number, or from text such as `[3]` or `passage 3`."""
     if isinstance(value, str):
         numbers = _NUMBER.findall(value)
         value = int(numbers[0]) if len(numbers) == 1 and len(value) <= 20 else None

@@ -1,4 +1,4 @@
-"""Shared parts of the rerankers: how a passage is shown to a model, and how scores become an order."""
+"""Shared parts of the rerankers: the text of a passage for a model, and the order by scores."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def order_by_relevance(
     limit: int,
     own: Mapping[int, float] | None = None,
 ) -> list[KnowledgeItem]:
-    """The best passages by a reranker's judgement, best first.
+    """Order the best passages by a reranker's scores.
 
-    Equals keep their order. Passages that were not judged come after all others, in their order, with 0.
+    The sort is stable. Passages without a score come after all others, in their order, with 0.
 
     Args:
         items: passages in the order they had.
@@ -40,7 +40,7 @@ def order_by_relevance(
 
 
 def logistic(logit: float) -> float:
-    """A score on an open scale as one from 0 to 1."""
+    """Map a logit to a probability."""
     return 0.5 * (1.0 + math.tanh(0.5 * logit))
 
 
@@ -52,7 +52,7 @@ def heading(item: KnowledgeItem) -> str:
 
 
 def text_with_headings(item: KnowledgeItem) -> str:
-    """A passage as a model reads it: what stands above it, which its own text may not say, and its text."""
+    """Return a passage for a model: title and headings, which its text may not repeat, and its text."""
     above = heading(item)
     return f"{above}\n{item.content}" if above else item.content
 

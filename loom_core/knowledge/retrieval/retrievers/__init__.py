@@ -1,4 +1,4 @@
-"""Retrievers: ways to find passages, over one knowledge base or several, by registered name.
+"""Retrievers: search strategies over one or several knowledge bases, by registered name.
 
 Make one with `loom_core.plugins.create("retriever", name, sources, ...)`: `dense`, `bm25`, `keyword` and
 `graph` ask one channel, `hybrid` and `fusion` combine two, `knowledge_base` asks the knowledge base's own

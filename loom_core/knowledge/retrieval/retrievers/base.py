@@ -69,15 +69,15 @@ class RetrievalRequest:
 
     @property
     def candidates(self) -> int:
-        """How many passages a channel is asked for where its ranking is not the last word."""
+        """How many passages to request from a channel whose ranking is not final."""
         return max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * self.top_k)
 
 
 class BaseRetriever(ABC):
-    """A `Retriever` over some sources; a subclass says in `_retrieve` how it finds.
+    """A `Retriever` over some sources; subclasses implement `_retrieve`.
 
     Args:
-        sources: what is searched; their names must differ.
+        sources: the sources to search; their names must differ.
         top_k: how many passages are returned where `retrieve` does not say.
 
     Attributes:
@@ -86,7 +86,7 @@ class BaseRetriever(ABC):
         by_channel: whether sources are asked by channel: they have to be `PassageSource`s then.
 
     Raises:
-        ConfigError: there are no sources, two of the same name, or one that cannot be asked so.
+        ConfigError: there are no sources, two of the same name, or one that lacks the channel.
         InvalidInputError: `top_k` is not from 1 to 1000.
     """
 
@@ -105,7 +105,7 @@ class BaseRetriever(ABC):
         if len(self._sources) < len(sources):
             raise ConfigError(
                 f"Two sources of the retriever {self.name!r} have the same name.",
-                advice="Give every knowledge base a name of its own.",
+                advice="Give every knowledge base a unique name.",
             )
         for source in sources:
             if self.by_channel and not hasattr(source, "channels"):
@@ -140,7 +140,7 @@ class BaseRetriever(ABC):
         """Find passages in some of the sources, best first; what is beyond `top_k` is cut off."""
 
     def _select_sources(self, kb_ids: Sequence[str] | None) -> list[PassageSource]:
-        """The sources with these names that have the channel this retriever needs."""
+        """Return the sources with these names that have the channel this retriever needs."""
         names = list(self._sources) if kb_ids is None else list(dict.fromkeys(kb_ids))
         if not names:
             raise InvalidInputError(
@@ -163,9 +163,9 @@ class BaseRetriever(ABC):
 
 
 class SourceRetriever(BaseRetriever):
-    """A retriever that asks each source on its own; a subclass says in `_search` how it asks one.
+    """A retriever that searches each source separately; subclasses implement `_search`.
 
-    All sources are asked at once. One that fails is left out, unless all fail.
+    All sources are searched at once. One that fails is left out, unless all fail.
     """
 
     by_channel = True
@@ -189,7 +189,7 @@ class SourceRetriever(BaseRetriever):
         """Return the hits of one source, in any order; `relevance` is the score."""
 
     def _merge(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
-        """One ranking from what each source had: by score."""
+        """Merge the sources' hits into one ranking by score."""
         return sort_by_score(passage for passages in found for passage in passages)
 
 
@@ -205,7 +205,7 @@ def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> 
     """Return the language model of the first source that has one, or else the default of the process.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         needed_by: what needs the model, for the message.
 
     Raises:
@@ -223,9 +223,9 @@ def find_language_model(sources: Sequence[PassageSource], *, needed_by: str) -> 
 
 
 async def gather(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) -> dict[_K, _T]:
-    """Do several searches at once.
+    """Run several searches concurrently.
 
-    One that raises a `LoomError` is left out, with a warning in the log.
+    One that raises a `LoomError` is left out, and a warning is logged.
 
     Args:
         parts: the searches by name, in the order that the results are to have.

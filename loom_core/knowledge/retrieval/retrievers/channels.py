@@ -1,4 +1,4 @@
-"""One source asked by one channel, with the scores that fusion works on."""
+"""Search one source by one channel, with the scores that fusion needs."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def merge_channel_items(
 
 
 class DenseChannel:
-    """The dense channel, where the question may be embedded by a given model instead of the source.
+    """The dense channel; a given model may embed the question instead of the source.
 
     Args:
-        sources: what is going to be asked.
+        sources: the sources to search.
         embedding_config: the model, see `create_embedder`; None leaves the question to each source.
 
     Raises:
@@ -99,9 +99,9 @@ class DenseChannel:
     async def ask(
         self, source: PassageSource, request: RetrievalRequest, *, limit: int
     ) -> list[KnowledgeItem]:
-        """The passages nearest to the question; `relevance` is the cosine.
+        """Return the passages nearest to the question; `relevance` is the cosine.
 
-        Nothing for a question in a language that the given model does not cover.
+        Empty for a question in a language that the given model does not cover.
         """
         if self._embedder is None:
             return await ask_channel("dense", source, request, limit=limit)
@@ -113,7 +113,7 @@ class DenseChannel:
 
 
 class LexicalChannel:
-    """BM25, whether or not the source has an index of words.
+    """The BM25 channel, whether or not the source has a lexical index.
 
     A source without one is read, and indexed in memory for a while.
 
@@ -154,7 +154,7 @@ _MAX_KEPT = 16  # indexes; one is some 15 MB at 5,000 passages
 
 
 class PassageLexicalIndex:
-    """Some passages, indexed by words. Making one blocks: about 0.7 ms a passage of 400 characters."""
+    """In-memory lexical index of some passages. Building one blocks: about 0.7 ms per 400 characters."""
 
     def __init__(self, items: Sequence[KnowledgeItem]) -> None:
         self.items = items
@@ -169,9 +169,9 @@ class PassageLexicalIndex:
 
 
 class PassageLexicalIndexCache:
-    """The index of each source and filters, made when it is asked for and kept for a while.
+    """Cache of the lexical index of each source and filters, built on demand.
 
-    Callers at the same time share one index: the first makes it and the others wait.
+    Concurrent callers share one index: the first builds it and the others wait.
 
     Args:
         max_chunks: maximum number of passages to read from a source.
@@ -194,7 +194,7 @@ class PassageLexicalIndexCache:
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
 
     async def of(self, source: PassageSource, filters: dict[str, Any] | None) -> PassageLexicalIndex:
-        """The index of the passages that the filters allow.
+        """Return the index of the passages that the filters allow.
 
         Raises:
             LoomError: the source cannot list its passages.
@@ -227,7 +227,7 @@ class PassageLexicalIndexCache:
 
 
 class _Slot:
-    """Place of one index."""
+    """Slot of one cached index."""
 
     def __init__(self) -> None:
         self.making = anyio.Lock()

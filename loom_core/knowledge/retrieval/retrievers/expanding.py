@@ -1,4 +1,4 @@
-"""Retrievers that widen a question with a language model: `hyde`, `multi_query` and `decomposition`."""
+"""Query expansion retrievers, by a language model: `hyde`, `multi_query` and `decomposition`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class QueryExpansion:
     rankings: dict[str, list[RetrievedPassage]]
 
     def fuse(self, *, k: int) -> list[RetrievedPassage]:
-        """One ranking from all, by reciprocal rank fusion with the constant `k`."""
+        """Fuse all rankings into one, by reciprocal rank fusion with the constant `k`."""
         first: dict[PassageKey, RetrievedPassage] = {}
         for ranking in self.rankings.values():
             for passage in ranking:
@@ -77,7 +77,7 @@ class QueryExpansion:
         return sort_by_score({**first[key], "score": score} for key, score in scores.items())
 
     def to_passages(self, source: str, *, k: int) -> list[RetrievedPassage]:
-        """`fused`, each passage telling what was searched for and what each text found, for a retriever."""
+        """Return the fused passages with the generated queries and their hits in the metadata."""
         details = [_detail(query, hits) for query, hits in self.rankings.items()]
         return [
             {
@@ -92,18 +92,18 @@ class QueryExpansion:
 
 
 class ExpandingRetriever(BaseRetriever):
-    """Lets a language model widen the question, and searches with another retriever, the base.
+    """Expands the question with a language model, and searches with a base retriever.
 
-    Where the model fails, it finds what the base finds for the question.
+    If the model fails, it returns the base's hits for the question.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         llm_provider: the language model; None takes that of the first source that has one, or else the
             default of the process. A base that expands too gets the same one unless `base_retriever_params`
             names another.
         base_retriever: registered name of the retriever that searches.
         num_queries: how many texts the model is asked for, 1 to 10.
-        include_original: whether the question itself counts too. It does anyway where the model fails.
+        include_original: whether the question itself counts too. It always does if the model fails.
         rrf_k: constant of reciprocal rank fusion.
         max_tokens: limit of each answer of the model; models that think first need room for it.
         timeout: seconds for the model; what it has written by then is used.
@@ -159,14 +159,14 @@ class ExpandingRetriever(BaseRetriever):
         *,
         search_each: bool = True,
     ) -> QueryExpansion:
-        """Search for the question while the model is at work, then for each text that it generated.
+        """Search for the question while the model works, then for each generated text.
 
-        So the question's passages are there at once if the model fails, and what is wrong with the request
-        is told without waiting for the model. A generated text whose search fails is left out.
+        So the question's passages are there at once if the model fails, and an error of the request
+        is raised without waiting for the model. A generated text whose search fails is left out.
 
         Args:
-            request: what is asked.
-            sources: what is searched.
+            request: the request.
+            sources: the sources to search.
             generate: the function of `expansion` that asks the model.
             search_each: whether the generated texts are searched for; else only the question is.
 
@@ -227,12 +227,12 @@ def _check(holds: bool, message: str, advice: str) -> None:
 
 @register("retriever", "decomposition")
 class DecompositionRetriever(ExpandingRetriever):
-    """Searches for the question and for its parts, which a language model finds, fused by reciprocal rank.
+    """Searches for the question and its sub-questions, found by a language model; fused by reciprocal rank.
 
     It is for questions that no single passage answers: "Which of the two is older?" is answered by a passage
-    about the one and a passage about the other. The parts are searched for at once, and the question itself
-    while the model is at work. Every passage tells the parts (`generated_queries`, `queries_count`) and what
-    each of them found (`retrieval_details`).
+    about the one and a passage about the other. The sub-questions are searched for at once, and the question
+    itself while the model works. Every passage has the sub-questions (`generated_queries`, `queries_count`)
+    and what each of them found (`retrieval_details`).
     """
 
     name = "decomposition"
@@ -246,10 +246,10 @@ class DecompositionRetriever(ExpandingRetriever):
 
 @register("retriever", "multi_query")
 class MultiQueryRetriever(ExpandingRetriever):
-    """Searches for the question and for variants that a language model writes, fused by reciprocal rank.
+    """Searches for the question and for generated variants, fused by reciprocal rank.
 
-    It finds what other words for the same thing lead to. The search for the question runs while the model
-    is at work, so that a model that fails costs no more than its time limit. Every passage tells the
+    It finds passages in other words. The search for the question runs while the model
+    works, so that a failing model costs no more than its timeout. Every passage has the
     variants (`generated_queries`, `queries_count`) and what each of them found (`retrieval_details`).
     """
 
@@ -264,11 +264,11 @@ class MultiQueryRetriever(ExpandingRetriever):
 
 @register("retriever", "hyde")
 class HyDERetriever(ExpandingRetriever):
-    """Hypothetical document embeddings: a language model answers first, and its answers are searched for.
+    """Hypothetical document embeddings: a language model writes answers, and the search is for these.
 
-    Over `dense` it does what the paper does: the mean of the vectors of the hypothetical documents, and of
-    the question's own, is the one vector that is searched for; the score is the cosine to it. Any other base
-    searches for each text, and the rankings are fused by reciprocal rank. Every passage tells the
+    Over `dense` it works as in the paper: the mean of the vectors of the hypothetical documents, and of
+    the question's own, is the query vector; the score is the cosine to it. Any other base
+    searches for each text, and the rankings are fused by reciprocal rank. Every passage has the
     documents (`hyde_queries`, `hyde_queries_count`). Without any, the base's own result is returned.
 
     Source: Gao et al., "Precise Zero-Shot Dense Retrieval without Relevance Labels", 2022
@@ -300,14 +300,14 @@ class HyDERetriever(ExpandingRetriever):
 
     @cached_property
     def _embedder(self) -> EmbeddingProvider | None:
-        """The model that the base was told to embed with, or None to leave that to each source."""
+        """The embedder that the base was configured with, or None to use each source's own."""
         config = self._base_params.get("embedding_config")
         return None if config is None else create_embedder(config)
 
     async def _nearest(
         self, request: RetrievalRequest, sources: Sequence[PassageSource], documents: Sequence[str]
     ) -> list[RetrievedPassage]:
-        """The passages nearest to the mean vector; each vector space has its own."""
+        """Return the passages nearest to the mean vector; each vector space has its own."""
         searched = [source for source in sources if "dense" in source.channels]
         spaces = {source.embedder_id: source for source in searched}
         vectors = await gather(
@@ -341,7 +341,7 @@ class HyDERetriever(ExpandingRetriever):
     async def _mean_vector(
         self, source: PassageSource, request: RetrievalRequest, documents: Sequence[str]
     ) -> NDArray[np.float32] | None:
-        """The mean of all vectors, at length 1; None where there is none and the source embeds by itself."""
+        """Return the normalised mean of all vectors; None without any, where the source embeds by itself."""
         import numpy as np
 
         embed = source.embed if self._embedder is None else self._embedder.embed

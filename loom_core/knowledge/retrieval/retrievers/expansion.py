@@ -1,8 +1,8 @@
-"""Query expansion by a language model: wordings of a question, its parts, passages that might answer it.
+"""Query expansion by a language model: variants of a question, sub-questions, hypothetical documents.
 
-All are asked for in the question's language. The question is data that others wrote: it stands between
-tags, and the model is told to follow nothing in it. A model that is slow or wrong costs the
-expansion and never the search: the functions return what there is, if need be nothing.
+All are generated in the question's language. The question is untrusted data: it is between
+tags, and the model is instructed to follow nothing in it. A model that is slow or wrong costs the
+expansion and never the search: the functions then return fewer texts, or none.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _ANGLES_ZH = ("百科条目", "使用手册", "简短的事实说明", "教科�
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
-    """One call of the model: what it is told to do with the question, and how freely."""
+    """One call of the model: its instruction and its temperature."""
 
     instruction: str
     temperature: float = 0.7
@@ -109,7 +109,7 @@ async def generate_variants(
     max_tokens: int = 2000,
     timeout: float = 8.0,  # noqa: ASYNC109 - at its end there is a result, not a cancellation
 ) -> list[str]:
-    """Other wordings of a question, in its language, by one call of a language model.
+    """Generate variants of a question, in its language, by one call of a language model.
 
     Args:
         llm: the model.
@@ -139,7 +139,7 @@ async def decompose(
     max_tokens: int = 2000,
     timeout: float = 8.0,  # noqa: ASYNC109 - at its end there is a result, not a cancellation
 ) -> list[str]:
-    """The questions that a question is made of, in its language, by one call of a language model.
+    """Decompose a question into sub-questions, in its language, by one call of a language model.
 
     Source: Khot et al., "Decomposed Prompting", 2022 (arXiv 2210.02406).
 
@@ -160,7 +160,7 @@ async def decompose(
     answers = await _answers(llm, query, [prompt], max_tokens=max_tokens, seconds=timeout)
     parts = parse_variants(answers[0], query=query, n=n) if answers else []
     if len(parts) == 1 and "[" not in answers[0] and not parts[0].endswith(("?", "？")):
-        return []  # what models say in words where there are no parts
+        return []  # replies of models when there are no parts
     return parts
 
 
@@ -172,7 +172,7 @@ async def hypothetical_documents(
     max_tokens: int = 2000,
     timeout: float = 8.0,  # noqa: ASYNC109 - at its end there is a result, not a cancellation
 ) -> list[str]:
-    """Passages such as might answer a question, in its language, by `n` calls at once.
+    """Generate hypothetical passages that answer a question, in its language, by `n` concurrent calls.
 
     Each call asks for another kind of text, so that the passages differ. They look like the passages
     that are searched, which a question does not; their facts may be wrong.
@@ -184,7 +184,7 @@ async def hypothetical_documents(
         query: the question, any text.
         n: how many are asked for.
         max_tokens: limit of each answer; models that think first need room for it.
-        timeout: seconds for all of them; what is there by then is returned.
+        timeout: seconds for all of them; the answers by then are returned.
 
     Returns:
         At most `n` passages, no two alike; empty where the model fails.
@@ -206,7 +206,7 @@ async def hypothetical_documents(
 async def _answers(
     llm: LLMProvider, query: str, prompts: Sequence[_Prompt], *, max_tokens: int, seconds: float
 ) -> list[str]:
-    """The answers to some prompts about a question, asked at once, in order; failed ones left out."""
+    """Return the answers to some prompts, requested concurrently, in order; failed ones are left out."""
     question = as_data("question", query[:_MAX_QUESTION])
     answers: dict[int, str] = {}
     failures: list[str] = []
@@ -268,7 +268,7 @@ _MAX_JSON_STARTS = 20
 
 
 def parse_variants(answer: str, *, query: str, n: int) -> list[str]:
-    """The wordings in a model's answer: a JSON array, or one a line.
+    """Parse the variants in a model's answer: a JSON array, or one per line.
 
     It survives thinking, code fences, prose around the list, numbers, bullets and quotes, an array that
     was cut off, and objects around the strings.
@@ -291,14 +291,14 @@ def parse_variants(answer: str, *, query: str, n: int) -> list[str]:
 
 
 def parse_passage(answer: str) -> str:
-    """The passage in a model's answer: without thinking and code fences, at most 2,000 characters."""
+    """Parse the passage in a model's answer: without thinking and code fences, at most 2,000 characters."""
     text = _FENCE.sub("", without_thinking(answer)[:_MAX_ANSWER])
     paragraphs = (" ".join(_printable(line).split()) for line in text.splitlines())
     return "\n".join(paragraph for paragraph in paragraphs if paragraph)[:_MAX_PASSAGE].rstrip()
 
 
 def distinct(texts: Iterable[str], *, query: str) -> list[str]:
-    """Texts that say something, without repetitions and without the question itself."""
+    """Drop blank texts, repetitions, and the question itself."""
     seen = {_key(query)}
     found: list[str] = []
     for text in texts:
@@ -310,7 +310,7 @@ def distinct(texts: Iterable[str], *, query: str) -> list[str]:
 
 
 def _json_strings(text: str) -> list[str] | None:
-    """The strings of the first JSON array or object that holds any, or None where there is no JSON."""
+    """Return the strings of the first JSON array or object that holds any, or None where there is no JSON."""
     decoder = json.JSONDecoder()
     for start in islice(_JSON_START.finditer(text), _MAX_JSON_STARTS):
         try:
@@ -323,7 +323,7 @@ def _json_strings(text: str) -> list[str] | None:
 
 
 def _whole_strings(text: str) -> list[str]:
-    """The strings of JSON that was cut off, without the names of fields and the one at the cut."""
+    """Return the complete strings of truncated JSON, without field names."""
     found: list[str] = []
     for match in _JSON_STRING.finditer(text):
         if match[2] is None:
@@ -333,7 +333,7 @@ def _whole_strings(text: str) -> list[str]:
 
 
 def _strings(value: object, *, depth: int = 3) -> Iterator[str]:
-    """The strings of a JSON value; of an object with a telling key, of that one only."""
+    """Return the strings of a JSON value; of an object with a known key, those of that key only."""
     if isinstance(value, str):
         yield value
     elif depth and isinstance(value, list):
@@ -346,14 +346,14 @@ def _strings(value: object, *, depth: int = 3) -> Iterator[str]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of a list, without its numbers or bullets; without those, all that do not introduce one."""
+    """Return the lines of a list, without numbers or bullets; without those, all but introductory ones."""
     lines = [line for line in text.splitlines() if line.strip()]
     marked = [line[marker.end() :] for line in lines if (marker := _MARKER.match(line))]
     return marked or [line for line in lines if not line.rstrip().endswith((":", "："))]
 
 
 def _line(text: str) -> str:
-    """A wording on one line, without a comma at its end and quotes or emphasis around it."""
+    """Clean a variant on one line: no trailing comma, quotes or emphasis."""
     line = _printable(text).strip()
     bare = line.rstrip(",，;；").rstrip()
     if len(bare) > 2 and any((bare[0], bare[-1]) == (pair[0], pair[-1]) for pair in _QUOTES):
@@ -364,7 +364,7 @@ def _line(text: str) -> str:
 
 
 def _printable(text: str) -> str:
-    """The text with a space for every control character, and without what UTF-8 cannot hold."""
+    """Replace control characters by spaces, and drop what UTF-8 cannot encode."""
     return "".join(
         " " if unicodedata.category(char) in {"Cc", "Zl", "Zp"} else char
         for char in text
@@ -373,5 +373,5 @@ def _printable(text: str) -> str:
 
 
 def _key(text: str) -> str:
-    """The form in which two wordings are the same."""
+    """Normalise a variant, for comparison."""
     return " ".join(normalise(text).split()).rstrip(" ?!.。")

@@ -1,4 +1,4 @@
-"""Fusion of vectors and words: `hybrid` by the weighted sum of scores, `fusion` also by rank or reranked."""
+"""Fusion retrievers of dense and BM25 search: `hybrid` (weighted sum) and `fusion` (also rank, rerank)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loom_core.knowledge.retrieval.retrievers.channels import (
     merge_channel_items,
 )
 from loom_core.knowledge.retrieval.retrievers.passages import passage_key, rerank_passages, sort_by_score
-from loom_core.plugin_registry import create, register, registered
+from loom_core.plugin_registry import create, list_registered, register
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,13 +34,13 @@ __all__ = ["FusionMode", "FusionRetriever", "HybridRetriever"]
 
 @register("retriever", "hybrid")
 class HybridRetriever(SourceRetriever):
-    """Dense and BM25 at once: cosine as it is, BM25 stretched to 0 to 1, each times its weight.
+    """Weighted sum of dense and BM25 scores: the cosine, and BM25 scaled to 0 to 1.
 
-    A passage that one of them did not find counts 0 there. A channel that fails, or that the knowledge
+    A passage that one of them did not find scores 0 there. A channel that fails, or that the knowledge
     base does not have, contributes nothing.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         dense_weight: weight of the cosine.
         sparse_weight: weight of BM25; the two need not sum to 1.
         top_k: how many passages are returned where `retrieve` does not say.
@@ -86,7 +86,7 @@ class HybridRetriever(SourceRetriever):
         return merge_channel_items(found.values(), self._fuse(scores))
 
     def _fuse(self, scores: Mapping[Channel, Mapping[str, float]]) -> dict[str, float]:
-        """One score for each passage from the channels' scores, which are best first."""
+        """Fuse the channels' scores, which are best first, into one score per passage."""
         return weighted_sum((scores[channel], self._weights[channel]) for channel in scores)
 
 
@@ -99,10 +99,10 @@ _RERANKED_PER_HIT = 4
 
 @register("retriever", "fusion")
 class FusionRetriever(HybridRetriever):
-    """Dense and BM25 at once, fused by one of two rules; the best may be put in order by a reranker.
+    """Dense and BM25 search, fused by one of two rules; the best may be reranked.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         mode: the rule of fusion.
         dense_weight: weight of the cosine (`weighted`).
         bm25_weight: weight of BM25 (`weighted`).
@@ -173,7 +173,7 @@ class FusionRetriever(HybridRetriever):
         return reciprocal_rank(map(list, scores.values()), k=self._rrf_k)
 
     def _merge(self, found: Sequence[Sequence[RetrievedPassage]]) -> list[RetrievedPassage]:
-        """By score; several rankings by rank are fused by rank once more, equal ranks by their own score."""
+        """Merge by score; in rank mode fuse the sources' rankings by rank again, ties by own score."""
         if self._mode == "weighted" or len(found) == 1:
             return super()._merge(found)
         rankings = [sort_by_score(passages) for passages in found]
@@ -186,12 +186,12 @@ class FusionRetriever(HybridRetriever):
 
 
 def _make_reranker(model: str, sources: Sequence[PassageSource]) -> Reranker:
-    """Make a reranker of its name alone, or of the folder of a cross-encoder."""
+    """Create a reranker from its name, or from the folder of a cross-encoder."""
     if model == "llm":
         return create(
             "reranker", "llm", llm_provider=find_language_model(sources, needed_by="The reranker 'llm'")
         )
-    if model in registered("reranker"):
+    if model in list_registered("reranker"):
         try:
             return create("reranker", model)
         except ConfigError as error:
@@ -204,6 +204,6 @@ def _make_reranker(model: str, sources: Sequence[PassageSource]) -> Reranker:
     raise ConfigError(
         f"There is no reranker {model!r}, nor a folder of this name; no model is ever downloaded.",
         advice="Give `rerank_model` the folder of a cross-encoder in ONNX, or one of "
-        f"{', '.join(registered('reranker'))}; of a model that a server offers, give "
+        f"{', '.join(list_registered('reranker'))}; of a model that a server offers, give "
         f'reranker=create("reranker", "api", base_url="https://…", model="{model}").',
     )

@@ -1,4 +1,4 @@
-"""`knowledge_base`: the retrieval that a knowledge base does by itself."""
+"""`knowledge_base`: the built-in search of a knowledge base as a retriever."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["KnowledgeBaseRetriever"]
 
 @runtime_checkable
 class _ByStrategy(Protocol):
-    """A knowledge base that lets the question choose how it is answered."""
+    """A knowledge base whose search takes a strategy."""
 
     async def search(
         self, query: str, *, limit: int, filters: dict[str, Any] | None, strategy: Strategy | None
@@ -33,10 +33,10 @@ class _ByStrategy(Protocol):
 
 @register("retriever", "knowledge_base")
 class KnowledgeBaseRetriever(SourceRetriever):
-    """Asks knowledge bases as wholes: all their channels, their own fusion, their own limit of `top_k`.
+    """Searches knowledge bases as a whole: with all their channels and their own fusion.
 
     Args:
-        sources: what is searched; each must also be a `KnowledgeBaseProvider`.
+        sources: the sources to search; each must also be a `KnowledgeBaseProvider`.
         top_k: how many passages are returned where `retrieve` does not say.
         strategy: another way than the knowledge base's own, where it has several.
 
@@ -58,10 +58,10 @@ class KnowledgeBaseRetriever(SourceRetriever):
 
 
 def _ask_function(source: PassageSource, strategy: Strategy | None) -> _AskSource:
-    """How a source is asked as a whole."""
+    """Return the function that searches a source as a whole."""
     if not isinstance(source, KnowledgeBaseProvider):
         raise ConfigError(
-            f"{source.name!r} is no knowledge base that can be asked as a whole.",
+            f"{source.name!r} is not a knowledge base that can be searched as a whole.",
             advice="Take a retriever of one of its channels, or hybrid or fusion.",
         )
     if strategy is None:

@@ -1,4 +1,4 @@
-"""Passages as retrievers return them, and as the rest of Loom knows them."""
+"""Conversion between passages of retrievers and knowledge items."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _HOME = "knowledge_base_id"
 
 
 def passage_key(passage: RetrievedPassage) -> PassageKey:
-    """The key of a passage."""
+    """Return the key of a passage."""
     return passage["knowledge_base_id"], passage["chunk_id"]
 
 
 def to_passage(item: KnowledgeItem, *, knowledge_base: str, retriever: str) -> RetrievedPassage:
-    """An item of a knowledge base as the passage that a retriever found; its relevance is the score."""
+    """Convert an item to a retrieved passage; its relevance is the score."""
     document = item.metadata.get("document_id")
     return RetrievedPassage(
         chunk_id=item.id,
@@ -52,7 +52,7 @@ def to_passage(item: KnowledgeItem, *, knowledge_base: str, retriever: str) -> R
 
 
 def to_item(passage: RetrievedPassage) -> KnowledgeItem:
-    """A passage as an item, for a reranker or an answer; `metadata` keeps its `knowledge_base_id`."""
+    """Convert a passage to an item, for a reranker or an answer; `metadata` keeps its `knowledge_base_id`."""
     return KnowledgeItem(
         id=passage["chunk_id"],
         content=passage["text"],
@@ -63,13 +63,13 @@ def to_item(passage: RetrievedPassage) -> KnowledgeItem:
 
 
 def with_scores(item: KnowledgeItem, relevance: float, scores: Mapping[str, float]) -> KnowledgeItem:
-    """An item with another relevance, and with some channels' scores added to `metadata["scores"]`."""
+    """Return an item with another relevance, and more scores in `metadata["scores"]`."""
     metadata = {**item.metadata, "scores": {**item.metadata.get("scores", {}), **scores}}
     return replace(item, relevance=relevance, metadata=metadata)
 
 
 def sort_by_score(passages: Iterable[RetrievedPassage]) -> list[RetrievedPassage]:
-    """Passages by score, best first, each once; equal ones by knowledge base and chunk id."""
+    """Sort passages by score, best first, each once; ties by knowledge base and chunk id."""
     best: dict[PassageKey, RetrievedPassage] = {}
     for passage in passages:
         key = passage_key(passage)
@@ -81,9 +81,9 @@ def sort_by_score(passages: Iterable[RetrievedPassage]) -> list[RetrievedPassage
 async def rerank_passages(
     query: str, passages: Sequence[RetrievedPassage], reranker: Reranker, *, limit: int
 ) -> list[RetrievedPassage]:
-    """The best of some passages in the order of a reranker.
+    """Rerank passages, and return the best.
 
-    A reranker that fails leaves the order as it was, and a warning in the log.
+    If the reranker fails, the order stays and a warning is logged.
 
     Args:
         query: the question.

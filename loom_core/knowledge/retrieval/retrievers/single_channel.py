@@ -23,7 +23,7 @@ class DenseRetriever(SourceRetriever):
     """Vector search. The score is the cosine, which passages of one model share across knowledge bases.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         top_k: how many passages are returned where `retrieve` does not say.
         embedding_config: the model that embeds the question, see `DenseChannel`; None leaves it to the
             knowledge base.
@@ -50,10 +50,10 @@ class DenseRetriever(SourceRetriever):
 class BM25Retriever(SourceRetriever):
     """BM25, stretched to 0 to 1 over the candidates of each knowledge base.
 
-    A knowledge base without an index of words is read, and indexed in memory for a while.
+    A knowledge base without a lexical index is read, and indexed in memory for a while.
 
     Args:
-        sources: what is searched.
+        sources: the sources to search.
         top_k: how many passages are returned where `retrieve` does not say.
         max_chunks: maximum number of passages to read from a knowledge base without a lexical index.
         cache_ttl: for how many seconds they are kept.

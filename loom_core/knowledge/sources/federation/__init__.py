@@ -1,1 +1,1 @@
-"""Federation: several sources asked as one."""
+"""Federation: several sources searched as one."""

@@ -1,11 +1,11 @@
-"""Links between passages of different sources, by the names that the passages hold.
+"""Links between passages of different sources by shared names, and follow-up queries (multi-hop).
 
 A knowledge base follows such links inside itself (`graph_expansion`); where the two passages that a question
 needs are in two sources, the federation has to. `cross_links` follows them among the candidates that the
-sources gave. Where a name leads to a passage that no source has found, `lead` says what the sources are asked
-next: who directed a film stands in one source, where that person was born in another one, which does not find
-it by the question, as its passage shares hardly a word with it. So the names in the best passages are asked
-for, with what the question still asks, in one follow-up question for each source.
+sources gave. If a name leads to a passage that no source has found, `plan_follow_up` makes a follow-up query:
+one source has the director of a film, another one that person's birthplace, which the question does not find,
+as it shares hardly a word with that passage. So one follow-up query per source searches for the names in the
+best passages, with the part of the question that is still open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from loom_core.cjk import holds_cjk
+from loom_core.cjk import has_cjk
 from loom_core.knowledge.ingest.extraction.chinese import chinese_mentions
 from loom_core.knowledge.ingest.extraction.chinese_types import BEFORE_PERSONS
 from loom_core.knowledge.ingest.extraction.english import english_mentions
@@ -54,7 +54,7 @@ class CrossLink:
 
     Attributes:
         target: its place among the candidates.
-        score: what it is worth by the link; never more than 0.9 of what leads there.
+        score: its score by the link; at most 0.9 of the score of the passage that leads there.
         why: the link, as a sentence.
     """
 
@@ -70,17 +70,17 @@ def cross_links(
     *,
     led_to: Sequence[tuple[str, KnowledgeItem]] = (),
 ) -> list[CrossLink]:
-    """The best link to each candidate that gains by one.
+    """Return the best link to each candidate that gains by one.
 
-    The best six candidates are looked through for the titles of documents of other sources, and for names
-    that passages of other sources mention, too. What is found so is judged by what the question still asks
+    The best six candidates are searched for the titles of documents of other sources, and for names
+    that passages of other sources mention, too. The targets are scored by what the question still asks
     once the mentioning passage is read, and by its own score.
 
     Args:
         query: the question.
         candidates: source and passage.
         scores: of the candidates, 1 for the best.
-        led_to: more candidates, whose places come after those. They were found by a `lead`: they are worth
+        led_to: candidates of a follow-up query, whose places come after those: they are worth
             something by a link only, and no link starts at them.
     """
     return list(_Linking(query, candidates, scores, led_to).best().values())
@@ -110,14 +110,14 @@ class _Linking:
         self._best: dict[int, CrossLink] = {}
 
     def best(self) -> dict[int, CrossLink]:
-        """The best link to each candidate that gains by one, by its place."""
+        """Return the best link to each candidate that gains by one, by its place."""
         for seed in nlargest(_SEEDS, range(len(self._scores)), key=self._scores.__getitem__):
             linked = self._to_titles(seed)
             self._to_mentions(seed, linked)
         return self._best
 
     def _to_titles(self, seed: int) -> set[int]:
-        """Follow a candidate to documents that are about what it mentions; tells which they are."""
+        """Follow a candidate to documents about its mentions; return which they are."""
         source, item = self._candidates[seed]
         linked: set[int] = set()
         for target, name in self._titles.items():
@@ -130,7 +130,7 @@ class _Linking:
         return linked
 
     def _to_mentions(self, seed: int, linked: set[int]) -> None:
-        """Follow a candidate to those that mention the same, but for those it has led to already."""
+        """Follow a candidate to others with the same mentions, except those it has led to already."""
         source, item = self._candidates[seed]
         strength = self._scores[seed]
         for name, _, confidence in names_in(item):
@@ -158,7 +158,7 @@ class _Linking:
             self._best[target] = CrossLink(target, worth, f"“{title}” ({source}) {why}")
 
     def _residual_coverage(self, seed: int, target: int) -> float:
-        """How much a candidate says of what the question still asks once another one is read, 0 to 1."""
+        """Return how much a candidate covers of what the question asks beyond another one, 0 to 1."""
         left = self._asked - self._words_of(seed)
         return len(left & self._words_of(target)) / len(left) if left else 0.0
 
@@ -168,14 +168,14 @@ class _Linking:
         return self._words[place]
 
     def _mentioning(self, name: str) -> list[int]:
-        """The candidates whose text holds a name."""
+        """Return the candidates whose text holds a name."""
         if name not in self._holding:
             contents = (item.content for _, item in self._candidates)
             self._holding[name] = [place for place, text in enumerate(contents) if _holds(text, name)]
         return self._holding[name]
 
     def _find_named_titles(self) -> dict[int, str]:
-        """The candidates whose document's title is a name that the question does not say, and that name."""
+        """Return the candidates whose document's title is a name that the question lacks, and that name."""
         documents: defaultdict[str, set[str]] = defaultdict(set)
         names: dict[int, str] = {}
         for place, (_, item) in enumerate(self._candidates):
@@ -192,7 +192,7 @@ def _holds(text: str, name: str) -> bool:
     """Whether a text holds a name as it is written, and not inside another word."""
     if name not in text:  # nearly always so, and many times as fast as a pattern
         return False
-    return holds_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+    return has_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 _LEAST_SURE = 0.5  # how sure a name is that is taken: a word that only begins a sentence is not
@@ -207,7 +207,7 @@ class PassageName(NamedTuple):
     Attributes:
         name: as written.
         key: see `name_key`.
-        confidence: how sure it is to be one, 0.5 to 1.
+        confidence: that it is a name, 0.5 to 1.
     """
 
     name: str
@@ -216,20 +216,20 @@ class PassageName(NamedTuple):
 
 
 def names_in(item: KnowledgeItem) -> list[PassageName]:
-    """The names that a passage holds and its title does not, each once, in the order of the text."""
+    """Return the names that a passage holds and its title does not, each once, in the order of the text."""
     own = title_key(item)
     return [name for name in _names(item.content[:_READ]) if not own or not _overlap(name.key, own)]
 
 
 def title_key(item: KnowledgeItem) -> str:
-    """The `name_key` of the title that a passage stands under; empty where it has none."""
+    """Return the `name_key` of the title above a passage; empty if it has none."""
     title: object = item.metadata.get("title")
     return name_key(title) if isinstance(title, str) else ""
 
 
 def _overlap(one: str, other: str) -> bool:
     """Whether one key is a part of the other, by whole words where there are words."""
-    if not holds_cjk(one):
+    if not has_cjk(one):
         one, other = f" {one} ", f" {other} "
     return one in other or other in one
 
@@ -246,7 +246,7 @@ def _names(text: str) -> tuple[PassageName, ...]:
 
 
 def _bare(mention: Mention) -> str:
-    """A name without the word before it that the tagger took for its beginning: 由林若曦 is 林若曦."""
+    """Strip a preceding word that the tagger took as part of a name: 由林若曦 is 林若曦."""
     name = mention.name
     if mention.type == "person" and len(name) >= _FOUR and name[0] in BEFORE_PERSONS:
         return name[1:]
@@ -263,7 +263,7 @@ _CERTAIN = 0.75  # from this share of the question's words on, the best passage 
 
 @dataclass(frozen=True, slots=True)
 class FollowUpQuery:
-    """Follow-up query.
+    """Follow-up query to the sources, by a name found in the first hits.
 
     Attributes:
         names: names, each with the source whose passage mentions it.
@@ -276,7 +276,7 @@ class FollowUpQuery:
     def query_for(self, source: str) -> str:
         """Return the query for a source, in words for any kind of search; empty for none.
 
-        Names that its own passages mention are left out: it knows where they lead to inside itself.
+        Names that its own passages mention are left out: it follows its own links.
         """
         names = [name for name, place in self.names if place != source]
         return " ".join([*names, *self.left]) if names else ""
@@ -287,8 +287,8 @@ def plan_follow_up(
 ) -> FollowUpQuery | None:
     """Return the follow-up query, or None if it promises nothing.
 
-    It does where the best passage leaves a quarter of the question's words open, and the best six mention
-    names that no candidate is about. The surest names of the best passages are taken.
+    There is one if the best passage leaves a quarter of the question's words open, and the best six mention
+    names that no candidate is about. It takes the surest names of the best passages.
 
     Args:
         query: the question.

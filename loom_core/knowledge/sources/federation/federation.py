@@ -1,4 +1,4 @@
-"""Federation: several knowledge sources asked at once, each with a deadline, and answered as one."""
+"""Federation: query several knowledge sources at once, each with a deadline, and merge their answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loom_core.errors import (
     NotFoundError,
     SourceError,
     SourceStartingError,
-    unwrapped,
+    unwrap_group,
 )
 from loom_core.knowledge.retrieval.confidence import Match, assess_match, combine_matches
 from loom_core.knowledge.sources.federation.merging import candidates_for, merge
@@ -49,20 +49,20 @@ _MAX_LIMIT = 100
 
 
 SourceState = Literal["answered", "failed", "late", "starting"]
-"""It answered, be it with nothing; it could not; it did not in time; or it is not ready to be asked yet."""
+"""It answered, even with nothing; it failed; it timed out; or it is not ready yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """Report of one queried source.
+    """Report on a queried source.
 
     Attributes:
         source: its name.
-        state: how it ended.
+        state: the outcome.
         seconds: how long it took.
         count: how many passages it found.
-        problem: what went wrong and what to do, in sentences; empty where it answered.
-        is_refusal: whether it failed by the question itself, such as a filter that it does not have.
+        problem: the error and the advice, in sentences; empty if it answered.
+        is_refusal: whether the question itself is at fault, such as an unsupported filter.
     """
 
     source: str
@@ -75,7 +75,7 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class FederatedAnswer:
-    """Passages of several sources in one order, and what became of every source.
+    """Merged passages of several sources, and a report on each source.
 
     Attributes:
         items: best first, see `KnowledgeItem.of_source`; `relevance` is comparable among them all.
@@ -89,7 +89,7 @@ class FederatedAnswer:
 
     @property
     def partial(self) -> bool:
-        """Whether a source that was asked is not in it."""
+        """Whether the answer of a queried source is missing."""
         return any(report.state != "answered" for report in self.reports)
 
     @property
@@ -105,15 +105,15 @@ class FederatedAnswer:
 
 
 class Federation:
-    """Asks any number of sources at once and puts what they find in one order.
+    """Queries any number of sources at once and merges their hits.
 
-    A source that fails or is late costs the answer its passages and nothing else. It is safe to ask from
-    several tasks, and to exchange the sources meanwhile: a question that has begun ends with those it began
+    A source that fails or is late costs the answer only its passages. It is safe to query from
+    several tasks, and to replace the sources meanwhile: a running query ends with the sources it began
     with.
 
     Args:
-        sources: what is asked; their names must differ.
-        deadline: seconds that a source has for an answer.
+        sources: the sources to query; their names must differ.
+        deadline: seconds for a source's answer.
         deadlines: other seconds, by name of the source.
 
     Raises:
@@ -140,18 +140,18 @@ class Federation:
     def replace(
         self, sources: Sequence[KnowledgeBaseProvider], *, deadlines: Mapping[str, float] | None = None
     ) -> None:
-        """Ask other sources from now on; closing those that are left out is up to the caller.
+        """Replace the sources; the caller closes those that are left out.
 
         Args:
             sources: as for the class.
-            deadlines: as for the class; None keeps those there are.
+            deadlines: as for the class; None keeps the current ones.
 
         Raises:
             ConfigError: as for the class; then nothing has changed.
         """
         named = {source.name: source for source in sources}
         if len(named) < len(sources):
-            raise ConfigError("Two sources have the same name.", advice="Give each a name of its own.")
+            raise ConfigError("Two sources have the same name.", advice="Give each a unique name.")
         if deadlines is not None:
             self._deadlines = {name: _validate_deadline(seconds) for name, seconds in deadlines.items()}
         self._sources = named
@@ -165,7 +165,7 @@ class Federation:
         limit: int = 5,
         on_report: Callable[[SourceReport], Awaitable[None]] | None = None,
     ) -> FederatedAnswer:
-        """Find the passages that answer a question, whichever source they are in.
+        """Find the passages that answer a question, in any of the sources.
 
         Args:
             query: a question or keywords, in any language.
@@ -176,10 +176,10 @@ class Federation:
             on_report: called with the report of each source as soon as it is known.
 
         Raises:
-            InvalidInputError: an empty question, or a limit out of range; no source can be asked so.
+            InvalidInputError: an empty question, or a limit out of range.
             NotFoundError: there is no such source, or none at all.
-            LoomError: the only source that was asked failed, and why.
-            SourceError: not one of several sources gave an answer.
+            LoomError: the only queried source failed; the error is its own.
+            SourceError: none of several sources gave an answer.
         """
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
@@ -216,12 +216,12 @@ class Federation:
         return FederatedAnswer(items, match, tuple(each.report for each in asked))
 
     async def get_by_id(self, id_: str) -> KnowledgeItem | None:
-        """The item with an id of an answer, or None.
+        """Return the item with an id of an answer, or None.
 
-        An id without the name of a source before it is looked for in all of them, one after the other.
+        An id without the prefix of a source is looked up in all of them, one after the other.
 
         Raises:
-            LoomError: the source that the id names cannot be asked, or not in time.
+            LoomError: the source that the id names failed or timed out.
         """
         sources = self._sources
         names = [name for name in sources if id_.startswith(f"{name}:")]
@@ -232,7 +232,7 @@ class Federation:
             try:
                 found = await self._get(source, id_)
             except LoomError as error:
-                _log.info("the source %r could not be asked for an id: %s", source.name, error)
+                _log.info("the source %r could not look up an id: %s", source.name, error)
                 continue
             if found is not None:
                 return found
@@ -264,7 +264,7 @@ class Federation:
 
 @runtime_checkable
 class _WithMatch(Protocol):
-    """A source made for one question, which says how well its answer fits; None where it gave none."""
+    """A source for one question, which reports how well its answer fits; None if it gave none."""
 
     @property
     def match(self) -> Match | None: ...
@@ -273,7 +273,7 @@ class _WithMatch(Protocol):
 def _matches(
     query: str, sources: Sequence[KnowledgeBaseProvider], found: Mapping[str, Sequence[KnowledgeItem]]
 ) -> list[Match]:
-    """How well each source fits: as it says, or its relevance where that is absolute, else by words."""
+    """Return how well each source fits: as reported, or its absolute relevance, else by words."""
 
     def match_of(source: KnowledgeBaseProvider) -> Match:
         items = found[source.name]
@@ -291,7 +291,7 @@ def _own_match(source: KnowledgeBaseProvider) -> Match | None:
 
 
 def _spaces(sources: Sequence[KnowledgeBaseProvider]) -> dict[str, str]:
-    """The vector space of each source's cosines, by its name; empty where it has none or does not say."""
+    """Return the vector space of each source's cosines, by name; empty if it has none or is unknown."""
     return {source.name: str(getattr(source, "embedder_id", "")) for source in sources}
 
 
@@ -314,17 +314,17 @@ def _validate_deadline(seconds: float) -> float:
 
 
 class SourceQuery:
-    """A question to one source.
+    """A query to one source.
 
     Args:
-        source: what is asked.
+        source: the source to query.
         seconds: how long it has for its answer. If it has to be started first, that is waited for as long,
             but not longer than `START_SECONDS`.
 
     Attributes:
-        items: what it found, best first.
-        report: what became of it; of a failure until `run` has ended.
-        error: why it failed, where it said so.
+        items: its hits, best first.
+        report: the outcome; a failure until `run` has ended.
+        error: the error of a failed source, if it raised one.
     """
 
     def __init__(self, source: KnowledgeBaseProvider, seconds: float) -> None:
@@ -342,7 +342,7 @@ class SourceQuery:
         filters: dict[str, Any],
         on_report: Callable[[SourceReport], Awaitable[None]] | None,
     ) -> None:
-        """Ask, wait, and note what came of it; raises nothing but cancellation.
+        """Query, wait, and report the outcome; raises nothing but cancellation.
 
         Args:
             query: see `KnowledgeBaseProvider.query`, as for the next two.
@@ -362,12 +362,12 @@ class SourceQuery:
                 state = "answered"
             except Exception as raised:  # noqa: BLE001 - the outermost handler of possibly third-party code
                 state = "starting" if isinstance(raised, SourceStartingError) else "failed"
-                error = unwrapped(raised)
+                error = unwrap_group(raised)
                 if isinstance(error, LoomError):
                     problem, self.error = str(error), error
                 else:
                     _log.exception("the source %r failed", self._source.name)
-                    problem = f"It failed by an error of its own ({type(error).__name__}). The log says more."
+                    problem = f"It failed with an unexpected error ({type(error).__name__}); see the log."
         if state == "late":
             problem = f"{timeout_message(self._seconds)} Ask again, or allow it more time."
         self.report = SourceReport(
@@ -382,11 +382,11 @@ class SourceQuery:
             await on_report(self.report)
 
     async def ask_again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
-        """Ask another question in what is left of the time.
+        """Send another query in the remaining time.
 
         Returns:
-            What the source finds, best first; nothing where it did not answer the first question, or fails
-            now: what it gave before counts all the same, so `report` stays as it is.
+            The source's hits, best first; none if it did not answer the first query, or fails
+            now: its earlier answer still counts, so `report` is unchanged.
         """
         if self.report.state != "answered":
             return []
@@ -395,11 +395,11 @@ class SourceQuery:
                 return (await self._source.query(query, limit=limit, filters=dict(filters) or None))[:limit]
             except Exception as raised:  # noqa: BLE001 - as in `run`
                 _log.info(
-                    "the source %r could not be asked once more: %s", self._source.name, unwrapped(raised)
+                    "the follow-up query to the source %r failed: %s", self._source.name, unwrap_group(raised)
                 )
         return []
 
 
 def timeout_message(seconds: float) -> str:
-    """That a source gave no answer in time, as a sentence."""
+    """Return the message for a timeout."""
     return f"It did not answer within {seconds:g} s."

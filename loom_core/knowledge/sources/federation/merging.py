@@ -1,13 +1,12 @@
-"""One order of what several sources found: their scores made comparable, their duplicates merged.
+"""Merging of several sources' hits: scores made comparable, duplicates merged.
 
-What a source says of its own passages holds within its answer only. So all candidates are read again, and
-judged by the question's words (their rarity counted among the candidates of all sources) and, where every
-source has cosines of the same vector space, by these: that is the common scale. A source's own scores are
-then stretched to it by least squares, as in L. Si and J. Callan, "A semisupervised learning method to merge
-search engine results", TOIS 2003: so its own order, which knows more (links, a better model), is kept, while
-a source that has nothing to say is not heard louder than its passages deserve. At last links between the
-sources are followed, see `cross_links`; where they lead to what no source has found, it is asked for, see
-`leads`.
+A source's scores are comparable within its answer only. So all candidates are scored again on a common
+scale: by the question's words (with their rarity among the candidates of all sources) and, if all sources
+have cosines of the same vector space, by these. A source's own scores are then fitted to that scale by least
+squares, as in L. Si and J. Callan, "A semisupervised learning method to merge search engine results", TOIS
+2003. So its own order, which knows more (links, a better model), is kept, while the passages of a source
+without an answer do not rank too high. Finally links between the sources are followed, see `cross_links`; if
+they lead to passages that no source has found, follow-up queries search for them, see `plan_follow_up`.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ _MAX_CANDIDATES = 100
 
 # As measured (benchmarks/RESULTS.md).
 _OWN = 0.9  # how much a source's own order counts next to the common scale
-_RANK_HALF = 4.0  # ranks after which a passage of a source without scores counts half of its first
+_RANK_HALF = 4.0  # rank at which a passage of a source without scores counts half as much as its first
 _FEW = 4  # passages by which a source's scores are stretched through the origin alone
 
 
 AskAgain = Callable[[str, str, int], Awaitable[Sequence[KnowledgeItem]]]
-"""Asks the source of a name another question for at most so many passages.
+"""Sends a source, by its name, another query with a limit of passages.
 
-It gives what the source finds, best first; nothing where it cannot be asked, or not in time.
+It returns the hits, best first; none if the source fails or times out.
 """
 
 
 def candidates_for(limit: int) -> int:
-    """How many passages each of several sources is to be asked for, so that `limit` of them are the best."""
+    """Return how many passages to request from each of several sources for `limit` merged ones."""
     return min(_MAX_CANDIDATES, max(_MIN_CANDIDATES, _CANDIDATES_PER_HIT * limit))
 
 
@@ -76,11 +75,11 @@ async def merge(
 
     Args:
         query: the question.
-        found: what each source found, best first, by its name. Relevances may be on any scale, or all the
-            same where a source has none; where they contradict the order, the order counts.
+        found: the hits of each source, best first, by its name. Relevances may be on any scale, or all the
+            same if a source has none; where they contradict the order, the order counts.
         limit: maximum number.
         spaces: the vector space of the source's cosines (`scores["vector"]`), by its name.
-        ask: asks a source once more, where `leads.lead` says what for; None never does.
+        ask: sends the follow-up queries of `plan_follow_up`; None sends none.
         confidence: relevance of the best passage, where several sources found something.
     """
     having = {name: list(items) for name, items in found.items() if items}
@@ -118,7 +117,7 @@ async def _pool_hits(
 def _boost_identifiers(
     query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
 ) -> list[float]:
-    """The scores, with passages above all others that hold an identifier of the question as few do."""
+    """Boost passages above all others that hold an identifier of the question as few do."""
     top = max(scores)
     lifted = list(scores)
     identifiers = [identifier for identifier in extract_identifiers(query) if identifier.is_distinctive]
@@ -131,7 +130,7 @@ def _boost_identifiers(
 
 
 async def _run_follow_ups(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
-    """The candidates with what the sources find by the names in the best of them, all asked at once.
+    """Run follow-up queries by the names in the best candidates, all at once, and add their hits.
 
     What is found so is worth what the link to it is, and left out without one. The result is the same pool
     where there is no link.
@@ -156,7 +155,7 @@ async def _run_follow_ups(query: str, pool: _Pool, sources: Sequence[str], ask: 
 
 
 def _apply_links(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
-    """The candidates as links among them make them worth, with those of a lead that a link leads to.
+    """Apply the links among candidates to their relevance; add hits of follow-up queries with a link.
 
     The result is the same pool where there is no link.
     """
@@ -178,7 +177,7 @@ def _apply_links(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeI
 
 
 def _best(pool: _Pool, limit: int, confidence: float) -> list[KnowledgeItem]:
-    """The first candidates by their relevance, which is that of the best times `confidence`."""
+    """Return the first candidates by relevance, scaled by `confidence`."""
     # Equals stay as the sources are.
     order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
     return _without_overlaps(
@@ -195,7 +194,7 @@ def _with_explanation(item: KnowledgeItem, why: str) -> KnowledgeItem:
 
 
 async def _score_by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[float]:
-    """How the question's words stand in each passage, 0 to 1, in the order of the passages."""
+    """Score each passage by the question's words, 0 to 1, in the order of the passages."""
     from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
 
     numbered = [replace(item, id=str(place), relevance=0.0) for place, item in enumerate(pool)]
@@ -207,7 +206,7 @@ async def _score_by_words(query: str, pool: Sequence[KnowledgeItem]) -> list[flo
 def _common(
     found: Mapping[str, Sequence[KnowledgeItem]], words: Sequence[float], spaces: Mapping[str, str]
 ) -> list[float]:
-    """Every passage on the common scale, 0 to 1: by words, and by cosine where that compares."""
+    """Return every passage's score on the common scale, 0 to 1: by words, and by cosine if comparable."""
     pool = [item for items in found.values() for item in items]
     cosines = [_cosine(item) for item in pool]
     named = {spaces.get(name, "") for name in found}
@@ -235,7 +234,7 @@ def _own(items: Sequence[KnowledgeItem]) -> list[float]:
 
 
 def _calibrate(own: Sequence[float], judged: Sequence[float]) -> list[float]:
-    """A source's own scores on the common scale: the straight line that comes nearest, never falling."""
+    """Fit a source's own scores to the common scale by a straight, non-decreasing line."""
     squares = sum(score * score for score in own)
     factor = sum(score * common for score, common in zip(own, judged, strict=True)) / squares
     if len(own) < _FEW:
@@ -251,7 +250,7 @@ def _calibrate(own: Sequence[float], judged: Sequence[float]) -> list[float]:
 def _without_overlaps(
     ranked: Sequence[tuple[str, KnowledgeItem]], relevance: Sequence[float], limit: int
 ) -> list[KnowledgeItem]:
-    """The first passages, each with those of other sources that say the same."""
+    """Merge duplicates of several sources, and return the first passages."""
     kept: list[tuple[str, KnowledgeItem, float, TextSketch]] = []
     copies: list[list[tuple[str, str]]] = []
     for (source, item), score in zip(ranked, relevance, strict=True):

@@ -1,4 +1,4 @@
-"""A federation as one source, so that whatever asks a knowledge base can ask several at once."""
+"""A federation as one source, for everything that queries a knowledge base."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["FederatedSource"]
 class FederatedSource(KnowledgeBaseProvider):
     """Some or all sources of a federation as one, for retrievers and the patterns of generation.
 
-    It is a `PassageSource` without channels of its own: the retriever `knowledge_base` asks it as a whole.
+    It is a `PassageSource` without channels: the retriever `knowledge_base` asks it as a whole.
 
         source = FederatedSource(federation)
         rag = RAGPattern(llm, KnowledgeBaseRetriever([source]))
@@ -33,7 +33,7 @@ class FederatedSource(KnowledgeBaseProvider):
     Make one for each question: it remembers what became of the sources.
 
     Args:
-        federation: what is asked.
+        federation: the federation to query.
         sources: names of the sources to ask; None for all.
         told: called with the report of each source as soon as it is known.
 
@@ -134,7 +134,7 @@ class FederatedSource(KnowledgeBaseProvider):
         return []
 
     def _eligible_sources(self, filters: frozenset[str]) -> Sequence[str] | None:
-        """Who is asked: a source that has answered is not for a filter that a pattern adds and it has not.
+        """Return the sources to query: all but those without the pattern's filter that have answered.
 
         It would count as failed by that, though its passages are there.
 

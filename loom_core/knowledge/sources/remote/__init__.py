@@ -1,1 +1,1 @@
-"""Sources that others serve: HTTP APIs and MCP servers."""
+"""Remote sources: HTTP APIs and MCP servers."""

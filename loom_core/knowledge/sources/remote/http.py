@@ -1,4 +1,4 @@
-"""Knowledge that an HTTP API answers from: a search service, a third-party knowledge base."""
+"""HTTP API as a source: a search service, a third-party knowledge base."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from loom_core.knowledge.sources.remote.recent_items import RecentItems
 from loom_core.knowledge.sources.remote.result_mapping import ResultMapping, read_item, read_items
 from loom_core.knowledge.text.analysis import content_words
 from loom_core.knowledge.validation import check_limit, check_question
-from loom_core.net import HttpClient, NetPolicy, redact_url
+from loom_core.net import GuardedClient, NetPolicy, redact_url
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
@@ -43,18 +43,18 @@ _WRONG_PLACE = {
 
 
 class HTTPKnowledgeConfig(BaseModel):
-    """How a knowledge API is asked.
+    """Configuration of an HTTP search API.
 
     Fields are named by paths (`JsonPath`): `query`, or `retrieval_setting.top_k` for one inside another. For
     GET they become query parameters, whose names are the paths as they are; for POST a JSON object.
 
     A value of `headers` or `fields` may be `env:NAME` or `keyring:NAME`, which is replaced by the secret when
-    a question is asked; in a header words may stand before it (`Bearer env:KB_KEY`).
+    a question is asked; in a header words may precede it (`Bearer env:KB_KEY`).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    url: str = Field(description="Where the API is asked.")
+    url: str = Field(description="URL of the API.")
     method: Literal["GET", "POST"] = Field(
         default="GET", description="`GET`: fields become query parameters; `POST`: a JSON object."
     )
@@ -81,8 +81,7 @@ class HTTPKnowledgeConfig(BaseModel):
     mapping: ResultMapping = Field(default=ResultMapping(), description="Where things are in the answer.")
     allow: tuple[str, ...] = Field(
         default=(),
-        description="Hosts and networks, such as `10.1.0.0/16`, that may be asked though not on the open "
-        "internet.",
+        description="Private hosts and networks that may be requested, such as `10.1.0.0/16`.",
     )
     seconds: float = Field(default=10.0, gt=0, le=300, description="Limit of time for one request.")
 
@@ -102,18 +101,18 @@ class HTTPKnowledgeConfig(BaseModel):
 class HTTPKnowledgeBase(NamedSource):
     """A remote knowledge API as a source.
 
-    It is asked through the guarded client: the open internet, and besides only what `allow` names. An item
-    whose id the API cannot be asked for is remembered for a while, so that `get_by_id` still has it.
+    Requests go through the SSRF guard: the public internet, plus the hosts and networks in `allow`. An item
+    whose id the API cannot look up is cached for a while, for `get_by_id`.
 
     Args:
         config: how it is asked.
         name: its name among other sources.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
         client: asks instead of one that `config` describes.
 
     Raises:
-        ConfigError: what is allowed is neither hosts nor networks, or a reference to a secret is none.
+        ConfigError: an allowed host or network, or a reference to a secret, is invalid.
         NetError: an address is none.
     """
 
@@ -124,7 +123,7 @@ class HTTPKnowledgeBase(NamedSource):
         name: str,
         description: str = "",
         search_hints: Sequence[str] = (),
-        client: HttpClient | None = None,
+        client: GuardedClient | None = None,
     ) -> None:
         super().__init__(name, description=description, search_hints=search_hints)
         policy = replace(
@@ -135,7 +134,7 @@ class HTTPKnowledgeBase(NamedSource):
             smaller="Have the API give fewer or shorter passages; `limit_field` tells it how many.",
         )
         self._config = config
-        self._client = client or HttpClient(policy)
+        self._client = client or GuardedClient(policy)
         self._recent = RecentItems()
         self._secrets: dict[str, str] = {}
         for reference in _references(config):
@@ -219,7 +218,7 @@ class HTTPKnowledgeBase(NamedSource):
         return sent
 
     async def _resolve_secret(self, value: str) -> str:
-        """A value with the secret in the place of a reference that it ends with."""
+        """Replace a secret reference at the end of a value by the secret."""
         reference = _reference(value)
         if not reference:
             return value
@@ -240,7 +239,7 @@ class HTTPKnowledgeBase(NamedSource):
             return json.loads(response.body)
         except (ValueError, RecursionError):
             raise SourceError(
-                f"{redact_url(response.url)} answered with what is no JSON.",
+                f"{redact_url(response.url)} did not answer with JSON.",
                 advice="Check that the address is that of the API, not of a page.",
             ) from None
 
@@ -251,7 +250,7 @@ def _references(config: HTTPKnowledgeConfig) -> list[str]:
 
 
 def _reference(value: str) -> str:
-    """The reference to a secret that a value is, or that its last word is; empty where there is none."""
+    """Return the secret reference that a value is, or that is its last word; empty if there is none."""
     last = value.rsplit(" ", 1)[-1]
     return last if _REFERENCE.fullmatch(last) else ""
 
@@ -268,7 +267,7 @@ def _with_parameters(url: str, fields: Mapping[str, Any]) -> str:
 
 
 def _flat(fields: Mapping[str, object], above: str = "") -> list[tuple[str, object]]:
-    """The fields of an object by their paths, with dots."""
+    """Flatten an object to fields by dotted paths."""
     found: list[tuple[str, object]] = []
     for name, value in fields.items():
         if isinstance(value, dict):

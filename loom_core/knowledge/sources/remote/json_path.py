@@ -1,4 +1,4 @@
-"""Paths into JSON as people write them in a configuration."""
+"""JSON paths as people write them in a configuration."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _DEEPEST = 20
 
 @dataclass(frozen=True, slots=True)
 class JsonPath:
-    """A way to a value inside another: keys of objects and places in lists.
+    """A path to a value inside another: keys of objects and indexes of lists.
 
     Written with dots (`data.items`, `hits.0.text`), or as a JSON Pointer (RFC 6901) where a key holds a dot
-    (`/data/a.b`): `~1` stands for a slash there and `~0` for a tilde. Keys may be in any script.
+    (`/data/a.b`): `~1` is a slash there and `~0` a tilde. Keys may be in any script.
 
     Attributes:
         steps: the keys and places; none of them is the value itself.
@@ -32,7 +32,7 @@ class JsonPath:
 
     @classmethod
     def of(cls, text: str) -> JsonPath:
-        """A path as it is written; empty for the value itself.
+        """Parse a path; an empty one is the value itself.
 
         Raises:
             ConfigError: a key is empty, or the path is too long.
@@ -49,7 +49,7 @@ class JsonPath:
         return cls(tuple(steps))
 
     def find(self, value: JsonValue) -> JsonValue:
-        """Return the value at the end of the path, or None if it leads nowhere."""
+        """Return the value at the path, or None if it does not exist."""
         for step in self.steps:
             if isinstance(value, Mapping):
                 value = value.get(step)
@@ -61,10 +61,10 @@ class JsonPath:
         return value
 
     def assign(self, into: dict[str, Any], value: JsonValue) -> None:
-        """Set what stands at the end of the path in an object; objects on the way are made.
+        """Assign the value at the path; missing objects are created.
 
         Raises:
-            ConfigError: the path is empty, or leads through what is no object.
+            ConfigError: the path is empty, or leads through a value that is no object.
         """
         if not self.steps:
             raise ConfigError("An empty path names no field.", advice="Write the name of the field.")
@@ -80,10 +80,10 @@ class JsonPath:
 
 
 def validate_path(text: str) -> str:
-    """A path as it is, for a setting.
+    """Validate a path of a setting, and return it.
 
     Raises:
-        ValueError: it is none; Pydantic says where it stands.
+        ValueError: it is invalid; Pydantic says where it is.
     """
     try:
         JsonPath.of(text)

@@ -1,4 +1,4 @@
-"""Knowledge that an MCP server's search tool finds."""
+"""MCP server as a source, by its search tool."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _MAX_LIMIT = 100
 _LISTED_SECONDS = 60.0  # after which the server's tools are looked at again
 _MAX_READ = 10  # documents that are read where a search tells only their titles
 _MAX_TEXT = 400_000  # characters of one document
-_MAX_TOLD = 500  # characters of what a server says of its refusal
+_MAX_TOLD = 500  # characters of a server's error message
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolCalls:
-    """How the server is asked, and until when that holds."""
+    """The server's search and fetch calls, and until when they are valid."""
 
     search: SearchCall
     fetch: FetchCall | None
@@ -52,16 +52,16 @@ class _ToolCalls:
 class MCPKnowledgeBase(NamedSource):
     """An MCP server as a source: another knowledge base of Loom, or any server with a tool that searches.
 
-    The tool is recognised or configured, see `MCPKnowledgeConfig`; the server's filter of tools holds here,
-    too. What it answers is read from structured content, from JSON in text, or from plain text, where each
-    block is a passage. A server that only tells titles (ChatGPT's contract) is asked for the documents, and
-    the stretch of each that fits the question best is the passage.
+    The tool is detected or configured, see `MCPKnowledgeConfig`; the server's tool filter applies here,
+    too. Its result is read from structured content, from JSON in text, or from plain text, where each
+    block is a passage. If a server returns only titles (ChatGPT's contract), the documents are fetched, and
+    the best window of each is the passage.
 
     Args:
         connection: the server; its creator runs and closes it.
         config: how it is searched.
         name: its name among other sources; by default that of the server.
-        description: what is in it, in one sentence.
+        description: of its content, in one sentence.
         search_hints: what to search in it for.
     """
 
@@ -86,7 +86,7 @@ class MCPKnowledgeBase(NamedSource):
         return tuple(self._config.filters)
 
     async def start(self, seconds: float) -> None:
-        """Wait until the server is connected; its start has a deadline of its own, `start_seconds`.
+        """Wait until the server is connected; its start has a separate deadline, `start_seconds`.
 
         Raises:
             SourceStartingError: it is not yet.
@@ -123,7 +123,7 @@ class MCPKnowledgeBase(NamedSource):
         return items
 
     async def get_by_id(self, knowledge_id: str) -> KnowledgeItem | None:
-        """The document or passage as the server's reading tool gives it, else as a search gave it lately.
+        """Return the document or passage by the server's fetch tool, else from a recent search.
 
         Raises:
             ServerError: as for `query`.
@@ -140,7 +140,7 @@ class MCPKnowledgeBase(NamedSource):
         return item or remembered
 
     async def _find_calls(self) -> _ToolCalls:
-        """How the server is asked, by the tools that it has and that may be used."""
+        """Return the calls of the server, by its available and permitted tools."""
         if self._calls is None or time.monotonic() > self._calls.until:
             await self._connection.ready()
             listing = await self._connection.list_tools()
@@ -168,7 +168,7 @@ class MCPKnowledgeBase(NamedSource):
         return result
 
     def _items(self, result: mcp_types.CallToolResult) -> list[KnowledgeItem]:
-        """The passages of an answer: from structured content, JSON in text, or plain blocks."""
+        """Return the passages of an answer: from structured content, JSON in text, or plain blocks."""
         refusal: SourceError | None = None
         for answer in _answers(result):
             try:
@@ -183,7 +183,7 @@ class MCPKnowledgeBase(NamedSource):
     async def _with_texts(
         self, query: str, items: list[KnowledgeItem], fetch: FetchCall
     ) -> list[KnowledgeItem]:
-        """The items, with the best stretch of its document for each that only has a title."""
+        """Return the items, with the best stretch of its document for each that only has a title."""
         read: dict[str, KnowledgeItem] = {}
 
         async def fetch_one(item: KnowledgeItem) -> None:
@@ -230,7 +230,7 @@ def _answers(result: mcp_types.CallToolResult) -> list[JsonValue]:
 
 
 def _json(text: str) -> JsonValue:
-    """A text as JSON, where it is an object or a list."""
+    """Parse a text as JSON, if it is an object or a list."""
     if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
@@ -244,7 +244,7 @@ def _texts(result: mcp_types.CallToolResult) -> list[str]:
 
 
 def _blocks(result: mcp_types.CallToolResult) -> list[tuple[str, str]]:
-    """The texts of an answer that hold anything, each with its address, which may be empty."""
+    """Return the texts of an answer that hold anything, each with its address, which may be empty."""
     found: list[tuple[str, str]] = []
     for block in result.content:
         if block.type == "text":
@@ -266,7 +266,7 @@ _MAX_SEARCHED = 200_000
 
 
 async def best_stretch(query: str, text: str, *, above: str = "") -> tuple[str, int]:
-    """The stretch of a text in which most of a question's words stand, and where it begins.
+    """Return the window of a text with most of a question's words, and its offset.
 
     Args:
         query: the question.
@@ -287,7 +287,7 @@ async def best_stretch(query: str, text: str, *, above: str = "") -> tuple[str, 
 
 
 def _stretches(text: str) -> Iterator[tuple[str, int]]:
-    """A text in pieces that end where sentences do, each with its place; none is only white space."""
+    """Split a text at ends of sentences into pieces with offsets; none is blank."""
     start = 0
     while start < len(text):
         limit = start + _LENGTH

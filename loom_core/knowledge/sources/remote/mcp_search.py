@@ -1,4 +1,4 @@
-"""Which tool of an MCP server searches, which one reads a document, and how they are called."""
+"""Detection of the search and fetch tools of an MCP server, and their arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _FETCHED = ("id", "uri", "url", "document_id", "documentId", "doc_id", "path", "
 
 
 class MCPKnowledgeConfig(BaseModel):
-    """How an MCP server is searched. What is left empty is told by the tools themselves.
+    """Configuration of an MCP server as a source. Empty settings are detected from the tools.
 
     A tool that searches is one called `search` or `query`; else the only one of the read-only tools that
     takes a string called `query`, `q`, `question`, `text` or the like and needs nothing else.
@@ -45,7 +45,7 @@ class MCPKnowledgeConfig(BaseModel):
         "read-only tool that takes a question.",
     )
     query_argument: str = Field(
-        default="", description="Its argument for the question; by default told by its schema."
+        default="", description="Its argument for the question; by default detected from its schema."
     )
     limit_argument: str = Field(
         default="", description="Its argument for how many passages are wanted; likewise."
@@ -70,7 +70,7 @@ class SearchCall:
     """A call that searches.
 
     Attributes:
-        tool: what is called.
+        tool: the tool to call.
         query: argument of the question.
         is_list: whether that takes a list of questions.
         limit: argument of the limit, or empty.
@@ -128,7 +128,7 @@ class FetchCall:
     """A call that reads a document.
 
     Attributes:
-        tool: what is called.
+        tool: the tool to call.
         id: argument of the id.
         is_list: whether that takes a list of ids.
     """
@@ -143,10 +143,10 @@ class FetchCall:
 
 
 def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> SearchCall:
-    """How a server is searched.
+    """Return how to search the server.
 
     Raises:
-        SourceError: no tool searches, or it cannot be told which.
+        SourceError: no tool searches, or it is unclear which.
     """
     if config.tool:
         tool = next((tool for tool in tools if tool.name == config.tool), None)
@@ -158,7 +158,7 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
     query = config.query_argument or _first(properties, _QUERIES, {"string", "array"})
     if not query:
         raise SourceError(
-            f"It cannot be told which argument of {tool.name!r} takes the question.",
+            f"It is unclear which argument of {tool.name!r} takes the question.",
             advice=f"Set `query_argument` to one of: {', '.join(properties)}.",
         )
     limit = config.limit_argument or _first(properties, _LIMITS, {"integer", "number"})
@@ -181,10 +181,10 @@ def search_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> 
 
 
 def fetch_call(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> FetchCall | None:
-    """How a document of the server is read; None where no tool does it.
+    """Return how to read a document of the server; None if no tool does.
 
     Raises:
-        SourceError: the tool of the configuration is not there, or its argument cannot be told.
+        SourceError: the tool of the configuration is not there, or its argument is unclear.
     """
     names = (config.fetch_tool,) if config.fetch_tool else _FETCHING
     by_name = {tool.name: tool for tool in tools}
@@ -218,10 +218,10 @@ def _searching(tools: Sequence[mcp_types.Tool], config: MCPKnowledgeConfig) -> m
     if reading:
         names = ", ".join(tool.name for tool in named or reading)
         raise SourceError(
-            "It cannot be told which of the server's tools searches.",
+            "It is unclear which of the server's tools searches.",
             advice=f"Set `tool` to one of: {names}.",
         )
-    raise SourceError("The server has no tool that can be told to search.", advice=_advise_tool(tools))
+    raise SourceError("The server has no recognizable search tool.", advice=_advise_tool(tools))
 
 
 def _accepts_query(tool: mcp_types.Tool, config: MCPKnowledgeConfig) -> bool:
@@ -257,18 +257,18 @@ def _takes_conditions(schema: Mapping[str, Any]) -> bool:
 
 
 def _in_detail(properties: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The usual argument for an answer with scores and places, where the tool has it."""
+    """Return the usual argument for a detailed answer, if the tool has it."""
     forms: object = properties.get(_FORMAT, {}).get("enum")
     return {_FORMAT: _DETAILED} if isinstance(forms, list) and _DETAILED in forms else {}
 
 
 def _first(properties: Mapping[str, Mapping[str, Any]], names: Sequence[str], types: set[str]) -> str:
-    """The first of some names that a property of one of some types has; empty where there is none."""
+    """Return the first of some names that a property of one of some types has; empty where there is none."""
     return next((name for name in names if name in properties and _types(properties[name]) & types), "")
 
 
 def _types(schema: Mapping[str, Any]) -> set[str]:
-    """The JSON types that a schema allows, as far as it says so plainly."""
+    """Return the JSON types that a schema allows, as far as it states them."""
     alternatives: object = schema.get("anyOf") or schema.get("oneOf") or []
     each = [schema, *cast("list[object]", alternatives)] if isinstance(alternatives, list) else [schema]
     found: set[str] = set()

@@ -1,4 +1,4 @@
-"""The items that a source gave lately, so that their ids lead back to them."""
+"""Cache of a source's recent items, to resolve their ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RecentItems"]
 
 
 class RecentItems:
-    """Remembers items by id, the oldest given up first.
+    """Cache of items by id; the oldest are evicted first.
 
     Args:
         limit: how many are remembered.
@@ -28,7 +28,7 @@ class RecentItems:
         self._length = 0
 
     def add(self, items: Iterable[KnowledgeItem]) -> None:
-        """Remember items; one with a known id takes the place of the one before."""
+        """Add items; one with a known id replaces the earlier one."""
         for item in items:
             self._forget(item.id)
             self._items[item.id] = item
@@ -37,7 +37,7 @@ class RecentItems:
             self._forget(next(iter(self._items)))
 
     def get(self, id_: str) -> KnowledgeItem | None:
-        """The item with an id, or None."""
+        """Return the item with an id, or None."""
         return self._items.get(id_)
 
     def _forget(self, id_: str) -> None:

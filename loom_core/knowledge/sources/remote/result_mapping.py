@@ -1,4 +1,4 @@
-"""Where the passages stand in what others answer: told by the usual names, or by paths."""
+"""Mapping of foreign search results to passages: by common field names, or by paths."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _MAX_FIELDS = 50
 
 
 class ResultMapping(BaseModel):
-    """Where things stand in an answer: paths such as `data.items` or `/data/items`; see `JsonPath`.
+    """Places of the fields in an answer: paths such as `data.items` or `/data/items`; see `JsonPath`.
 
-    What is left empty is found by the usual names: the list under `results`, `items`, `data`, `documents`,
+    Empty settings are found by the usual names: the list under `results`, `items`, `data`, `documents`,
     `hits`…, the text of a passage under `content`, `text`, `passage`…, also inside `_source`, `payload` and
     the like. All paths but `results` begin at a passage.
     """
@@ -66,10 +66,10 @@ class ResultMapping(BaseModel):
 def read_items(
     answer: Json, mapping: ResultMapping, *, source: str, titles: bool = False
 ) -> list[KnowledgeItem]:
-    """The passages of an answer, in its order; without any there is nothing to be found.
+    """Return the passages of an answer, in its order; without any there is nothing to be found.
 
     Relevances are 0 to 1 where the answer's scores are, else stretched so that the best is 1; all are 0
-    where it has none. What has no text is left out. A passage without an id gets one by its text.
+    where it has none. Entries without text are left out. A passage without an id gets one from its text.
 
     Args:
         answer: as JSON.
@@ -78,7 +78,7 @@ def read_items(
         titles: whether a row with an id and a title but no text counts, too, with the title as its text.
 
     Raises:
-        SourceError: no list of passages can be told in it, or not one of them has a text.
+        SourceError: it has no recognizable list of passages, or none of them has a text.
     """
     rows = _rows(answer, mapping)
     found: list[tuple[KnowledgeItem, float | None]] = []
@@ -102,7 +102,7 @@ def read_items(
 
 
 def read_item(answer: Json, mapping: ResultMapping, *, source: str) -> KnowledgeItem | None:
-    """The one document of an answer, or None where there is none in it."""
+    """Return the one document of an answer, or None where there is none in it."""
     if isinstance(answer, Mapping) and (read := _item(answer, mapping, source)) is not None:
         return read[0]
     try:
@@ -136,7 +136,7 @@ def _as_list(value: Json) -> Sequence[Json] | None:
 
 
 def _find_list(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Json] | None:
-    """The list of passages inside a value; the value itself where it is one, or a single passage."""
+    """Return the list of passages inside a value; the value itself where it is one, or a single passage."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return value
     if not isinstance(value, Mapping) or not depth:
@@ -152,9 +152,9 @@ def _find_list(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Json
 
 
 def _columns(value: Mapping[str, Json]) -> Sequence[Json] | None:
-    """The passages of an answer that has a list of ids, a list of documents and so on, as Chroma's have.
+    """Return the passages of a columnar answer: a list of ids, a list of documents and so on, as Chroma's.
 
-    Each list may stand in another one, which has an entry for each of several questions.
+    Each list may be inside another one, which has an entry for each of several questions.
     """
     lists: dict[str, Sequence[Json]] = {}
     for name, key in (("ids", "id"), ("documents", "text"), ("metadatas", "metadata")):
@@ -171,7 +171,7 @@ def _columns(value: Mapping[str, Json]) -> Sequence[Json] | None:
 def _item(
     row: Json, mapping: ResultMapping, source: str, *, titles: bool = False
 ) -> tuple[KnowledgeItem, float | None] | None:
-    """A passage and the score that the answer gives it; None where there is no text."""
+    """Return a passage and the score that the answer gives it; None where there is no text."""
     if isinstance(row, str):
         row = {"text": row}
     if not isinstance(row, Mapping):
@@ -204,7 +204,7 @@ def _text(row: Mapping[str, Json], mapping: ResultMapping) -> str:
 
 
 def _plain(row: Mapping[str, Json], path: str, names: Sequence[str]) -> str:
-    """A short text or a number as text: at a path, or under the first of some names that has one."""
+    """Return a short text or a number as text: at a path, or under the first of some names that has one."""
     if path:
         return _as_text(JsonPath.of(path).find(row))
     found = (_as_text(place.get(name)) for name in names for place in _places(row))
@@ -229,7 +229,7 @@ def _score(row: Mapping[str, Json], mapping: ResultMapping) -> float | None:
 
 
 def _places(row: Mapping[str, Json]) -> list[Mapping[str, Json]]:
-    """A passage, and the objects inside it that usually hold its fields."""
+    """Return a passage, and the objects inside it that usually hold its fields."""
     inner = (row.get(name) for name in (*_INSIDE, _METADATA))
     return [row, *(value for value in inner if isinstance(value, Mapping))]
 

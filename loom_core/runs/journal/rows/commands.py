@@ -1,4 +1,4 @@
-"""Orders: whether they fit how a run stands, and their rows."""
+"""Rows of queued commands, and checks of commands against the state of their run."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 @dataclass(frozen=True, slots=True)
 class QueuedCommand:
-    """An order that waits to be obeyed.
+    """A queued command that was not applied yet.
 
     Attributes:
-        key: of its row; a later order has a higher one.
-        order: the order.
+        key: key of its row; a later command has a higher one.
+        order: the command.
     """
 
     key: int
@@ -65,12 +65,12 @@ class QueuedCommand:
 
 
 def command_column(order: Command) -> str:
-    """An order as JSON."""
+    """Serialize a command to JSON."""
     return to_column({"kind": _NAMES[type(order)], **asdict(order)})
 
 
 def load_commands(db: sqlite3.Connection, run: int, *, after: int = 0) -> list[QueuedCommand]:
-    """The orders that a run has still to obey, oldest first."""
+    """Load the queued commands of a run, oldest first."""
     rows = db.execute("SELECT key, body FROM orders WHERE run = ? AND key > ? ORDER BY key", (run, after))
     return [QueuedCommand(row["key"], _parse_command(row["body"])) for row in rows]
 
@@ -81,7 +81,7 @@ def _parse_command(text: str) -> Command:
 
 
 def predict_run(run: Run, orders: Iterable[Command]) -> Run:
-    """The run as it will stand when it has obeyed these orders."""
+    """Return the run as it will be when these commands are applied."""
     for order in orders:
         match order:
             case ApprovalDecision() | InputResponse():
@@ -100,7 +100,7 @@ def predict_run(run: Run, orders: Iterable[Command]) -> Run:
 
 
 def check_command(run: Run, order: Command, given: Sequence[Command]) -> None:
-    """Refuse what does not fit how a run stands, with the orders that it has still to obey.
+    """Check a command against the state of its run after the commands that are queued before it.
 
     Raises:
         InvalidInputError: it does not fit.
@@ -115,7 +115,7 @@ def check_command(run: Run, order: Command, given: Sequence[Command]) -> None:
                     f"Run {run.id} is completed.", advice="Start a new run in the same session to go on."
                 )
             if soon.status not in {"paused", "failed", "aborted"}:
-                raise InvalidInputError(f"Run {run.id} goes on already: it is {soon.status}.")
+                raise InvalidInputError(f"Run {run.id} is running already: it is {soon.status}.")
             _check_own_end(run, soon)
         case Retry():
             _check_retry(run, soon)
@@ -124,40 +124,40 @@ def check_command(run: Run, order: Command, given: Sequence[Command]) -> None:
         case Pause() if soon.status == "paused":
             raise InvalidInputError(f"Run {run.id} is paused already.", advice="Resume it to go on.")
         case Reply() if not order.text.strip():
-            raise InvalidInputError("The message is empty.", advice="Say something, or nothing.")
+            raise InvalidInputError("The message is empty.", advice="Write a message, or send none.")
         case _:
             pass
 
 
 def _check_own_end(run: Run, soon: Run) -> None:
-    """Refuse to go on with a run that has ended with the call that it was for."""
+    """Refuse to resume a child run that ended with the call of its parent."""
     if soon.status in FINAL_STATUSES and is_for_call(run):
         caller = run.request.metadata[PARENT_RUN]
         raise InvalidInputError(
             f"Run {run.id} was for a call of run {caller}, and has ended with it.",
-            advice=f"Resume {caller} instead, or begin a new run.",
+            advice=f"Resume {caller} instead, or start a new run.",
         )
 
 
 def _check_retry(run: Run, soon: Run) -> None:
     if run.request.metadata.get("kind") != "flow":
-        raise InvalidInputError(f"Run {run.id} is no flow: it has no steps.", advice="Resume it instead.")
+        raise InvalidInputError(f"Run {run.id} is not a flow and has no steps.", advice="Resume it instead.")
     if soon.status == "completed":
         raise InvalidInputError(f"Run {run.id} is completed.", advice="Start the flow again.")
     if soon.status not in {"failed", "aborted"}:
         raise InvalidInputError(
-            f"Run {run.id} goes on already: it is {soon.status}.", advice="Abort it first, or wait."
+            f"Run {run.id} is running already: it is {soon.status}.", advice="Abort it first, or wait."
         )
     _check_own_end(run, soon)
 
 
 def check_is_latest(db: sqlite3.Connection, stored: StoredRun) -> None:
-    """Refuse to go on with a run behind which others of its session have begun.
+    """Refuse to resume a run if its session has later runs.
 
-    A flow does not go on with what was said, so it may be taken up again when those have ended.
+    A flow does not use the conversation, so it may be resumed once the later runs have ended.
 
     Raises:
-        InvalidInputError: there is one.
+        InvalidInputError: there is a later run.
     """
     sql = "SELECT id, status FROM runs WHERE session = (SELECT session FROM runs WHERE key = ?) AND key > ?"
     rows = db.execute(sql, (stored.key, stored.key)).fetchall()
@@ -165,12 +165,12 @@ def check_is_latest(db: sqlite3.Connection, stored: StoredRun) -> None:
     later = [row["id"] for row in rows if not is_flow or row["status"] not in FINAL_STATUSES]
     if later and is_flow:
         raise InvalidInputError(
-            f"The session is at another run: {later[0]} is not at its end.",
+            f"The session has another active run: {later[0]} has not ended.",
             advice="Wait for it, or abort it.",
         )
     if later:
         raise InvalidInputError(
-            f"The session has gone on without run {stored.run.id}: {later[0]} came after it.",
+            f"The session has continued without run {stored.run.id}: {later[0]} came after it.",
             advice="Start a new run in the session instead.",
         )
 
@@ -183,7 +183,7 @@ def _check_answer(
         if any(isinstance(each, ApprovalDecision | InputResponse) and each.id == order.id for each in given):
             raise InvalidInputError(
                 f"{order.id!r} was decided already; the first decision holds.",
-                advice="Wait for what comes of it.",
+                advice="Wait for the run to apply it.",
             )
         if soon.status in FINAL_STATUSES:
             raise _error_for_ended_run(soon)
@@ -196,8 +196,8 @@ def _check_answer(
         )
     if pending.deadline is not None and pending.deadline < time.time():
         raise InvalidInputError(
-            f"The time to answer {order.id!r} is over: it counts as refused.",
-            advice="Tell the run in a message what you want.",
+            f"The deadline for {order.id!r} has passed: it counts as refused.",
+            advice="Send the run a message with what you want.",
         )
     if isinstance(order, ApprovalDecision) and pending.kind == "question":
         raise InvalidInputError(
@@ -210,8 +210,8 @@ def _check_answer(
         )
     if isinstance(order, ApprovalDecision) and order.scope == "run" and not pending.for_run:
         raise InvalidInputError(
-            f"{order.id!r} cannot be approved for the rest of the run: it is asked about each time.",
-            advice="Approve it for once.",
+            f"{order.id!r} cannot be approved for the rest of the run: each call needs an approval.",
+            advice="Approve it once.",
         )
     if isinstance(order, ApprovalDecision) and order.action == "edit" and pending.kind == "unknown":
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""Events of a run, and what is too long for one, in the tables."""
+"""Rows of events and blobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Step", "blob_of", "events_of", "steps_of"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An event with what only the loop reads: `state` is JSON (messages whole, with what is opaque)."""
+    """An event with the internal state that the executor resumes from: JSON, with whole messages."""
 
     event: StreamEvent
     state: Any
@@ -30,7 +30,7 @@ class Step:
 def events_of(
     db: sqlite3.Connection, run_id: str, run: int, *, after: int = 0, limit: int = -1
 ) -> list[StreamEvent]:
-    """Events of a run behind a seq, oldest first."""
+    """Return the events of a run after a seq, oldest first."""
     rows = db.execute(
         "SELECT key, at, type, payload FROM events WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
         (*event_keys(run, after=after), min(limit, MAX_ROWS)),
@@ -39,7 +39,7 @@ def events_of(
 
 
 def steps_of(db: sqlite3.Connection, run_id: str, run: int) -> list[Step]:
-    """The events of a run that have a state, oldest first."""
+    """Return the events of a run that have a state, oldest first."""
     rows = db.execute(
         "SELECT * FROM events WHERE key BETWEEN ? AND ? AND state IS NOT NULL ORDER BY key", event_keys(run)
     )
@@ -52,7 +52,7 @@ def _event(row: sqlite3.Row, run_id: str) -> StreamEvent:
 
 
 def blob_of(db: sqlite3.Connection, stored: StoredRun, number: int) -> tuple[bytes, str]:
-    """A blob of a run, and its media type.
+    """Return a blob of a run, and its media type.
 
     Raises:
         NotFoundError: it has none of this number.

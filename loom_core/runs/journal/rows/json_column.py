@@ -14,7 +14,7 @@ _ascii = json.JSONEncoder(separators=(",", ":"))
 
 
 def to_column(value: object) -> str:
-    """A value as JSON that SQLite takes: half surrogates, which UTF-8 has none of, are escaped.
+    """Serialize a value to JSON that SQLite accepts: lone surrogates, which UTF-8 cannot encode, are escaped.
 
     Raises:
         InvalidInputError: JSON cannot hold it, or it is nested too deeply.
@@ -28,8 +28,8 @@ def to_column(value: object) -> str:
                 text = _ascii.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
-            f"Something cannot be kept in the journal: {error}.",
-            advice="Give what JSON can hold: texts, numbers, lists, and objects with texts as names.",
+            f"A value cannot be stored in the journal: {error}.",
+            advice="Give JSON values: strings, numbers, lists, and objects with strings as keys.",
         ) from error
     return text
 

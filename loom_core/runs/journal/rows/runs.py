@@ -1,4 +1,4 @@
-"""Runs as they stand in the tables."""
+"""Rows of runs."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ _REQUEST = [
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run with what only the journal knows of it; `run.driver` is not filled in.
+    """A run with the journal's internal data about it; `run.driver` is not filled in.
 
     Attributes:
-        key: of its row.
+        key: key of its row.
         run: the run.
-        driver: id of the process that drives it, or empty.
+        driver: id of the process that executes it, or empty.
     """
 
     key: int
@@ -67,13 +67,13 @@ class StoredRun:
 
 
 def event_keys(run: int, *, after: int = 0) -> tuple[int, int]:
-    """The first and the last key that events of a run behind a seq can have."""
+    """Return the range of keys for the events of a run after a seq: first and last."""
     most = (1 << SEQ_BITS) - 1
     return (run << SEQ_BITS) + min(max(after, 0), most) + 1, (run << SEQ_BITS) + most
 
 
 def request_column(request: RunRequest) -> str:
-    """A request as JSON, but for what has columns of its own."""
+    """Serialize a request to JSON, without the fields that have their own columns."""
     body = {name: getattr(request, name) for name in _REQUEST}
     return to_column({**body, "budget": {name: getattr(request.budget, name) for name in _BUDGET}})
 
@@ -95,14 +95,14 @@ def standing_column(run: Run) -> str:
 def select_runs(
     db: sqlite3.Connection, where: str, parameters: Sequence[object], *, order: str = "", limit: int = -1
 ) -> list[StoredRun]:
-    """The runs that a condition picks.
+    """Select the runs that fit a condition.
 
     Args:
-        db: where they are.
-        where: the condition, on `runs` and `sessions`.
-        parameters: of the condition.
-        order: what they are ordered by.
-        limit: at most so many; below 0 for all.
+        db: the database.
+        where: the SQL condition, on `runs` and `sessions`.
+        parameters: parameters of the condition.
+        order: the SQL order.
+        limit: maximum number of runs; below 0 for all.
     """
     sql = f"{_SELECT} WHERE {where} {f'ORDER BY {order}' if order else ''} LIMIT ?"
     found = [_parse_run(row) for row in db.execute(sql, [*parameters, min(limit, MAX_ROWS)])]
@@ -110,12 +110,12 @@ def select_runs(
 
 
 def find_run(db: sqlite3.Connection, run_id: str, caller: str | None = None) -> StoredRun:
-    """One run.
+    """Find a run by its id.
 
     Raises:
         NotFoundError: there is none, or it is another caller's (None: any caller).
     """
-    # No id holds anything else, and SQLite takes no half surrogates.
+    # Every id is ASCII, and SQLite accepts no lone surrogates.
     for stored in select_runs(db, "runs.id = ?", (run_id,)) if run_id.isascii() else ():
         if caller in {None, stored.run.request.caller}:
             return stored

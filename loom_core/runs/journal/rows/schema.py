@@ -1,14 +1,14 @@
-"""Tables of the journal of runs, and of the memory that may be in the same file."""
+"""SQL schema of the run journal, and of the memory that may be in the same file."""
 
 from __future__ import annotations
 
 __all__ = ["SCHEMA", "SEQ_BITS"]
 
 SEQ_BITS = 32
-"""The key of an event is that of its run, shifted by so many bits, plus its seq: so a run's lie together."""
+"""An event's key is its run's key, shifted by this many bits, plus its seq: a run's events are adjacent."""
 
-# Texts that others write (goals, answers, payloads) are inside JSON, which can hold half surrogates; columns
-# of their own cannot.
+# Texts from outside (goals, answers, payloads) are inside JSON, which can hold lone surrogates; plain text
+# columns cannot.
 _VERSION_1 = """
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -106,7 +106,7 @@ CREATE TABLE message_words (
 CREATE INDEX message_words_item ON message_words (item)
 """
 
-# What is kept of a session from run to run, as JSON, and how often it was.
+# The state of a session across runs, as JSON, and its version.
 _VERSION_2 = """
 ALTER TABLE sessions ADD COLUMN state TEXT;
 ALTER TABLE sessions ADD COLUMN version INTEGER NOT NULL DEFAULT 0

@@ -1,4 +1,4 @@
-"""Sessions of their own: begun without a run, with a state that lasts from one run to the next."""
+"""Rows of sessions, and of the session state that lasts across runs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class SessionState:
     """State of a session in addition to its runs.
 
     Attributes:
-        content: JSON; empty where nothing was kept.
-        version: counts how often it was kept.
+        content: JSON; empty if nothing was saved.
+        version: number of times it was saved.
     """
 
     content: Mapping[str, Any]
@@ -30,23 +30,23 @@ class SessionState:
 
 
 def begin_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
-    """Write down a session that has no run yet, if it is not there; gives the key of its row."""
+    """Insert a session that has no run yet, if absent; return the key of its row."""
     sql = "INSERT OR IGNORE INTO sessions (id, caller, created) VALUES (?, ?, ?)"
     db.execute(sql, (session_id, caller, time.time()))
     return find_session(db, session_id, caller)
 
 
 def find_session(db: sqlite3.Connection, session_id: str, caller: str) -> int:
-    """The key of a session's row.
+    """Find a session; return the key of its row.
 
     Raises:
-        InvalidInputError: the id or the caller is no text.
+        InvalidInputError: the id or the caller is not valid text.
         NotFoundError: there is no such session of this caller.
     """
     try:
         f"{session_id}{caller}".encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("The session_id is no text: it holds half a character.") from None
+        raise InvalidInputError("The session_id is not valid text: it contains a lone surrogate.") from None
     sql = "SELECT key FROM sessions WHERE id = ? AND caller = ?"
     row = db.execute(sql, (session_id, caller)).fetchone()
     if row is None:
@@ -71,7 +71,7 @@ def session_state(db: sqlite3.Connection, session_id: str, caller: str) -> Sessi
 def save_state(
     db: sqlite3.Connection, session_id: str, caller: str, content: Mapping[str, Any], *, version: int
 ) -> bool:
-    """Put a state in the place of the one of a version; returns whether that still was the latest.
+    """Replace the session state of a version; return whether that version was still the latest.
 
     Raises:
         InvalidInputError: JSON cannot hold it.

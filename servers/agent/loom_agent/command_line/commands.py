@@ -1,4 +1,4 @@
-"""The commands that are not servers: run, chat, runs, events, tools, schema, mcp, token, doctor."""
+"""The commands of the command line, except serving: run, chat, runs, events, tools, schema."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 __all__ = ["run_code", "run_command"]
 
 _BY = "the user at the terminal"
-_SERVER_SECONDS = 15.0  # that MCP servers have to start before the first turn
+_SERVER_SECONDS = 15.0  # timeout for MCP servers to start before the first turn
 _APPLIED_SECONDS = 10.0
 _WAITS = 3
 _INTERRUPTED = 130
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
-    """Run a parsed command; returns the exit code.
+    """Run a parsed command; return the exit code.
 
     Args:
         args: the command and its options.
-        settings: of the process.
+        settings: settings of the process.
     """
     if args.command == "schema":
         from loom_agent.profiles.agent_file import json_schema
@@ -59,7 +59,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     async def run() -> int:
         service = Service(settings, adopts=False, sees_all=True)
         service.load()
-        async with service, Interrupts.heard() as interrupts:
+        async with service, Interrupts.listen() as interrupts:
             try:
                 return await commands[args.command](service, args, interrupts)
             except Interrupted:
@@ -69,7 +69,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def run_code(run: Run) -> int:
-    """The exit code that says how a run stands."""
+    """Return the exit code for the status of a run."""
     if run.status == "completed":
         return 0
     return 1 if run.status in {"failed", "aborted"} else _WAITS
@@ -96,12 +96,12 @@ async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrup
     keyboard = Keyboard()
     last: Run | None = None
     session = args.session
-    if keyboard.attended:
+    if keyboard.is_interactive:
         agent = await interrupts.unless(partial(service.agent, args.profile))
         say(f"{agent.agent.name} ({agent.model}). Ctrl-C pauses, twice aborts; Ctrl-D ends.")
     while True:
         try:
-            line = await interrupts.unless(partial(keyboard.line, "> " if keyboard.attended else ""))
+            line = await interrupts.unless(partial(keyboard.line, "> " if keyboard.is_interactive else ""))
         except Interrupted:
             if last is None or last.status != "paused":
                 raise
@@ -140,11 +140,11 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
         return _INTERRUPTED if interrupted else _report(service, run, args)
     if args.action == "forget":
         await service.journal().purge(args.run_id)
-        out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} is forgotten.")
+        out_json({"forgotten": args.run_id}) if args.json else out(f"{args.run_id} was purged.")
         return 0
-    from loom_core.server.runs.page_option import named_run
+    from loom_core.server.runs.html_option import find_run
 
-    run = await named_run(service, args.run_id)
+    run = await find_run(service, args.run_id)
     if args.action == "decide":
         run = await service.decide(run, _decision(run, args))
     elif args.action in {"pause", "abort"}:
@@ -158,42 +158,42 @@ async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrup
         info = run_info(run, by_tool=True, by_asking=False)
         out(run_text(run, info.model_copy(update={"next": _next(run)})))
     else:
-        done = f": {args.action}d." if args.action == "decide" else f" has been told to {args.action}."
+        done = f": {args.action}d." if args.action == "decide" else f" will {args.action}."
         out(f"{run.id}{' is aborted.' if run.status == 'aborted' else done}")
         if not run.driver and run.status != "aborted":
             say(
-                "No process drives it now. A server of this home goes on with it by itself, or: "
+                "No process executes it now. A running server of this home resumes it by itself, or: "
                 f"loom-agent-server runs resume {run.id}"
             )
     return 0
 
 
 def _no_run(action: str) -> InvalidInputError:
-    return InvalidInputError(f"Which run is to be meant by `{action}`?", advice="Give its id.")
+    return InvalidInputError(f"`{action}` needs a run.", advice="Give its id.")
 
 
 async def _abort_here(service: Service, run: Run) -> Run:
-    """End a run that nobody drives, and has been told to abort: it is driven here for a moment."""
+    """Apply the abort of a run that no process executes, by executing it here for a moment."""
     try:
         await service.adopt(run.id)
-    except (ConfigError, NotFoundError):  # another process does it, whose configuration has the profile
+    except (ConfigError, NotFoundError):  # left to a process whose configuration has the profile
         return run
     return await service.wait_until_idle(run.id, after=run.last_seq, seconds=_APPLIED_SECONDS)
 
 
 async def _page(service: Service, args: argparse.Namespace) -> int:
-    from loom_core.server.runs.page_option import written_page
+    from loom_core.server.runs.html_option import write_run_page
 
     if args.action not in {"list", "show"}:
         raise InvalidInputError(
-            f"--html does not go with `{args.action}`.", advice="Use it with list or show."
+            f"--html cannot be used with `{args.action}`.", advice="Use it with list or show."
         )
     shows = args.action == "show"
     if shows and not args.run_id:
         raise _no_run(args.action)
     given: list[str] = [*args.html, args.run_id] if shows else args.html
     listed = [] if shows else await _find_runs(service, args, limit=args.limit + 1)
-    page = await written_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
+    page = await write_run_page(service, given, listed=listed, limit=args.limit, program=PROGRAM)
     page.show(as_json=args.json)
     return 0
 
@@ -208,10 +208,10 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _find_runs(service: Service, args: argparse.Namespace, *, limit: int) -> list[Run]:
-    """The runs that a command lists.
+    """Find the runs that a command lists.
 
     Raises:
-        InvalidInputError: it names a status that there is not.
+        InvalidInputError: there is no such status.
     """
     known = get_args(RunStatus)
     for status in args.status:
@@ -227,7 +227,7 @@ async def _events(service: Service, args: argparse.Namespace, interrupts: Interr
     run = await service.run(args.run_id)
     if args.follow:
         if run.status not in {"completed", "failed", "aborted"} and not (run.driver and not run.pending):
-            say(f"Nothing happens by itself now: the run is {run.status}. See to it with: {_next(run)}")
+            say(f"The run does not continue by itself: it is {run.status}. Continue with: {_next(run)}")
         await interrupts.unless(partial(_follow, service, run, args))
         return run_code(await service.run(run.id))
     after = args.after
@@ -294,7 +294,7 @@ async def _watch(
     after: int | None,
     keyboard: Keyboard | None = None,
 ) -> tuple[Run, bool]:
-    """The run when it stands, and whether it was interrupted."""
+    """Watch a run until it is idle; return it, and whether it was interrupted."""
     from loom_agent.command_line.terminal import RunWatcher
     from loom_core.server.cli.terminal import Keyboard
 
@@ -306,7 +306,7 @@ async def _watch(
 
 
 def _report(service: Service, run: Run, args: argparse.Namespace) -> int:
-    """Say how a run stands; gives the exit code."""
+    """Report the status of a run; return the exit code."""
     if args.json:
         out_json(run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False))
     elif run.status == "input_required":
@@ -316,7 +316,7 @@ def _report(service: Service, run: Run, args: argparse.Namespace) -> int:
 
 
 def _next(run: Run) -> str:
-    """What the person at the terminal can do now."""
+    """Return the next command for the person at the terminal."""
     match run.status:
         case "completed":
             return f'{PROGRAM} run --session {run.request.session_id} "…"'
@@ -335,7 +335,7 @@ def _decision(run: Run, args: argparse.Namespace) -> ApprovalDecision | InputRes
     waiting = ", ".join(each.id for each in run.pending) or "nothing"
     if not args.decided or not args.decision:
         raise InvalidInputError(
-            "What is to be decided, and how?",
+            "The decision is incomplete.",
             advice=f"Write: runs decide {run.id} ID approve. It waits for: {waiting}.",
         )
     given: object = None
@@ -343,14 +343,14 @@ def _decision(run: Run, args: argparse.Namespace) -> ApprovalDecision | InputRes
         try:
             given = json.loads(args.given)
         except ValueError as error:
-            raise InvalidInputError(f"--with is no JSON: {error}.") from None
+            raise InvalidInputError(f"--with is not JSON: {error}.") from None
     if args.decision in {"edit", "answer"} and not isinstance(given, dict):
-        raise InvalidInputError(f"{args.decision} needs an object.", advice="Give it by --with '{…}'.")
+        raise InvalidInputError(f"{args.decision} needs a JSON object.", advice="Give it by --with '{…}'.")
     content = cast("dict[str, Any]", given or {})
     if run.status == "working" and not run.driver:
         raise InvalidInputError(
-            f"Run {run.id} waits for nothing now: no process drives it.",
-            advice=f"What it has to ask, it asks when it goes on: runs resume {run.id}",
+            f"Run {run.id} waits for nothing now: no process executes it.",
+            advice=f"It asks its questions when it is resumed: runs resume {run.id}",
         )
     questions = {each.id for each in run.pending if each.kind == "question"}
     if args.decided in questions and args.decision == "deny":

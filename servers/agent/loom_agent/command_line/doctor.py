@@ -1,4 +1,4 @@
-"""`loom-agent-server doctor`: a quick look at the installation, the profiles and the runs, no more."""
+"""`loom-agent-server doctor`: health checks of the profiles, knowledge bases, MCP servers and runs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from loom_agent.profiles.model_choice import choose_model, create_model
 from loom_agent.profiles.profile_config import EVERYTHING
 from loom_core.errors import ConfigError, LoomError
 from loom_core.knowledge.sources.catalogue import Catalogue
-from loom_core.server.cli.health import Section, fine, problem, told_by, warning
-from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.cli.health import HealthSection, fine, problem, problem_from_error, warning
+from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["own_checks", "variables"]
 
 _KEYRING_SECONDS = 15.0  # it may ask the user
-_PLAIN = re.compile(r"\w+")  # a name, and neither a pattern nor that of a server's tool
+_PLAIN = re.compile(r"\w+")  # a plain name: neither a pattern nor a tool of an MCP server
 _CORRECT = "Correct it there."
 
 
 def own_checks(settings: Settings) -> list[Check]:
-    """What is looked at for this server beside what is looked at for any."""
+    """Return the checks of this server, in addition to those of all servers."""
     return [
         Check("configuration", blocking(partial(_configuration, settings)), seconds=_KEYRING_SECONDS),
         Check("knowledge", blocking(partial(_knowledge, settings)), seconds=_KEYRING_SECONDS),
@@ -45,11 +45,11 @@ def own_checks(settings: Settings) -> list[Check]:
 
 
 def variables(settings: Settings) -> set[str]:
-    """The environment variables that may hold keys it uses."""
+    """Return the environment variables that may hold its keys."""
     usual = language_model_variables()
     try:
         return usual | {*_file(settings).variables}
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return usual
 
 
@@ -57,7 +57,7 @@ def _file(settings: Settings) -> AgentFile:
     return read_agent_file(settings.config, required=settings.config_given, provider=settings.provider)
 
 
-def _configuration(settings: Settings) -> Section:
+def _configuration(settings: Settings) -> HealthSection:
     shown = "none: one profile"
     if settings.config_given or settings.config.exists():
         shown = str(settings.config)
@@ -65,27 +65,27 @@ def _configuration(settings: Settings) -> Section:
     try:
         file = _file(settings)
     except ConfigError as error:
-        finding = told_by(error, "configuration-unreadable", remedy=_CORRECT)
-        return Section(name="configuration", facts=facts, findings=[finding])
+        finding = problem_from_error(error, "configuration-unreadable", remedy=_CORRECT)
+        return HealthSection(name="configuration", facts=facts, findings=[finding])
     findings: list[Finding] = []
     models: dict[str, str] = {}
     for name, profile in file.profiles.items():
         models[name] = _model(name, profile, settings, findings)
         findings += [*_tools(name, profile, settings), *_rules(name, profile, settings)]
     if not findings:
-        findings.append(fine("profiles", "Every profile has a model that can be asked."))
+        findings.append(fine("profiles", "Every profile has a usable model."))
     facts |= {"profiles": models, "default": file.default}
-    return Section(name="configuration", facts=facts, findings=findings)
+    return HealthSection(name="configuration", facts=facts, findings=findings)
 
 
 def _model(name: str, profile: ProfileConfig, settings: Settings, findings: list[Finding]) -> str:
-    """What drives a profile; what is wrong with it is added to the findings."""
+    """Return the model of a profile; add its problems to the findings."""
     try:
         config, why = choose_model(profile, settings)
         llm = create_model(config)
     except ConfigError as error:
         told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
-        findings.append(told_by(told, "model-unusable", remedy=_CORRECT))
+        findings.append(problem_from_error(told, "model-unusable", remedy=_CORRECT))
         return "none"
     return f"{llm.name}/{llm.model}".rstrip("/") + f" ({why})"
 
@@ -97,12 +97,12 @@ def _tools(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
         builtin_tools(profile.tools, folder=settings.config.parent)
     except LoomError as error:
         told = ConfigError(f"The profile {name!r}: {error.message}", advice=error.advice)
-        return [told_by(told, "tools-unusable", remedy=_CORRECT)]
+        return [problem_from_error(told, "tools-unusable", remedy=_CORRECT)]
     return []
 
 
 def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Finding]:
-    """Rules that name no tool of Loom's own: nothing would come of them. Those of MCP servers come and go."""
+    """Check for rules about unknown tools, which have no effect. Tools of MCP servers are not checked."""
     from loom_agent.profiles.demonstration import SEARCH, demonstration_tools
     from loom_core.tools.builtin.config import (
         BuiltinToolsConfig,
@@ -125,18 +125,18 @@ def _rules(name: str, profile: ProfileConfig, settings: Settings) -> list[Findin
     return [
         warning(
             "rule-without-tool",
-            f"The profile {name!r}: a rule is about the tool {tool!r}, which there is not.",
+            f"The profile {name!r}: a rule is about the tool {tool!r}, which does not exist.",
             f"{_nearest(tool, sorted(names))}Tools of MCP servers are written as SERVER:TOOL.",
         )
         for tool in unknown
     ]
 
 
-def _knowledge(settings: Settings) -> Section | None:
+def _knowledge(settings: Settings) -> HealthSection | None:
     entries = Catalogue(settings.home).list()
     try:
         profiles = _file(settings).profiles
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return None
     there = {entry.name for entry in entries if not entry.problem}
     findings: list[Finding] = []
@@ -145,42 +145,42 @@ def _knowledge(settings: Settings) -> Section | None:
             findings += [
                 problem(
                     "knowledge-missing",
-                    f"The profile {name!r} names the knowledge base {base!r}, which cannot be used or is not "
-                    "there.",
-                    "Make it with loom-kb, or take it out of the profile.",
+                    f"The profile {name!r} names the knowledge base {base!r}, which does not exist or is not "
+                    "usable.",
+                    "Create it with loom-kb, or remove it from the profile.",
                 )
                 for base in profile.knowledge
                 if base not in there
             ]
     if there and not can_search():
-        what = "What searches the knowledge bases of this machine is not installed."
+        what = "The packages for searching the knowledge bases of this machine are not installed."
         findings.append(warning("knowledge-unsearchable", what, how_to_search()))
     if not there and not findings:
         return None
-    return Section(name="knowledge", facts={"knowledge bases": sorted(there)}, findings=findings)
+    return HealthSection(name="knowledge", facts={"knowledge bases": sorted(there)}, findings=findings)
 
 
-def _servers(settings: Settings) -> Section | None:
+def _servers(settings: Settings) -> HealthSection | None:
     from loom_core.mcp_client.configuration.servers import read_servers
 
     found = read_servers(settings.home)
     if not found.ready and not found.problems:
         return None
-    remedy = f"See what is wrong: {PROGRAM} mcp test --all"
+    remedy = f"Test the servers: {PROGRAM} mcp test --all"
     findings = [
         problem("server-unusable", f"{name}: {each.placed}", each.advice or remedy)
         for name, each in found.problems.items()
     ]
-    return Section(
+    return HealthSection(
         name="MCP servers", facts={"servers": [server.name for server in found.ready]}, findings=findings
     )
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    """Which name may have been meant, if any is near."""
+    """Suggest a similar name, if there is one."""
     near = get_close_matches(name, known, n=1)
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
-async def _runs(settings: Settings) -> Section | None:
+async def _runs(settings: Settings) -> HealthSection | None:
     return await runs_section(settings.journal, see=f"{PROGRAM} runs show", drive=f"{PROGRAM} runs resume")

@@ -1,4 +1,4 @@
-"""A run at a terminal: shown as it goes, asked about, paused by Ctrl-C, until it stands."""
+"""A run at the terminal: show its events, ask for approvals, pause it by Ctrl-C, until it is idle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.runs.commands import Abort, Pause
 from loom_core.runs.run import Pending
 from loom_core.server.cli.console import out, say
-from loom_core.server.cli.terminal import asked_at_terminal
+from loom_core.server.cli.terminal import ask_at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,13 +34,13 @@ _ENDED = frozenset({"agent_finish", "error", "aborted"})
 
 
 class Terminal:
-    """Shows the events of a run: what the model writes on standard output, all else on standard error.
+    """Shows the events of a run: the model's text on standard output, everything else on standard error.
 
-    Where the answer is not read by a person but goes on into a pipe, only the final one is written there.
+    If standard output is not a terminal, only the final answer is written there.
 
     Args:
         quiet: show nothing but the answer.
-        as_json: show nothing: somebody else writes the answer.
+        as_json: show nothing: the caller writes the answer.
     """
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
@@ -51,7 +51,7 @@ class Terminal:
         self._streamed = ""
 
     def show(self, event: StreamEvent) -> None:
-        """Show an event, if it tells a person something."""
+        """Show an event, if it is of interest to a person."""
         payload = event.payload
         match event.type:
             case "text_delta":
@@ -79,7 +79,7 @@ class Terminal:
                 pass
 
     def finish(self, run: Run) -> None:
-        """Show what came of the run."""
+        """Show the result of the run."""
         self._end_line()
         if self._silent:
             return
@@ -115,16 +115,16 @@ def _format_arguments(value: Mapping[str, Any], most: int) -> str:
 
 
 class RunWatcher:
-    """A run that is driven or looked at, and the person at the terminal.
+    """Watches a run for the person at the terminal.
 
-    It stands when it has ended; when it was paused and no call is under way; and, where nobody can be asked,
-    when all that is left to do waits for a decision.
+    The run is idle when it has ended; when it is paused and no call is running; and, if there is no person to
+    ask, when everything left waits for a decision.
 
     Args:
-        service: has the run.
-        terminal: is told what happens.
-        keyboard: where the person types.
-        interrupts: what they break off.
+        service: the service with the run.
+        terminal: shows the events.
+        keyboard: input of the person.
+        interrupts: Ctrl-C of the person.
     """
 
     def __init__(
@@ -143,18 +143,18 @@ class RunWatcher:
         self.was_interrupted = False
 
     async def wait_until_idle(self, run: Run, *, after: int | None = None) -> Run:
-        """Stay with it.
+        """Watch a run until it is idle; return it.
 
         Args:
-            run: which.
-            after: seq of the last event that was shown; None to show all from where it stands.
+            run: the run.
+            after: seq of the last event that was shown; None to show only new events.
         """
         seen = run.last_seq if after is None else after
         for pending in run.pending:
             self._waiting[pending.id] = pending
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._handle_interrupts, run.id)
-            if self._keyboard.attended:
+            if self._keyboard.is_interactive:
                 tasks.start_soon(self._ask, run, tasks.cancel_scope)
             async with aclosing(self._service.journal().follow(run.id, after=seen)) as events:
                 async for event in events:
@@ -193,7 +193,7 @@ class RunWatcher:
             return False
         if self._given_up:
             return False
-        return self._paused or (bool(self._waiting) and not self._keyboard.attended)
+        return self._paused or (bool(self._waiting) and not self._keyboard.is_interactive)
 
     async def _ask(self, run: Run, everything: anyio.CancelScope) -> None:
         while True:
@@ -206,17 +206,17 @@ class RunWatcher:
             with anyio.CancelScope() as scope:
                 self._asked = (pending.id, scope)
                 question = question_of(pending, Wording.for_goal(run.request.goal))
-                decision = await asked_at_terminal(self._keyboard, question, pending, by=_BY)
+                decision = await ask_at_terminal(self._keyboard, question, pending, by=_BY)
             self._asked = None
             if scope.cancelled_caught:
                 say("(It was decided elsewhere.)")
                 continue
-            if decision is None:  # nobody is there any more
+            if decision is None:  # the person is gone
                 everything.cancel()
                 return
             try:
                 await self._service.decide(run, decision)
-            except InvalidInputError as error:  # decided elsewhere meanwhile, too late, or not so
+            except InvalidInputError as error:  # decided elsewhere meanwhile, too late, or invalid
                 say(str(error))
                 run = await self._service.run(run.id)
                 if any(each.id == pending.id for each in run.pending):
@@ -233,8 +233,8 @@ class RunWatcher:
         self.was_interrupted = True
         order = Pause(by=_BY) if first else Abort(reason="Interrupted at the terminal.", by=_BY)
         if first:
-            say("\nPaused; what is under way ends first. Ctrl-C again aborts.")
-        self._given_up = not first  # it does not stand before it is aborted
+            say("\nPaused; running work finishes first. Ctrl-C again aborts.")
+        self._given_up = not first  # it is not idle before it is aborted
         try:
             await self._service.send_commands(run_id, order)
         except InvalidInputError:  # it has just ended, or is paused already

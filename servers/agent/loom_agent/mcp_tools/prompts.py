@@ -1,4 +1,4 @@
-"""What a host offers to people as commands: have an agent work on something, and see how runs stand."""
+"""MCP prompts: run an agent on a goal, and show the state of runs."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SOME = 20
 
 
 def register_prompts(server: LoomServer, service: Service) -> None:
-    """Register them, with the completions of their arguments.
+    """Register the prompts, with the completions of their arguments.
 
     Args:
-        server: what offers them.
-        service: has the runs.
+        server: the server.
+        service: the service for runs.
     """
 
     @server.prompt(title="Have an agent work on something")

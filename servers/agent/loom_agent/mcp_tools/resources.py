@@ -1,4 +1,4 @@
-"""What hosts can attach: a run, its events, what was too large for an event; and which tools there are."""
+"""MCP resources: runs, their events and blobs, and the tools of the agents."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _JSON = "application/json"
 
 
 def register_resources(server: LoomServer, service: Service) -> None:
-    """Register them, with the completions of runs' ids.
+    """Register the resources, with the completions of run ids.
 
     Args:
-        server: what offers them.
-        service: has the runs.
+        server: the server.
+        service: the service for runs.
     """
     _register_tools(server, service)
 
@@ -38,7 +38,7 @@ def register_resources(server: LoomServer, service: Service) -> None:
     register_run_resources(
         server,
         service,
-        described=describe,
+        describe=describe,
         title=lambda run: run.request.goal,
         description="A run as it stands: status, output, what it waits for and what it has taken.",
     )
@@ -60,7 +60,7 @@ def _register_tools(server: LoomServer, service: Service) -> None:
 
 
 async def _profile(service: Service, name: str) -> dict[str, Any]:
-    """What is told of a profile; also of one that cannot work as it is configured."""
+    """Describe a profile; if it cannot work as configured, with its problem."""
     profile = service.load().profiles[name]
     try:
         found = await find_tools(service, "", profile=name)

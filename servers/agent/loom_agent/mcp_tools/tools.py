@@ -1,4 +1,4 @@
-"""The tools: they start runs, wait for them and give them orders, and look at runs, events and tools."""
+"""MCP tools: start runs, wait for them and send them commands; list runs, events and tools (read-only)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from loom_core.knowledge.text.control_characters import escape_controls
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply, Resume
 from loom_core.runs.run import RunStatus
 from loom_core.server.calls.context import ToolContext
-from loom_core.server.calls.long_polling import LONGEST_WAIT, Attending, decided_by
+from loom_core.server.calls.long_polling import LONGEST_WAIT, LongPoll, decider_of
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.runs.models import event_info
 
@@ -57,24 +57,24 @@ _RUN = (
     "servers of its own. The run outlives this call: on `working`, go on with agent_wait; on "
     "`input_required`, the user decides. Returns its status, the output so far, and in `next` what to do."
 )
-_APPLIED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+_APPLIED_SECONDS = 5.0  # timeout for a command to be applied
 _LAST_SEQ = 2**32 - 1
-"""No event has a higher number."""
+"""The highest possible seq of an event."""
 
 _RunId = Annotated[str, Field(description="`run_id` of an answer.", min_length=1)]
-"""Which run is meant."""
+"""Id of the run."""
 
-_TAIL = 80  # characters of what the model is writing
+_TAIL = 80  # characters of the model's current text
 _SHOWN = 120
 _Line = Callable[["Wording", Mapping[str, Any]], str]
 
 
 def register_run_tools(server: LoomServer, service: Service) -> None:
-    """Register them.
+    """Register the tools that start and steer runs.
 
     Args:
-        server: what offers them.
-        service: does what they say.
+        server: the server.
+        service: the service for runs.
     """
     _register_run(server, service)
     _register_wait(server, service)
@@ -116,7 +116,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
         ] = None,
         idempotency_key: Annotated[str, Field(description="The same key gets the same run.")] = "",
     ) -> ToolReply[RunInfo]:
-        # Asked of by round trips, this runs again from here: it is the same run then.
+        # After an input request of the multi round-trip protocol this is called again, for the same run.
         run_id = ctx.client_input.kept.get("run_id", "")
         if not run_id:
             run = await service.start(
@@ -130,7 +130,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
                 client=ctx.client,
             )
             run_id = ctx.client_input.kept["run_id"] = run.id
-        run = await _long_poll(service).attended(ctx, run_id, seconds=wait_seconds, task="aborts")
+        run = await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds, task="aborts")
         return _reply(ctx, service, run)
 
 
@@ -160,7 +160,7 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         ] = 0,
         wait_seconds: _Wait = LONGEST_WAIT,
     ) -> ToolReply[RunInfo]:
-        run = await _long_poll(service).attended(
+        run = await _long_poll(service).wait_for_run(
             ctx, run_id, after=after_seq, seconds=wait_seconds, task="waits"
         )
         return _reply(ctx, service, run)
@@ -186,9 +186,9 @@ def _register_commands(server: LoomServer, service: Service) -> None:
     ) -> ToolReply[RunInfo]:
         run_id = ctx.client_input.kept.get("run_id", "")
         if not run_id:
-            run = await service.reply(session_id, Reply(text=message, by=decided_by(ctx)), client=ctx.client)
+            run = await service.reply(session_id, Reply(text=message, by=decider_of(ctx)), client=ctx.client)
             run_id = ctx.client_input.kept["run_id"] = run.id
-        return _reply(ctx, service, await _long_poll(service).attended(ctx, run_id, seconds=wait_seconds))
+        return _reply(ctx, service, await _long_poll(service).wait_for_run(ctx, run_id, seconds=wait_seconds))
 
     @server.tool(
         title="Decide what a run waits for",
@@ -219,9 +219,9 @@ def _register_commands(server: LoomServer, service: Service) -> None:
                     f"`loom-agent-server runs decide {run.id} ID approve`. The configuration allows the tool "
                     "with approvals.via_tool, or names who decides in approvals.who.",
                 )
-            run = await _decide(service, run, decisions, by=decided_by(ctx))
+            run = await _decide(service, run, decisions, by=decider_of(ctx))
             ctx.client_input.kept["run_id"] = run.id
-        run = await _long_poll(service).attended(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
+        run = await _long_poll(service).wait_for_run(ctx, run.id, after=run.last_seq, seconds=wait_seconds)
         return _reply(ctx, service, run)
 
     @server.tool(
@@ -241,7 +241,7 @@ def _register_commands(server: LoomServer, service: Service) -> None:
         action: Annotated[Literal["abort", "pause", "resume"], Field(description="What to do.")],
         reason: Annotated[str, Field(description="With `abort`: why.")] = "",
     ) -> ToolReply[RunInfo]:
-        by = decided_by(ctx)
+        by = decider_of(ctx)
         orders: dict[str, Command] = {
             "abort": Abort(reason=reason, by=by),
             "pause": Pause(by=by),
@@ -256,10 +256,10 @@ def _register_commands(server: LoomServer, service: Service) -> None:
 
 
 async def _decide(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
-    """Pass decisions on, all of them or none.
+    """Send decisions to a run, atomically.
 
     Raises:
-        InvalidInputError: one cannot be taken; the message says that no other was.
+        InvalidInputError: one is invalid; the message says that none was applied.
     """
     try:
         return await service.decide(run, *(_to_command(each, run, by=by) for each in decisions))
@@ -271,10 +271,10 @@ async def _decide(service: Service, run: Run, decisions: Sequence[DecisionInput]
 
 
 def _to_command(decision: DecisionInput, run: Run, *, by: str) -> ApprovalDecision | InputResponse:
-    """What a decision about something that a run waits for means.
+    """Convert a decision to a command.
 
     Raises:
-        InvalidInputError: it lacks something.
+        InvalidInputError: it is incomplete.
     """
     if decision.action == "answer":
         if decision.content is None:
@@ -303,17 +303,17 @@ def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
         by_tool=service.approvers.can_decide_by_tool(run),
-        by_asking=_long_poll(service).asks_user(ctx, run),
+        by_asking=_long_poll(service).can_ask_user(ctx, run),
     )
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))
 
 
 def register_read_only_tools(server: LoomServer, service: Service) -> None:
-    """Register them.
+    """Register the read-only tools.
 
     Args:
-        server: what offers them.
-        service: has what they look at.
+        server: the server.
+        service: the service for runs.
     """
     _register_runs(server, service)
     _register_events(server, service)
@@ -397,13 +397,13 @@ def _register_search(server: LoomServer, service: Service) -> None:
 
 
 async def find_tools(service: Service, query: str, *, profile: str = "", limit: int = 100) -> SearchResult:
-    """The tools of a profile that fit a query.
+    """Find the tools of a profile that match a query.
 
     Args:
-        service: has the agents.
+        service: the service with the agents.
         query: words; empty for all tools.
-        profile: which; empty for the default one.
-        limit: how many at the most.
+        profile: the profile; empty for the default one.
+        limit: maximum number of tools.
 
     Raises:
         LoomError: as for `Service.agent`.
@@ -431,9 +431,9 @@ async def find_tools(service: Service, query: str, *, profile: str = "", limit: 
     )
 
 
-def _long_poll(service: Service) -> Attending:
-    """Waiting for the runs of a service, in the language of their goals."""
-    return Attending(service, _question, _lines)
+def _long_poll(service: Service) -> LongPoll:
+    """Return the long poll for the runs of a service, in the language of their goals."""
+    return LongPoll(service, _question, _lines)
 
 
 def _question(run: Run, pending: Pending) -> str:
@@ -445,10 +445,10 @@ def _lines(run: Run) -> Callable[[StreamEvent], str]:
 
 
 class _ProgressLines:
-    """Says each event of a run in a line; of what the model writes, the end.
+    """Formats each event of a run as a progress line; of the model's text, the end.
 
     Args:
-        wording: in which language.
+        wording: the texts of a language.
     """
 
     def __init__(self, wording: Wording) -> None:
@@ -456,7 +456,7 @@ class _ProgressLines:
         self._tail = ""
 
     def line(self, event: StreamEvent) -> str:
-        """The line of an event; empty for one that tells people nothing."""
+        """Return the progress line of an event; empty for an event of no interest to people."""
         if event.type == "text_delta":
             self._tail = (self._tail + str(event.payload["text"]))[-4 * _TAIL :]
             return escape_controls(" ".join(self._tail.split())[-_TAIL:])

@@ -1,4 +1,4 @@
-"""The file that says which agents there are: `agent.json`, JSON with comments and trailing commas.
+"""The configuration file of the agents: `agent.json`, JSON with comments and trailing commas.
 
 {
 "profiles": {
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT", "DEMONSTRATION", "AgentConfig", "AgentFile", "json_schema", "read_agent_file"]
 
 DEFAULT = "default"
-"""The profile of who names none, if there is one of this name; otherwise the first of the file."""
+"""Name of the default profile, if the file has it; otherwise the first profile of the file is the default."""
 
 DEMONSTRATION = "demonstration"
-"""The only profile where there is no file and the model is the demonstration.
+"""The only profile if there is no file and the model is the demonstration.
 
-It has a name of its own, so that no other process goes on with its runs with a model that costs money."""
+Its name is reserved, so that no other process continues its runs with a model that costs money."""
 
 _MAX_BYTES = 4 << 20
 _MAX_NAME = 64
@@ -46,7 +46,7 @@ _ADVICE = "Correct it there; docs/reference/agent-config.md has every key."
 
 
 class AgentConfig(BaseModel):
-    """What stands in the file."""
+    """Content of the file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -58,13 +58,13 @@ class AgentConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class AgentFile:
-    """What the configuration says.
+    """The loaded configuration.
 
     Attributes:
-        profiles: by name, in their order; at least one.
-        default: the name of that which is meant where none is named.
+        profiles: the profiles by name, in order; at least one.
+        default: name of the default profile.
         variables: environment variables that the file refers to.
-        scheduler: how many calls of tools run at the same time, and for how long.
+        scheduler: limits for concurrent tool calls.
     """
 
     profiles: Mapping[str, ProfileConfig]
@@ -73,7 +73,7 @@ class AgentFile:
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
 
     def profile(self, name: str) -> ProfileConfig:
-        """The profile of a name; of the default one, if it is empty.
+        """Return a profile by name; the default one for an empty name.
 
         Raises:
             NotFoundError: there is none.
@@ -83,7 +83,7 @@ class AgentFile:
             near = difflib.get_close_matches(name, self.profiles, n=1)
             meant = f"Did you mean {near[0]!r}? " if near else ""
             if name == DEMONSTRATION:
-                meant = "It is that of --provider mock, which shows everything without a model. "
+                meant = "It belongs to --provider mock, a demonstration without a model. "
             raise NotFoundError(
                 f"There is no profile {name[:200]!r}.",
                 advice=f"{meant}There are: {', '.join(self.profiles)}.",
@@ -92,15 +92,15 @@ class AgentFile:
 
 
 def read_agent_file(path: Path, *, required: bool = False, provider: str = "") -> AgentFile:
-    """What a configuration says; without a file, one profile of which nothing is said. Blocks.
+    """Read the configuration; without a file, return one profile with the defaults. Blocks.
 
     Args:
         path: the file.
-        required: whether it has to be there.
-        provider: the language model of profiles that name none; it gives the only one its name.
+        required: whether the file must exist.
+        provider: the language model of profiles without one; without a file, it decides the profile's name.
 
     Raises:
-        ConfigError: it cannot be read, or is no such configuration; the message says where and why.
+        ConfigError: it cannot be read, or is invalid; the message says where and why.
     """
     written = read_config_file(path, depth=_DEPTH, max_bytes=_MAX_BYTES, required=required)
     if written is None:
@@ -120,18 +120,18 @@ def _without_file(provider: str, scheduler: SchedulerConfig) -> AgentFile:
 
 
 def _validate(written: ConfigText) -> AgentConfig:
-    config = written.validated(AgentConfig, advice=_ADVICE)
+    config = written.validate(AgentConfig, advice=_ADVICE)
     for name in config.profiles:
         if not name.strip() or len(name) > _MAX_NAME or CONTROL_CHARACTERS.search(name):
-            raise written.refused(
+            raise written.to_error(
                 ("profiles", name),
-                "a profile cannot be called so.",
+                "this is not a valid name of a profile.",
                 f"Use 1 to {_MAX_NAME} characters of any script.",
             )
     return config
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a configuration, for editors."""
+    """Return the JSON Schema of the configuration, for editors."""
     schema = AgentConfig.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "agent.json", **schema}

@@ -1,4 +1,4 @@
-"""The agents of one process: one for each profile, made when it is first wanted."""
+"""The agents of a process: one for each profile, created on first use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from anyio import to_thread
 from loom_agent.profiles.local_knowledge import LocalKnowledge
 from loom_agent.profiles.model_choice import choose_model, create_model, is_demonstration
 from loom_core.errors import ConfigError, NotFoundError
-from loom_core.mcp_client.remote_tools import McpTools
+from loom_core.mcp_client.remote_tools import RemoteTools
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -47,11 +47,11 @@ class ProfileAgent:
     """The agent of a profile.
 
     Attributes:
-        agent: it.
-        profile: what the configuration says of it.
-        toolbox: what it can call.
-        permissions: what it may.
-        model: what drives it, for people.
+        agent: the agent.
+        profile: the configuration of the profile.
+        toolbox: its tools.
+        permissions: its permissions.
+        model: name of its model, for people.
         servers: names of the MCP servers that it uses.
     """
 
@@ -64,15 +64,15 @@ class ProfileAgent:
 
 
 class Agents:
-    """Makes the agents of the profiles, and closes what they were made of.
+    """Creates the agents of the profiles, and closes their components.
 
     Args:
-        settings: of the process.
-        journal: where their runs are.
+        settings: settings of the process.
+        journal: the journal of their runs.
     """
 
     def __init__(self, settings: Settings, journal: Journal) -> None:
-        self.mcp = McpTools(settings.home)
+        self.mcp = RemoteTools(settings.home)
         self.knowledge = LocalKnowledge(settings.home)
         self._settings = settings
         self._journal = journal
@@ -82,22 +82,23 @@ class Agents:
         self._shared: tuple[Scheduler, AuditLog] | None = None
 
     def work_in(self, tasks: TaskGroup) -> None:
-        """Start servers and load models in a task group that the caller ends."""
-        self.mcp.work_in(tasks)
+        """Use a task group, which the caller ends, to start servers and load models."""
+        self.mcp.start_in(tasks)
         self.knowledge.work_in(tasks)
 
     async def get(self, file: AgentFile, name: str, *, patience: float = 0.0) -> ProfileAgent:
-        """The agent of a profile.
+        """Return the agent of a profile.
 
         Args:
             file: the configuration.
-            name: which profile; empty for the default one.
-            patience: seconds for which MCP servers are waited for that are just starting.
+            name: the profile; empty for the default one.
+            patience: seconds to wait for MCP servers that are just starting.
 
         Raises:
             NotFoundError: there is no such profile.
-            ConfigError: it cannot work as it is configured, such as without a model; it says what to set.
-            SourceError: an MCP server that has to be there is not.
+            ConfigError: it cannot work as configured, for example without a model; the message says what to
+                set.
+            SourceError: a required MCP server is missing.
         """
         profile = file.profile(name)
         name = name or file.default
@@ -106,15 +107,15 @@ class Agents:
                 self._made[name] = await self._make(name, profile, file.scheduler)
             made = self._made[name]
         if patience > 0:
-            await self.mcp.there(profile.mcp.servers, patience=patience)
+            await self.mcp.wait_for_servers(profile.mcp.servers, patience=patience)
         return made
 
     def list_agents(self) -> Sequence[ProfileAgent]:
-        """The agents that there are so far."""
+        """List the agents created so far."""
         return list(self._made.values())
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close all agents and their components."""
         await self.mcp.close()
         await to_thread.run_sync(self.knowledge.close)
         for each in self._made.values():
@@ -132,13 +133,13 @@ class Agents:
     ) -> ProfileAgent:
         llm = await to_thread.run_sync(create_model, config)
         model = f"{llm.name}/{llm.model}".rstrip("/")
-        _log.info("profile %s is driven by %s: %s", name, model, why)
+        _log.info("profile %s uses %s: %s", name, model, why)
         from loom_core.agent.agent import Agent
         from loom_core.knowledge.sources.context_retriever import ContextRetriever
         from loom_core.tools.toolbox import Toolbox
 
         knowledge = await self.knowledge.sources(profile.knowledge)
-        servers = await self.mcp.begin(profile.mcp.servers)
+        servers = await self.mcp.start_servers(profile.mcp.servers)
         tools = [*await to_thread.run_sync(self._own_tools, profile), *_search(knowledge)]
         if is_demonstration(config):
             from loom_agent.profiles.demonstration import demonstration_tools
@@ -183,7 +184,7 @@ class Agents:
         )
 
     def _files(self, profile: ProfileConfig) -> Path:
-        """What relative paths, of rules and of calls, are relative to."""
+        """Return the base folder of relative paths, in rules and in calls."""
         folder = self._settings.config.parent
         if profile.tools.files is not None:
             return folder / profile.tools.files.root.expanduser()
@@ -194,7 +195,7 @@ class Agents:
         return folder
 
     def _common(self, config: SchedulerConfig) -> tuple[Scheduler, AuditLog]:
-        """What all agents share."""
+        """Return the scheduler and the audit log, which all agents share."""
         if self._shared is None:
             from loom_core.tools.auditing.audit import AuditLog
 
@@ -216,7 +217,7 @@ class Agents:
 
 @contextmanager
 def _naming_profile(profile: str) -> Generator[None]:
-    """Say of which profile something is wrong."""
+    """Add the name of the profile to configuration errors in the block."""
     try:
         yield
     except (ConfigError, NotFoundError) as error:
@@ -232,7 +233,7 @@ def _search(knowledge: Federation | None) -> list[Tool]:
 
 
 def _compaction(config: CompactionConfig) -> Compaction | None:
-    """May ask the keyring, which blocks."""
+    """Return the compaction settings of a profile. Blocks, as it may ask the keyring."""
     from loom_core.agent.compaction_settings import Compaction
 
     if not config.enabled:

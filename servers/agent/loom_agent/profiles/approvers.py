@@ -1,4 +1,4 @@
-"""Who sees a run, and who decides what it waits for."""
+"""Access rules for runs: who may see a run, and who may decide its pending requests."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["Approvers"]
 
 
 class Approvers:
-    """The rules of the profiles about approvals, for the caller of the moment.
+    """Access rules of the profiles about approvals, for the current caller.
 
-    A run is seen by who started it, and by those whom its profile names in `approvals.who`. Over HTTP these
-    decide then, and nobody else; otherwise who started it does. The user of this machine always may: they
-    could change the configuration as well.
+    The starter of a run can see it, and the callers that its profile names in `approvals.who`. Over HTTP only
+    the latter may decide, if there are any; otherwise the starter may. The user of this machine always may,
+    as they could also change the configuration.
 
     Args:
-        settings: of the process.
-        sees_all: whether every run is seen; see `Service`.
+        settings: settings of the process.
+        sees_all: whether every run is visible; see `Service`.
     """
 
     def __init__(self, settings: Settings, *, sees_all: bool = False) -> None:
@@ -35,24 +35,24 @@ class Approvers:
         self.sees_all = sees_all
 
     def load(self, file: AgentFile) -> None:
-        """Go by this configuration."""
+        """Use this configuration."""
         self._file = file
 
     @property
     def profiles(self) -> Sequence[str]:
-        """The profiles that name the caller, who sees their runs, whosever they are."""
+        """The profiles that name the caller as approver, who can see all their runs."""
         if self._file is None:
             return ()
         return [name for name, profile in self._file.profiles.items() if _names_caller(profile)]
 
     def can_see(self, run: Run) -> bool:
-        """Whether the caller sees a run."""
+        """Whether the caller can see a run."""
         profile = self._profile(run)
         named = profile is not None and _names_caller(profile)
         return self.sees_all or named or run.request.caller == current_caller().id
 
     def can_decide(self, run: Run) -> bool:
-        """Whether the caller is one whom a run may be decided by, in whatever way they are asked."""
+        """Whether the caller may decide for a run, in any way."""
         profile = self._profile(run)
         if self.sees_all or not current_caller().may("write"):
             return self.sees_all
@@ -61,7 +61,7 @@ class Approvers:
         return _names_caller(profile)
 
     def can_decide_by_tool(self, run: Run) -> bool:
-        """Whether they may do so by a tool, which a model may call without their seeing it."""
+        """Whether the caller may decide by a tool, which a model could call unseen."""
         profile = self._profile(run)
         if not self.can_decide(run):
             return False
@@ -71,7 +71,7 @@ class Approvers:
 
     @property
     def can_vouch(self) -> bool:
-        """Whether what the caller approves counts as looked at for everybody: a tool of an MCP server."""
+        """Whether the caller's approval of an MCP tool counts for all callers."""
         return not current_caller().id or self.sees_all or bool(self.profiles)
 
     def _profile(self, run: Run) -> ProfileConfig | None:

@@ -1,17 +1,17 @@
-"""A demonstration without a language model: rules that stand in for one, and tools that show what happens.
+"""Demonstration without a language model: rules in place of one, and tools that show the features.
 
-It is deterministic, needs no key and no network, and says that it is no model. By what the goal says it
+It is deterministic, needs no key and no network, and says that it is not a model. Depending on the goal:
 
-| goal | does |
+| goal | action |
 |---|---|
-| `use TOOL {"argument": …}`, several with `and` | calls these tools, side by side |
-| note, write, save, 记 | keeps a note, which has to be approved |
-| wait 3, 等待 3 | waits so many seconds, and tells how far it is |
-| ask, 问 | has a tool ask the user something |
-| what time, the date, 几点, 日期 | looks at the clock |
-| anything else | looks into knowledge bases if there are any, or which files there are, or at the clock |
+| `use TOOL {"argument": …}`, several with `and` | calls these tools, concurrently |
+| note, write, save, 记 | saves a note, which needs approval |
+| wait 3, 等待 3 | waits that many seconds, and reports progress |
+| ask, 问 | has a tool ask the user a question |
+| what time, the date, 几点, 日期 | reads the clock |
+| anything else | searches knowledge bases if there are any, or lists files, or reads the clock |
 
-and then answers with what the tools said, in English or Chinese, as the goal is.
+Then it answers with the results of the tools, in English or Chinese like the goal.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ _TIME = re.compile(r"\bwhat (?:time|date|day)\b|\bthe (?:time|date)\b|几点|几
 _SHOWN = 600  # characters of a result
 _PIECE_SECONDS = 0.01
 SEARCH = "search_documents"
-"""What the tool is called that looks into knowledge bases."""
+"""Name of the tool that searches knowledge bases."""
 
 _FILES = "list_files"
 _PASSAGE = "<passage>"
 
 
 def demonstration_model() -> MockProvider:
-    """The rules as a provider."""
+    """Return the rules as a provider."""
     return MockProvider(_answer, delay=_PIECE_SECONDS, model=MODEL)
 
 
 def demonstration_tools() -> tuple[Tool, ...]:
-    """What it calls; the notes are kept as long as the program runs."""
+    """Return the tools of the demonstration; notes are kept as long as the process runs."""
     notes: list[str] = []
 
     @tool(read_only=True, open_world=False, idempotent=True)
@@ -95,7 +95,7 @@ def demonstration_tools() -> tuple[Tool, ...]:
     ) -> str:
         """Ask the user something and give their answer."""
         if context.ask is None:
-            return "Nobody can be asked."
+            return "No one can be asked."
         schema = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
         answer = await context.ask(Question(question, schema=schema))
         return str(answer.content.get("answer", "")) if answer.action == "accept" else f"({answer.action})"
@@ -119,14 +119,14 @@ def _answer(request: ChatRequest) -> MockAnswer:
         names = ("、" if chinese else ", ").join(call.name for call in calls)
         reasoning = f"目标：{goal}" if chinese else f"The goal: {goal}"
         return MockAnswer(f"我先使用 {names}。" if chinese else f"First I use {names}.", reasoning, calls)
-    # Asked again for another form of the answer, it answers from what it was told before.
+    # For a reprompt in another form, it answers from the earlier results.
     results = results or [message for message in request.messages if isinstance(message, ToolMessage)]
     text = _final_answer(results, chinese=chinese)
     return MockAnswer(text if request.output is None else _fill_schema(request.output.schema, text))
 
 
 def _summary(instructions: str) -> str:
-    """A summary of a conversation, which says that it is none, where that is asked for; otherwise empty."""
+    """Return a placeholder summary, if the instructions ask for a summary; otherwise empty."""
     if len(parse_sections(instructions)) < len(SECTIONS):
         return ""
     chinese = SECTIONS[0].title_zh in instructions
@@ -139,7 +139,7 @@ def _summary(instructions: str) -> str:
 
 
 def _goal(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """What the user said last, and what came since; passages that were found for it are not theirs."""
+    """Return the last message of the user, without retrieved passages, and the messages after it."""
     for place in range(len(messages) - 1, -1, -1):
         message = messages[place]
         if isinstance(message, UserMessage) and _PASSAGE not in message.text:
@@ -148,7 +148,7 @@ def _goal(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
 
 
 def _plan_calls(goal: str, there: set[str]) -> list[tuple[str, dict[str, Any]]]:
-    """The calls that a goal asks for, of tools that there are; where it names some, of any."""
+    """Plan the calls for a goal: the tools that it names, else an available tool by keywords."""
     named = [(match["tool"] or match["zh"], _arguments(goal, match.end())) for match in _USE.finditer(goal)]
     if named:
         return named
@@ -167,7 +167,7 @@ def _plan_calls(goal: str, there: set[str]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _arguments(goal: str, start: int) -> dict[str, Any]:
-    """The JSON object that follows at a place; none counts as empty."""
+    """Return the JSON object at an index; empty if there is none."""
     text = goal[start:].lstrip()
     if not text.startswith("{"):
         return {}
@@ -179,7 +179,7 @@ def _arguments(goal: str, start: int) -> dict[str, Any]:
 
 
 def _final_answer(results: Sequence[ToolMessage], *, chinese: bool) -> str:
-    """The final answer: what the tools said, and that no model wrote it."""
+    """Return the final answer: the results of the tools, and a note that no model wrote it."""
     shown = [result.text[:_SHOWN].strip() for result in results]
     if chinese:
         text = "工具的结果：" + "；".join(shown) if shown else "没有调用任何工具。"
@@ -189,7 +189,7 @@ def _final_answer(results: Sequence[ToolMessage], *, chinese: bool) -> str:
 
 
 def _fill_schema(schema: Mapping[str, Any], text: str) -> str:
-    """An object with the properties of a schema, whose texts are all the same."""
+    """Fill the properties of a schema; all strings get the same text."""
     blank: dict[str, object] = {"integer": 0, "number": 0, "boolean": False, "array": [], "object": {}}
     properties: Mapping[str, Mapping[str, Any]] = schema.get("properties", {})
     filled = {name: blank.get(part.get("type", "string"), text) for name, part in properties.items()}

@@ -1,4 +1,4 @@
-"""The knowledge bases of this machine as something that agents search."""
+"""The knowledge bases of this machine, as sources for agents."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PROGRAM = "loom-agent-server"
 
 
 def can_search() -> bool:
-    """Whether what searches knowledge bases is installed."""
+    """Whether the packages for searching knowledge bases are installed."""
     return all(find_spec(name) is not None for name in _NEEDED)
 
 
 def how_to_search() -> str:
-    """How that is installed, in one sentence."""
+    """Return how to install them, in one sentence."""
     return how_to_install(f"{_PROGRAM}[kb]")
 
 
 class LocalKnowledge:
-    """The knowledge bases of a home, opened when they are searched for the first time.
+    """The knowledge bases of a home, opened on the first search.
 
     Args:
         home: Loom's folder.
@@ -56,21 +56,21 @@ class LocalKnowledge:
 
     @property
     def notes(self) -> list[str]:
-        """What agents cannot search, and why."""
+        """Notes about knowledge bases that agents cannot search, and why."""
         return list(self._notes)
 
     def work_in(self, tasks: TaskGroup) -> None:
-        """Load models in a task group that the caller ends."""
+        """Use a task group, which the caller ends, to load models."""
         self._tasks = tasks
 
     async def sources(self, names: Literal["all"] | Sequence[str]) -> Federation | None:
-        """What searches these knowledge bases; None where there are none.
+        """Return a federation of these knowledge bases; None if there are none.
 
         Args:
-            names: which ones; `all` that there are.
+            names: their names; `all` for all of the home.
 
         Raises:
-            ConfigError: one that is named is not there or cannot be used, or what searches it is missing.
+            ConfigError: one does not exist or is not usable, or the packages for searching are missing.
         """
         entries = {entry.name: entry for entry in await to_thread.run_sync(Catalogue(self._home).list)}
         if names != EVERYTHING:
@@ -83,7 +83,7 @@ class LocalKnowledge:
         if not chosen:
             return None
         if not can_search():
-            what = "The knowledge bases of this machine cannot be searched: what does that is not installed."
+            what = "The knowledge bases of this machine cannot be searched: packages are not installed."
             if names != EVERYTHING:
                 raise ConfigError(what, advice=how_to_search())
             self._notes[f"{what} {how_to_search()}"] = None
@@ -91,12 +91,12 @@ class LocalKnowledge:
         return await self._federation(chosen)
 
     def close(self) -> None:
-        """Let go of what is open. Blocks."""
+        """Close the open knowledge bases. Blocks."""
         if self._library is not None:
             self._library.close()
 
     async def _federation(self, entries: Sequence[CatalogueEntry]) -> Federation:
-        async with self._turn:  # one thread imports what takes a second
+        async with self._turn:  # import once: it takes a second
             await to_thread.run_sync(import_module, "loom_core.knowledge.rag.knowledge_base")
             from loom_core.knowledge.sources.federation.federation import Federation
             from loom_core.knowledge.sources.library import Library

@@ -1,4 +1,4 @@
-"""Searching the knowledge bases of this machine: nothing leaves it, so nobody has to be asked."""
+"""Search in the knowledge bases of this machine: no data leaves it, so calls need no approval."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ class LocalSearchTool(DocumentSearchTool):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """It only reads what is here."""
+        """Read-only, and limited to this machine."""
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True, open_world=False)

@@ -1,4 +1,4 @@
-"""Which language model a profile is driven by, and what to do where there is none."""
+"""Choice of the language model of a profile."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["MOCK", "choose_model", "create_model", "is_demonstration"]
 
 MOCK = "mock"
-"""The provider that is the demonstration."""
+"""The provider name of the demonstration."""
 
 
 def choose_model(profile: ProfileConfig, settings: Settings) -> tuple[ProviderConfig, str]:
-    """The model of a profile, and why it is that one.
+    """Choose the model of a profile; return its configuration and the reason.
 
     Raises:
-        ConfigError: there is none; it says exactly what to set.
+        ConfigError: there is none; the message says exactly what to set.
     """
     from loom_core.llm.config import ProviderConfig
 
@@ -48,15 +48,15 @@ def choose_model(profile: ProfileConfig, settings: Settings) -> tuple[ProviderCo
 
 
 def is_demonstration(config: ProviderConfig) -> bool:
-    """Whether it is the demonstration, and not a script of somebody's own."""
+    """Whether a configuration is the demonstration, not a custom script of the mock provider."""
     return config.provider == MOCK and not config.options
 
 
 def create_model(config: ProviderConfig) -> LLMProvider:
-    """The model, which can be asked as things are here. A keyring may be asked, which blocks.
+    """Create a model and check that it is usable. Blocks, as it may ask the keyring.
 
     Raises:
-        ConfigError: it cannot be.
+        ConfigError: it is not usable.
     """
     if is_demonstration(config):
         from loom_agent.profiles.demonstration import demonstration_model
@@ -68,7 +68,7 @@ def create_model(config: ProviderConfig) -> LLMProvider:
     if reason := llm.problem():
         cause, _, remedy = reason.partition(". ")
         raise ConfigError(
-            f"The language model {llm.name} cannot be asked: {cause.rstrip('.')}.",
+            f"The language model {llm.name} is not usable: {cause.rstrip('.')}.",
             advice=remedy and f"{remedy.rstrip('.')}.",
         )
     return llm

@@ -8,7 +8,7 @@ import anyio
 
 from loom_core.errors import InvalidInputError
 from loom_core.server.cli.console import out, out_json, say
-from loom_core.server.cli.terminal import Keyboard, asked_at_terminal
+from loom_core.server.cli.terminal import Keyboard, ask_at_terminal
 from loom_flow.invocation import invocation
 from loom_flow.texts import go_on_line, progress_line, run_info, run_text
 
@@ -46,11 +46,11 @@ async def attach_to_run(service: FlowService, run: Run, *, after: int, as_json: 
     keyboard = Keyboard()
     async with anyio.create_task_group() as tasks:
         if not as_json:
-            tasks.start_soon(_print_events, service, run, after, keyboard.attended)
+            tasks.start_soon(_print_events, service, run, after, keyboard.is_interactive)
         run = await wait_until_idle(service, run.id, after=after)
-        while run.status == "input_required" and run.pending and keyboard.attended:
+        while run.status == "input_required" and run.pending and keyboard.is_interactive:
             pending = run.pending[0]
-            decision = await asked_at_terminal(keyboard, service.question(run, pending), pending, by=BY)
+            decision = await ask_at_terminal(keyboard, service.question(run, pending), pending, by=BY)
             if decision is None:
                 break
             try:

@@ -12,8 +12,8 @@ import anyio
 from loom_core.errors import ConfigError, LoomError
 from loom_core.flow.config import LoadedFlows, flow_file_problems, flow_file_warnings, read_flow_file
 from loom_core.flow.executor.definition import iter_steps, server_tools
-from loom_core.server.cli.health import Section, fine, problem, told_by, warning
-from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.cli.health import HealthSection, fine, problem, problem_from_error, warning
+from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables
 from loom_core.server.doctor.runs import runs_section
 from loom_flow import PROGRAM
@@ -61,20 +61,20 @@ def variables(settings: Settings) -> set[str]:
     return usual | {*(loaded.variables if loaded else ())}
 
 
-def _flows(settings: Settings) -> Section:
+def _flows(settings: Settings) -> HealthSection:
     facts: dict[str, object] = {"file": str(settings.config)}
     if not settings.config.exists():
         write = f"Write one to begin with: {invocation(settings, 'init')}"
         finding = problem("no-flow-file", f"There is no {settings.config}.", write)
-        return Section(name="flows", facts=facts, findings=[finding])
+        return HealthSection(name="flows", facts=facts, findings=[finding])
     if problems := flow_file_problems(settings.config):
-        found = [problem("flow-file-wrong", each.told, each.advice or _CORRECT) for each in problems]
-        return Section(name="flows", facts=facts, findings=found)
+        found = [problem("flow-file-wrong", each.text, each.advice or _CORRECT) for each in problems]
+        return HealthSection(name="flows", facts=facts, findings=found)
     file = read_flow_file(settings.config).file
     flows = [flow for flow in file.flows if flow.enabled]
     facts["flows"] = [flow.flow_id for flow in flows]
     findings = [
-        warning("not-on-this-machine", each.told, each.advice) for each in flow_file_warnings(settings.config)
+        warning("not-on-this-machine", each.text, each.advice) for each in flow_file_warnings(settings.config)
     ]
     model = choose_model(file, settings) if settings.provider else file.model
     for flow in flows:
@@ -89,26 +89,26 @@ def _flows(settings: Settings) -> Section:
         findings.append(warning("no-linear-matcher", what, "Install it where there is a wheel of it."))
     if not findings:
         findings.append(fine("flows", "The file is in order."))
-    return Section(name="flows", facts=facts, findings=findings)
+    return HealthSection(name="flows", facts=facts, findings=findings)
 
 
-def _model(settings: Settings) -> Section | None:
+def _model(settings: Settings) -> HealthSection | None:
     loaded = _load_flows(settings)
     if loaded is None:
         return None
     try:
         config = choose_model(loaded.file, settings)
         if config is None:
-            return Section(name="language model", facts={"model": "none: rules decide alone"})
+            return HealthSection(name="language model", facts={"model": "none: rules decide alone"})
         llm = build_model(config)
     except ConfigError as error:
-        found = told_by(error, "model-unusable", remedy=_CORRECT)
-        return Section(name="language model", findings=[found])
+        found = problem_from_error(error, "model-unusable", remedy=_CORRECT)
+        return HealthSection(name="language model", findings=[found])
     finding = fine("model", f"{llm.name}/{llm.model} can be asked.".replace("/ ", " "))
-    return Section(name="language model", findings=[finding])
+    return HealthSection(name="language model", findings=[finding])
 
 
-async def _network(settings: Settings) -> Section | None:
+async def _network(settings: Settings) -> HealthSection | None:
     """Whether each address that the file names may be asked, and whether anybody listens; nothing is sent."""
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.http.request import resolve_url
@@ -127,10 +127,10 @@ async def _network(settings: Settings) -> Section | None:
             else:
                 places.setdefault(_place(resolve_url(endpoint.url, loaded.file.flow_url)), who)
     findings += await _find_unreachable(places)
-    return Section(name="network", findings=findings) if findings else None
+    return HealthSection(name="network", findings=findings) if findings else None
 
 
-def _tools(settings: Settings) -> Section | None:
+def _tools(settings: Settings) -> HealthSection | None:
     """The tools of MCP servers that the file names and that no operator has approved."""
     from loom_core.mcp_client.configuration.servers import read_servers
     from loom_core.mcp_client.configuration.trust import ToolPins
@@ -152,7 +152,7 @@ def _tools(settings: Settings) -> Section | None:
             what = f"The file names the tool {name}, which no operator has approved: flows cannot call it."
             remedy = f"Look at it, and approve it: {approvals.command(name)}."
             findings.append(warning("tool-not-approved", what, remedy))
-    return Section(name="tools", facts={"tools": tools}, findings=findings)
+    return HealthSection(name="tools", facts={"tools": tools}, findings=findings)
 
 
 def _place(url: str) -> tuple[str, int]:
@@ -192,5 +192,5 @@ def _endpoints(file: FlowFile) -> Iterator[tuple[str, EndpointConfig]]:
             yield f"The tool {tool.name!r}", tool.endpoint
 
 
-async def _runs(settings: Settings) -> Section | None:
+async def _runs(settings: Settings) -> HealthSection | None:
     return await runs_section(settings.journal, see=f"{PROGRAM} status", drive=f"{PROGRAM} resume")

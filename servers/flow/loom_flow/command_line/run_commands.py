@@ -58,7 +58,7 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
         model_from_settings(settings)  # who names one here is there to correct it
         service = FlowService(settings, adopts=False, sees_all=True)
         service.load()
-        async with service, Interrupts.heard() as interrupts:
+        async with service, Interrupts.listen() as interrupts:
             try:
                 return await interrupts.unless(lambda: commands[args.command](service, args))
             except Interrupted:
@@ -137,10 +137,10 @@ async def _runs(service: FlowService, args: argparse.Namespace) -> int:
     status = cast("list[RunStatus]", args.status)
     query, limit = " ".join(args.query), args.limit
     if args.html:
-        from loom_core.server.runs.page_option import written_page
+        from loom_core.server.runs.html_option import write_run_page
 
         listed = await service.runs(status=status, query=query, limit=limit + 1)
-        page = await written_page(service, args.html, listed=listed, limit=limit, program=PROGRAM)
+        page = await write_run_page(service, args.html, listed=listed, limit=limit, program=PROGRAM)
         page.show(as_json=args.json)
         return 0
     found = await service.runs(status=status, query=query, limit=limit)
@@ -150,9 +150,9 @@ async def _runs(service: FlowService, args: argparse.Namespace) -> int:
 
 
 async def _status(service: FlowService, args: argparse.Namespace) -> int:
-    from loom_core.server.runs.page_option import named_run
+    from loom_core.server.runs.html_option import find_run
 
-    run = await named_run(service, args.run_id)
+    run = await find_run(service, args.run_id)
     await print_run(service, run, as_json=args.json)
     after = 0
     while args.events and (found := await service.events(run.id, after=after, limit=500)):
@@ -211,10 +211,10 @@ async def chat(service: FlowService, args: argparse.Namespace) -> int:
     """Take lines until there is no more; gives the exit code that says how the last of it stands."""
     keyboard, session, context = Keyboard(), args.session, parse_values(args.context)
     file = (await service.read_flows()).file
-    if keyboard.attended:
+    if keyboard.is_interactive:
         say(_opening(file))
     code = 0
-    while (line := await keyboard.line("> " if keyboard.attended else "")) is not None:
+    while (line := await keyboard.line("> " if keyboard.is_interactive else "")) is not None:
         if not line.strip():
             continue
         reply = await service.chat(line, session_id=session, context=context, seconds=_SLICE_SECONDS)

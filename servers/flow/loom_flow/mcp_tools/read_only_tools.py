@@ -104,8 +104,10 @@ def _register_status(server: LoomServer, service: FlowService) -> None:
         ] = 0.0,
     ) -> ToolReply[RunResult]:
         attending = service.attending
-        run = await attending.attended(ctx, run_id, after=after_seq or 0, seconds=wait_seconds, task="waits")
-        info = run_info(run, await service.steps(run.id), by_asking=attending.asks_user(ctx, run))
+        run = await attending.wait_for_run(
+            ctx, run_id, after=after_seq or 0, seconds=wait_seconds, task="waits"
+        )
+        info = run_info(run, await service.steps(run.id), by_asking=attending.can_ask_user(ctx, run))
         found = [] if after_seq is None else await service.events(run_id, after=after_seq, limit=_EVENTS)
         events = [event_info(event) for event in found]
         result = RunResult(**dict(info), events=events)

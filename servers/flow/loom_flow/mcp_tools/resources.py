@@ -45,7 +45,7 @@ def register_resources(server: LoomServer, service: FlowService) -> None:
     register_run_resources(
         server,
         service,
-        described=described,
+        describe=described,
         title=message_of,
         description="A run as it stands: status, steps, output, and what it waits for.",
     )

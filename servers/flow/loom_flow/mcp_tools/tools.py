@@ -19,7 +19,7 @@ from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.server.auth.caller import current_caller
 from loom_core.server.calls.context import ToolContext
 from loom_core.server.calls.elicitation import ask_form, can_ask, form_of
-from loom_core.server.calls.long_polling import LONGEST_WAIT, decided_by
+from loom_core.server.calls.long_polling import LONGEST_WAIT, decider_of
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.protocol.tools import SchemaTool
 from loom_flow.models import ChatResult, RunInfo
@@ -144,7 +144,7 @@ def _register_chat(server: LoomServer, service: FlowService) -> None:
             # A run that an earlier message has begun is not for this one's task to call off.
             is_own = (await service.run(reply.run_id)).request.idempotency_key == taken_as
             task = "aborts" if is_own else "waits"
-            run = await service.attending.attended(ctx, reply.run_id, seconds=left, task=task)
+            run = await service.attending.wait_for_run(ctx, reply.run_id, seconds=left, task=task)
             while run is not None and run.status in FINAL_STATUSES:
                 left = max(until - anyio.current_time(), 0.0)
                 more = await service.continue_session(session_id, seconds=left)
@@ -154,8 +154,8 @@ def _register_chat(server: LoomServer, service: FlowService) -> None:
                 reply = more.after(before, told=(*reply.told, run.id))
                 run = None
                 if reply.run_id:
-                    run = await service.attending.attended(ctx, reply.run_id, seconds=left, task="waits")
-        by_asking = run is not None and service.attending.asks_user(ctx, run)
+                    run = await service.attending.wait_for_run(ctx, reply.run_id, seconds=left, task="waits")
+        by_asking = run is not None and service.attending.can_ask_user(ctx, run)
         result = chat_result(reply, run, file=service.file, by_asking=by_asking)
         await service.confirm_delivery(reply.session_id, run, reply.told)
         return tool_result(chat_text(result, reply.language), result)
@@ -230,7 +230,7 @@ def _register_resume(server: LoomServer, service: FlowService) -> None:
                 advice="Use `answer`, `approve` with changed inputs, or `retry` with corrected ones.",
             )
         run = await service.run(run_id)
-        by = decided_by(ctx)
+        by = decider_of(ctx)
         kept = ctx.client_input.kept
         if "after" not in kept:  # otherwise this is the same call again, with an answer
             stands = action == "resume" and run.status == "input_required"  # nothing new has to happen
@@ -249,7 +249,7 @@ def _register_resume(server: LoomServer, service: FlowService) -> None:
                 case "abort":
                     await service.send_commands(run_id, Abort(reason=reason, by=by))
         seconds = min(wait_seconds, _APPLIED_SECONDS) if action in {"pause", "abort"} else wait_seconds
-        run = await service.attending.attended(ctx, run_id, after=int(kept["after"]), seconds=seconds)
+        run = await service.attending.wait_for_run(ctx, run_id, after=int(kept["after"]), seconds=seconds)
         return await run_reply(ctx, service, run)
 
 
@@ -337,13 +337,13 @@ async def start_and_wait(
             idempotency_key=idempotency_key,
         )
         run_id = ctx.client_input.kept["run_id"] = run.id
-    run = await service.attending.attended(ctx, run_id, seconds=seconds, task="aborts")
+    run = await service.attending.wait_for_run(ctx, run_id, seconds=seconds, task="aborts")
     return await run_reply(ctx, service, run)
 
 
 async def run_reply(ctx: ToolContext, service: FlowService, run: Run) -> ToolReply[RunInfo]:
     """The answer about a run."""
-    by_asking = service.attending.asks_user(ctx, run)
+    by_asking = service.attending.can_ask_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
     await service.confirm_delivery(run.request.session_id, run)
     return tool_result(run_text(run, info), info)

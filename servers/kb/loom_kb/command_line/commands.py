@@ -14,7 +14,7 @@ from anyio import to_thread
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.knowledge.ingest.near_duplicates import percent
 from loom_core.knowledge.uris import display_uri, uri_of
-from loom_core.server.cli.command_line import given_filters
+from loom_core.server.cli.command_line import parse_filters
 from loom_core.server.cli.console import out, out_json, say, strong
 from loom_core.server.cli.health import fact_lines
 from loom_core.server.search.citations import citation
@@ -70,7 +70,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "export": export_archive,
         "import": import_archive,
     }
-    # What `rebuild` is given is the embedder that is to be, and not the one that is.
+    # For `rebuild`, --embedder is the embedder to change to, not the current one.
     service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
 
     async def run() -> int:
@@ -96,13 +96,13 @@ async def _add(service: Service, args: argparse.Namespace) -> int:
     elif urls := [path for path in args.paths if isinstance(path, str)]:
         if len(urls) < len(args.paths):
             raise InvalidInputError(
-                "Files and web pages are added by commands of their own.", advice="Run `add` twice."
+                "One `add` takes files or web pages, not both.", advice="Run `add` twice."
             )
         request = await service.request_pages(urls, metadata=metadata)
     elif args.paths:
         missing = [path for path in args.paths if not await anyio.Path(path).exists()]
         there = [path for path in args.paths if path not in missing]
-        # Where nothing is there, all is asked for: that is refused.
+        # If no path exists, request all of them: that raises an error.
         request = await service.request_files(
             there or missing, include=args.include, exclude=args.exclude, metadata=metadata
         )
@@ -137,7 +137,7 @@ async def _query(service: Service, args: argparse.Namespace) -> int:
     result = await service.query(
         " ".join(args.question),
         source=args.kb,
-        filters=given_filters(args.filter),
+        filters=parse_filters(args.filter),
         limit=args.limit,
         strategy=args.strategy,
         options=_search_options(args),
@@ -161,7 +161,7 @@ def _search_options(args: argparse.Namespace) -> SearchOptions:
 
 
 def _print_answer(result: QueryResult, *, detailed: bool) -> None:
-    """The passages of an answer, for a person, after a word on how well they fit if they hardly do."""
+    """Print the passages of an answer, after a caution if they match poorly."""
     if note := result.match.note():
         out(note)
         if result.passages:
@@ -296,7 +296,7 @@ async def _demo(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _jobs(service: Service, args: argparse.Namespace) -> int:
-    """List the newest jobs, or tell all about one."""
+    """List the newest jobs, or show one in full."""
     if args.id is None:
         newest = await service.jobs(limit=20)
         if args.json:
@@ -325,10 +325,10 @@ async def _jobs(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _duplicates(service: Service, args: argparse.Namespace) -> int:
-    """List the documents that are the same, or nearly."""
+    """List duplicate and near-duplicate documents."""
     knowledge_base = await service.library.get(args.kb)
     if await to_thread.run_sync(knowledge_base.duplicates.pending_comparisons, 1):
-        say("Some documents have yet to be compared; ask again when the work is done.")
+        say("Some documents have not been compared yet; run this again when the work is done.")
     groups = await to_thread.run_sync(knowledge_base.duplicates.groups)
     if args.json:
         listed = [
@@ -346,12 +346,12 @@ async def _duplicates(service: Service, args: argparse.Namespace) -> int:
         for id_, uri in group.documents:
             out(f"    {id_}  {display_uri(uri)}")
     if not groups:
-        out("No two documents are the same or nearly.")
+        out("There are no duplicates.")
     return 0
 
 
 async def _aliases(service: Service, args: argparse.Namespace) -> int:
-    """List, merge or split; returns the exit code."""
+    """List, merge or split entities; returns the exit code."""
     knowledge_base = await service.library.get(args.kb)
     known = knowledge_base.aliases
     if args.merge or args.split or args.undecide:
@@ -369,7 +369,7 @@ async def _aliases(service: Service, args: argparse.Namespace) -> int:
 
 
 def _decide(known: EntityAliases, args: argparse.Namespace) -> bool:
-    """Merge, split, or undo either; False where there was nothing to undo."""
+    """Merge, split, or undo a decision; return False if there is none to undo."""
     if len(args.names) != 2:
         raise InvalidInputError(
             f"Two names are needed, not {len(args.names)}.",
@@ -381,10 +381,10 @@ def _decide(known: EntityAliases, args: argparse.Namespace) -> bool:
     elif args.split:
         groups = list(known.split(name, other))
     elif known.clear_decision(name, other):
-        # A name that no document uses any more may have been decided about, too.
+        # There may be a decision about a name that no document uses any more.
         groups = list(dict.fromkeys(filter(None, map(partial(_group_of, known), args.names))))
     else:
-        say("Nothing was decided of these two names.")
+        say("There is no decision about these two names.")
         return False
     _show(groups, as_json=args.json)
     return True

@@ -1,4 +1,4 @@
-"""`loom-kb demo`: from nothing to cited answers, on documents that come with the package."""
+"""`loom-kb demo`: a knowledge base from the demo documents of the package, and three cited answers."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ QUESTIONS = (
     "Which poet was the father of the woman who translated Menabrea's account of the engine?",
     "织匠不知道会织出什么花色，花纹是怎样织出来的？",
 )
-"""A look-up; a question whose answer stands in another document than its words; one in Chinese."""
+"""A look-up; a multi-hop question, answered in another document than its words; one in Chinese."""
 
 
 async def demo(service: Service, *, as_json: bool) -> int:
-    """Build the knowledge base `demo` in Loom's home, ask it, and tell how to connect a client."""
+    """Build the knowledge base `demo` in Loom's home, query it, and explain how to connect a client."""
     if as_json:
         await _build(service)
         out_json({question: await _top(service, question) for question in QUESTIONS})

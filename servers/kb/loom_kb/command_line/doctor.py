@@ -1,4 +1,4 @@
-"""`loom-kb doctor`: a quick look at the installation and every knowledge base, which changes nothing."""
+"""`loom-kb doctor`: quick read-only diagnosis of the installation and every knowledge base."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from loom_core.knowledge.store.probe import describe_problem, is_emptied
 from loom_core.knowledge.store.schema import SCHEMA
 from loom_core.server.cli.health import (
     Finding,
-    Section,
+    HealthSection,
     fine,
     problem,
-    told_by,
+    problem_from_error,
     warning,
 )
-from loom_core.server.doctor.examination import Check, blocking
-from loom_core.server.doctor.language_model import language_model_variables, unasked
+from loom_core.server.doctor.check_runner import Check, blocking
+from loom_core.server.doctor.language_model import language_model_variables, model_unavailable
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 from loom_kb.language_model import OTHER_MODEL, model_section
 from loom_kb.service import Service
@@ -48,37 +48,37 @@ _BASES_SECONDS = 40.0  # for all knowledge bases; an index that hangs takes twen
 _AT_ONCE = 2
 _MODEL_SECONDS = 15.0  # the keyring may ask the user
 _REBUILT = (
-    "Nothing is lost. The next process that works builds it anew; now: loom-kb rebuild --index {index} {kb}"
+    "Nothing is lost. The next worker process rebuilds it; to do it now: loom-kb rebuild --index {index} {kb}"
 )
 _REMEDIES: dict[ProblemKind, str] = {
     "inaccessible": "Put the file back, or make it and its folder writable for this user.",
-    "emptied": "Put a copy of record.db back if there is one, or begin anew: loom-kb check --repair {kb}",
+    "emptied": "Restore record.db from a backup if there is one, or start over: loom-kb check --repair {kb}",
     "newer": "Upgrade this Loom: uv tool upgrade loom-kb",
-    "damaged": "Put right what can be: loom-kb check --repair {kb}",
+    "damaged": "Repair what can be repaired: loom-kb check --repair {kb}",
     "index-gone": _REBUILT,
     "index-damaged": _REBUILT,
-    "work-stopped": "Do what it says; the process tries again by itself, and its log says more.",
-    "owner-version": "End that process, or let both be of one version: uv tool upgrade loom-kb",
-    "owner-silent": "End that process; another takes over, and what it has acknowledged is not lost.",
+    "work-stopped": "Do what it says; the process retries by itself, and its log has details.",
+    "owner-version": "End that process, or install the same version for both: uv tool upgrade loom-kb",
+    "owner-silent": "End that process; another takes over, and acknowledged jobs are not lost.",
 }
 _FINISHED = ("done", "failed", "cancelled")
 _PROBE_SECONDS = 20.0
 ProblemKind = Literal[
-    "inaccessible",  # the record or its folder cannot be opened or written
-    "emptied",  # the record has lost all its content
+    "inaccessible",  # the store or its folder cannot be opened or written
+    "emptied",  # the store has lost all its content
     "newer",  # a newer Loom has written it
-    "damaged",  # the record cannot be read
+    "damaged",  # the store cannot be read
     "index-gone",
     "index-damaged",
-    "work-stopped",  # the process that works for it says that it cannot
-    "owner-version",  # that process is of another version of Loom, and cannot be asked
+    "work-stopped",  # its worker process reports that it cannot work
+    "owner-version",  # that process runs another version of Loom, and cannot be asked
     "owner-silent",  # that process does not answer
 ]
 _MOST_COPIED = 256 << 20  # bytes
 
 
 def own_checks(settings: Settings) -> list[Check]:
-    """What is looked at for `loom-kb` beside what is looked at for any server."""
+    """Return the checks of `loom-kb`, in addition to those of every server."""
     return [
         Check("embedders", blocking(_embedders)),
         Check("language model", blocking(partial(_model, settings)), seconds=_MODEL_SECONDS),
@@ -87,7 +87,7 @@ def own_checks(settings: Settings) -> list[Check]:
 
 
 def variables(settings: Settings) -> set[str]:
-    """The environment variables that may hold keys it uses."""
+    """Return the environment variables that may hold API keys."""
     from loom_core.embedding.remote_models.vendors import EMBEDDING_VENDORS
 
     rows = EMBEDDING_VENDORS.values()
@@ -95,36 +95,36 @@ def variables(settings: Settings) -> set[str]:
     return embedders | language_model_variables()
 
 
-def _embedders() -> Section:
+def _embedders() -> HealthSection:
     from loom_core.embedding.registry import EmbedderChoice, requirement_of
 
     missing = {name: requirement_of(name) for name in get_args(EmbedderChoice) if name != "auto"}
     facts = {name: f"needs {wheel}" if wheel else "available" for name, wheel in missing.items()}
-    return Section(name="embedders", facts=facts)
+    return HealthSection(name="embedders", facts=facts)
 
 
-def _model(settings: Settings) -> Section | None:
+def _model(settings: Settings) -> HealthSection | None:
     try:
         return model_section(Service(settings).library)
     except ConfigError as error:
-        finding = told_by(error, "model-unusable", remedy="Correct --llm.")
-        return Section(name="language model", findings=[finding])
+        finding = problem_from_error(error, "model-unusable", remedy="Correct --llm.")
+        return HealthSection(name="language model", findings=[finding])
 
 
-async def _knowledge_bases(settings: Settings) -> list[Section]:
-    """All that may be used; what cannot be looked at in time says so."""
+async def _knowledge_bases(settings: Settings) -> list[HealthSection]:
+    """Examine all knowledge bases that may be used; one that takes too long is reported as such."""
     entries = await blocking(partial(_entries, settings))()
     late = problem(
         "gives-no-answer",
-        f"It could not be looked at within {_BASES_SECONDS:g} s.",
-        "Run `loom-kb doctor` again while less is going on; `loom-kb check --kb NAME` looks at one alone.",
+        f"It could not be examined within {_BASES_SECONDS:g} s.",
+        "Run `loom-kb doctor` again when the machine is idle; `loom-kb check --kb NAME` checks a single one.",
     )
-    found = [Section(name=f"knowledge base {entry.name}", findings=[late]) for entry in entries]
+    found = [HealthSection(name=f"knowledge base {entry.name}", findings=[late]) for entry in entries]
     places = anyio.Semaphore(_AT_ONCE)
 
     async def look(place: int, entry: CatalogueEntry) -> None:
         async with places:
-            # In a thread with a loop of its own, which can be left behind where a disk hangs.
+            # In a thread with its own event loop, which can be abandoned if a disk hangs.
             found[place] = await blocking(lambda: anyio.run(_knowledge_base, entry))()
 
     with anyio.move_on_after(_BASES_SECONDS):
@@ -135,11 +135,11 @@ async def _knowledge_bases(settings: Settings) -> list[Section]:
 
 
 def _entries(settings: Settings) -> list[CatalogueEntry]:
-    library = Service(replace(settings, llm="")).library  # what is wrong with the model is told elsewhere
+    library = Service(replace(settings, llm="")).library  # another check reports errors of the model
     return [*library.list(), *library.unusable()]
 
 
-async def _knowledge_base(entry: CatalogueEntry) -> Section:
+async def _knowledge_base(entry: CatalogueEntry) -> HealthSection:
 
     health = await examine(entry)
     states = {
@@ -159,11 +159,11 @@ async def _knowledge_base(entry: CatalogueEntry) -> Section:
     }
     findings = [_finding(found, health.name) for found in health.problems]
     findings += [*_embedder_findings(health), *_work_findings(health)]
-    return Section(name=f"knowledge base {health.name}", facts=facts, findings=findings)
+    return HealthSection(name=f"knowledge base {health.name}", facts=facts, findings=findings)
 
 
 def _finding(found: HealthProblem, name: str) -> Finding:
-    # The index that is built for Chroma is one of vectors for people.
+    # For users, the Chroma index is the index of vectors.
     index = "vectors" if found.index == "chroma" else found.index
     remedy = _REMEDIES[found.kind].format(kb=f"--kb {shlex.quote(name)}", index=index)
     return problem(found.kind, found.message, remedy)
@@ -175,16 +175,16 @@ def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
     kb = f"--kb {shlex.quote(health.name)}"
     if is_remote(health.embedding_config):
         if reason := remote_problem(health.embedding_config):
-            cause = f"Its vectors are of {health.embedder}, and {reason}"
-            yield unasked("embedder-unusable", cause, otherwise=OTHER_MODEL)
+            cause = f"Its vectors are by {health.embedder}, and {reason}"
+            yield model_unavailable("embedder-unusable", cause, otherwise=OTHER_MODEL)
     elif health.embedder:
         name = embedder_named(health.embedder)
         if name is None:
-            message = f"Its vectors are of {health.embedder!r}, which this Loom does not have."
-            remedy = f"Upgrade this Loom, or make them anew: loom-kb rebuild --embedder auto {kb}"
+            message = f"Its vectors are by {health.embedder!r}, which this Loom does not have."
+            remedy = f"Upgrade this Loom, or embed all passages again: loom-kb rebuild --embedder auto {kb}"
             yield problem("embedder-unusable", message, remedy)
         elif wheel := requirement_of(name):
-            message = f"Its vectors are of {health.embedder!r}, and {wheel} is not installed."
+            message = f"Its vectors are by {health.embedder!r}, and {wheel} is not installed."
             yield problem("embedder-unusable", message, how_to_install(wheel))
 
 
@@ -194,7 +194,7 @@ def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
         yield fine("held", message)
     elif health.unfinished_jobs:
         message = f"{health.unfinished_jobs:,} jobs are not done, and no process works on them."
-        remedy = f"Start a server, or go on with them now: loom-kb add --kb {shlex.quote(health.name)}"
+        remedy = f"Start a server, or continue them now: loom-kb add --kb {shlex.quote(health.name)}"
         yield warning("unfinished-jobs", message, remedy)
 
 
@@ -208,12 +208,12 @@ def _describe_holder(holder: Holder | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """One thing that is wrong.
+    """A problem of a knowledge base.
 
     Attributes:
-        kind: what it is.
-        message: what was found, in a sentence.
-        index: the index that it is about, or empty.
+        kind: its kind.
+        message: a sentence that describes it.
+        index: the affected index, or empty.
     """
 
     kind: ProblemKind
@@ -223,12 +223,12 @@ class HealthProblem:
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """How far an index has followed the record.
+    """State of a derived index.
 
     Attributes:
-        generation: which one is in force; 0 before the first is built.
-        built: whether there is one; if not, it is built with the next work.
-        lag: changes of the record that it has still to take over.
+        generation: the current one; 0 before the first is built.
+        built: whether it exists; if not, the next worker process builds it.
+        lag: changes of the store that it has still to apply.
     """
 
     generation: int
@@ -238,21 +238,21 @@ class IndexHealth:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeBaseHealth:
-    """How a knowledge base stands.
+    """Health of a knowledge base.
 
     Attributes:
         name: its name.
         folder: where it is.
-        format: version of its record's schema; 0 if the record cannot be read.
-        documents: how many documents it holds.
-        chunks: how many chunks.
-        vectors: how many of them have a vector; None where finding out would take long.
+        format: schema version of its store; 0 if the store cannot be read.
+        documents: number of documents.
+        chunks: number of chunks.
+        vectors: number of chunks with a vector; None where counting would take long.
         embedder: id of the model that makes its vectors, or empty.
-        embedding_config: what makes that model again, or empty.
+        embedding_config: configuration that recreates that model, or empty.
         indexes: by name.
-        unfinished_jobs: how many jobs are not done yet.
-        holder: the process that works for it now, or None.
-        problems: what is wrong.
+        unfinished_jobs: number of jobs that are not done yet.
+        holder: its worker process, or None.
+        problems: those found.
     """
 
     name: str
@@ -270,9 +270,9 @@ class KnowledgeBaseHealth:
 
 
 async def examine(entry: CatalogueEntry) -> KnowledgeBaseHealth:
-    """Look at a knowledge base: its record, its indexes, and what its owner says of the work.
+    """Examine a knowledge base: its store, its indexes, and the status that its owner reports.
 
-    Indexes are opened only while nobody works on them. This may take some seconds, and a minute where all of
+    Indexes are opened only while no process works on them. This may take some seconds, and a minute if all of
     them hang.
     """
     health = await to_thread.run_sync(_examine_entry, entry)
@@ -289,7 +289,7 @@ async def examine(entry: CatalogueEntry) -> KnowledgeBaseHealth:
 
 def _no_answer_problem(holder: Holder) -> HealthProblem:
     if holder.version != loom_version():
-        message = f"{holder} holds it, and is of version {holder.version}, not {loom_version()}."
+        message = f"{holder} holds it, and runs version {holder.version}, not {loom_version()}."
         return HealthProblem("owner-version", message)
     return HealthProblem("owner-silent", f"{holder} holds it, and does not answer.")
 
@@ -313,7 +313,7 @@ def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
     try:
         version = _format_of(path)
         if version > len(SCHEMA):
-            newer = f"It is of a newer Loom's format ({version}, this one knows {len(SCHEMA)})."
+            newer = f"A newer Loom wrote it (format {version}; this one knows {len(SCHEMA)})."
             return replace(health, format=version, problems=(HealthProblem("newer", newer),))
         health, dimension = _with_record(replace(health, format=version))
     except (sqlite3.Error, ValueError) as error:
@@ -328,9 +328,9 @@ def _of_indexes(health: KnowledgeBaseHealth, dimension: int) -> Iterator[HealthP
         if index.built and any(health.folder.glob(f"{name}-{index.generation}*")):
             there[name] = index.generation
         elif index.built:
-            yield HealthProblem("index-gone", f"Its index of {name} has gone.", name)
-    with lock_of(health.folder).block_acquirers() as nobody_works:
-        if nobody_works:
+            yield HealthProblem("index-gone", f"Its index of {name} is missing.", name)
+    with lock_of(health.folder).block_acquirers() as is_idle:
+        if is_idle:
             damaged = find_damaged_indexes(health.folder, there, dimension=dimension, seconds=_PROBE_SECONDS)
             for name, reason in damaged:
                 message = f"Its index of {name} is damaged: {reason.rstrip('.')}."
@@ -343,7 +343,7 @@ def _format_of(record: Path) -> int:
 
 
 def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]:
-    """What its record adds to it, and the dimension of its vectors."""
+    """Complete the health from the store; return it with the dimension of the vectors."""
     path = health.folder / "record.db"
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=1.0)) as db:
         last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'changes'").fetchone()
@@ -371,15 +371,15 @@ def _with_record(health: KnowledgeBaseHealth) -> tuple[KnowledgeBaseHealth, int]
 def find_damaged_indexes(
     folder: Path, generations: Mapping[str, int], *, dimension: int, seconds: float
 ) -> Iterator[tuple[str, str]]:
-    """The indexes that do not open, and why; engines are tried in child processes.
+    """Find indexes that do not open, with the reason; engines are tried in child processes.
 
-    Nobody may be working on them: hold `ProcessLock.looking` meanwhile.
+    No process may be working on them: hold `ProcessLock.looking` meanwhile.
 
     Args:
         folder: where they are.
-        generations: the indexes by name, with the generation that counts.
+        generations: the current generation of each index, by name.
         dimension: length of the vectors.
-        seconds: each counts as hanging after so long.
+        seconds: time limit for each index.
     """
     from loom_core.knowledge.indexes.engines.probe import probe_kuzu, probe_tantivy
 
@@ -399,7 +399,7 @@ def find_damaged_indexes(
 
 
 def _wrong_chroma(path: Path, dimension: int, seconds: float) -> str | None:
-    """Why Chroma does not open a copy, as it writes whenever it opens; what is too large is left alone."""
+    """Why Chroma cannot open a copy (opening writes); an index that is too large to copy is skipped."""
     from loom_core.knowledge.indexes.engines.probe import probe_chroma
 
     if sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) > _MOST_COPIED:
@@ -412,7 +412,7 @@ def _wrong_chroma(path: Path, dimension: int, seconds: float) -> str | None:
 
 
 def _wrong_vectors(path: Path, dimension: int) -> str | None:
-    """Why files of our own do not open; they cannot hang."""
+    """Why the flat vector files cannot be opened; they cannot hang."""
     from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 
     try:

@@ -1,4 +1,4 @@
-"""The commands that keep folders in step: sync, once or for as long as it runs."""
+"""Folder sync: the command `sync`, once or with `--watch`, and the watched folders of a server."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _log = logging.getLogger(__name__)
 
 
 async def sync(service: Service, args: argparse.Namespace) -> int:
-    """Bring a knowledge base in step with folders; with `--watch`, stay and keep it so."""
+    """Sync a knowledge base with folders; with `--watch`, keep running and sync every change."""
     from loom_core.knowledge.rag.requests import SyncRequest
 
     for folder in args.folders:
         if not args.watch and not await anyio.Path(folder).exists() and not args.allow_empty:
             raise NotFoundError(
                 f"There is no folder {folder}.",
-                advice="Is its drive connected? If its documents are to go, use --allow-empty.",
+                advice="Is its drive connected? To remove its documents, use --allow-empty.",
             )
     if args.watch and args.yes:
         raise InvalidInputError(
-            "--yes agrees to one sync, and --watch goes on and on.",
+            "--yes agrees to one sync, but --watch goes on syncing.",
             advice="Sync once with --yes, then watch.",
         )
     knowledge_base = await service.writable(args.kb)
@@ -65,7 +65,7 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
 
 
 async def watch_folders(service: Service) -> None:
-    """Keep the folders that the settings name in step, while this process is the one that works."""
+    """Keep the folders of the settings in sync, once this process owns the knowledge base."""
     from loom_core.knowledge.rag.folder_watch import FolderWatch
 
     only = service.settings.sources
@@ -75,7 +75,7 @@ async def watch_folders(service: Service) -> None:
     except ConfigError as error:
         _log.error("The folders are not watched: %s", error)
         return
-    while not knowledge_base.worker.is_owner:  # noqa: ASYNC110 - the lock of another process tells nobody
+    while not knowledge_base.worker.is_owner:  # noqa: ASYNC110 - the lock of another process sends no event
         await anyio.sleep(_POLL_SECONDS)
     await FolderWatch(knowledge_base, service.settings.watched).run()
 
@@ -105,7 +105,7 @@ async def _watch(
 
 
 async def _end_at_signal(scope: anyio.CancelScope) -> None:
-    """End at SIGINT and SIGTERM; where there are no such signals, KeyboardInterrupt does."""
+    """Cancel a scope at SIGINT or SIGTERM; where these do not exist, KeyboardInterrupt ends the command."""
     try:
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:

@@ -1,4 +1,4 @@
-"""Working on what was ordered, with progress for a person to watch."""
+"""Work on a job in the foreground, with progress bars."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["LEFT_OUT", "work_until_done", "work_until_idle"]
 
 LEFT_OUT = 3
-"""Exit code: done, but not with every document that was named."""
+"""Exit code: done, but some documents are missing or failed."""
 
 
 async def work_until_done(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb: str, as_json: bool) -> int:
-    """Work until a job is done and say what has become of it; returns the exit code.
+    """Work until a job is done and print its outcome; returns the exit code.
 
     Args:
         knowledge_base: where the job is.
         job: its id.
-        kb: the name of the knowledge base, for the command that goes on after an interruption.
+        kb: the name of the knowledge base, for the command that continues after an interruption.
         as_json: whether to print JSON.
     """
     began = time.monotonic()
@@ -50,7 +50,7 @@ async def work_until_done(knowledge_base: GraphRAGKnowledgeBase, job: str, *, kb
 
 
 async def work_until_idle(knowledge_base: GraphRAGKnowledgeBase, job: str = "") -> None:
-    """Work until nothing is left to do, and show how far it is: a job first, where one is given."""
+    """Work until nothing is left to do, and show the progress: of a job first, where one is given."""
     reading, embedding = ProgressBar("reading  ", "documents"), ProgressBar("embedding", "passages")
     finished = not job
 

@@ -1,4 +1,4 @@
-"""The commands that look after a knowledge base: check, rebuild, export, import."""
+"""The maintenance commands: check, rebuild, export, import."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAMED = 20  # documents that were lost
 
 
 async def check(service: Service, args: argparse.Namespace) -> int:
-    """`loom-kb check`: 0 if everything is as it should be (again), 1 if not, 3 if documents were lost."""
+    """Run `loom-kb check`; return 0 if all is sound (or repaired), 1 if not, 3 if documents were lost."""
     from loom_core.knowledge.maintenance.salvage import check_file, salvage
 
     folder = service.library.catalogue.folder(args.kb)
@@ -47,7 +47,7 @@ async def check(service: Service, args: argparse.Namespace) -> int:
         report = CheckReport(checked=["file"], findings=damage)
     else:
         knowledge_base = await service.library.get(args.kb)
-        if done:  # what was saved is a job now
+        if done:  # the salvaged documents are a job now
             await knowledge_base.worker.drain()
         report = await knowledge_base.check(repair=args.repair)
         report.checked.insert(0, "file: a whole SQLite database")
@@ -63,12 +63,12 @@ async def check(service: Service, args: argparse.Namespace) -> int:
 
 
 def _describe_saved(saved: SalvageReport) -> list[str]:
-    """What became of a damaged record, in words."""
+    """Describe what was salvaged of a damaged store."""
     if saved.kept is None:
-        return ["the record's own indexes were made anew; nothing is lost"]
+        return ["the SQLite indexes of the record were rebuilt; nothing is lost"]
     lines = [
-        f"{saved.documents:,} documents were saved from the damaged record with {saved.vectors:,} vectors, "
-        f"and {saved.jobs:,} of unfinished jobs; the damaged file is kept as {saved.kept}"
+        f"{saved.documents:,} documents were salvaged from the damaged record with {saved.vectors:,} "
+        f"vectors, and {saved.jobs:,} of unfinished jobs; the damaged file is kept as {saved.kept}"
     ]
     if saved.reloaded:
         lines.append(f"{len(saved.reloaded):,} could not be read, and are loaded again from their files")
@@ -76,7 +76,7 @@ def _describe_saved(saved: SalvageReport) -> list[str]:
 
 
 def _describe_lost(saved: SalvageReport) -> list[str]:
-    """What could not be saved of a damaged record, in words."""
+    """Describe what could not be salvaged of a damaged store."""
     lines: list[str] = []
     if saved.lost:
         more = len(saved.lost) - _NAMED
@@ -103,15 +103,15 @@ def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
         return
     out(strong(f"{name}: {len(report.findings):,} things are wrong."))
     if not repair and any(finding.repair for finding in report.findings):
-        say(f"`loom-kb check --repair --kb {name}` puts right what it can.")
+        say(f"`loom-kb check --repair --kb {name}` repairs what it can.")
 
 
 async def rebuild(service: Service, args: argparse.Namespace) -> int:
-    """`loom-kb rebuild`: indexes, passages or vectors anew."""
+    """Run `loom-kb rebuild`: rebuild indexes, passages or vectors."""
     knowledge_base = await service.library.get(args.kb)
     if args.embedder != "auto" and (args.index or args.all_from_text):
         raise InvalidInputError(
-            "--embedder makes all vectors anew, and nothing else.", advice="Give it without the others."
+            "--embedder makes all vectors again, and nothing else.", advice="Give it without the others."
         )
     if args.embedder != "auto":
         return await _change_embedder(knowledge_base, args)
@@ -139,7 +139,7 @@ async def rebuild(service: Service, args: argparse.Namespace) -> int:
     if args.json:
         out_json({"name": args.kb, "rebuilt": list(indexes)})
     else:
-        out(f"Built anew: {', '.join(indexes)}.")
+        out(f"Rebuilt: {', '.join(indexes)}.")
     return 0
 
 
@@ -160,12 +160,12 @@ async def _change_embedder(knowledge_base: GraphRAGKnowledgeBase, args: argparse
     if args.json:
         out_json({"name": args.kb, "before": before, "embedder": knowledge_base.embedder_id})
     else:
-        out(f"The vectors were made by {before}, and are made by {knowledge_base.embedder_id} now.")
+        out(f"The vectors were by {before}, and are by {knowledge_base.embedder_id} now.")
     return 0
 
 
 def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
-    """The embedder that is to take over and how far that is; empty without one. Blocks."""
+    """Return the embedder that is to take over, and its progress; empty without one. Blocks."""
     wanted = knowledge_base.next_embedder()
     return (
         {"next_embedder": wanted, "next_vectors": knowledge_base.reembedding_progress()[0]} if wanted else {}
@@ -173,7 +173,7 @@ def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
 
 
 async def export_archive(service: Service, args: argparse.Namespace) -> int:
-    """`loom-kb export`: a knowledge base as one file."""
+    """Run `loom-kb export`: write a knowledge base to one file."""
     knowledge_base = await service.library.get(args.kb)
     bar = ProgressBar("writing  ", "documents")
 
@@ -193,7 +193,7 @@ async def export_archive(service: Service, args: argparse.Namespace) -> int:
 
 
 async def import_archive(service: Service, args: argparse.Namespace) -> int:
-    """`loom-kb import`: such a file into a knowledge base."""
+    """Run `loom-kb import`: read such a file into a knowledge base."""
     from loom_core.knowledge.maintenance.archive import ArchiveReader
     from loom_core.knowledge.rag.requests import DocumentsRequest
 
@@ -204,10 +204,10 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
         if not args.kb and there.get(name):
             raise InvalidInputError(
                 f"There is already a knowledge base {name!r} with {there[name]:,} documents.",
-                advice="Give --kb NAME: a new one, or the one that is to take the documents in.",
+                advice="Give --kb NAME: a new one, or the one to import the documents into.",
             )
         knowledge_base = await service.writable(name, embedder=archive.manifest.embedder)
-        # How much it takes is seen as the job is worked on.
+        # The amount is known only once the job runs.
         await knowledge_base.confirm_extraction(DocumentsRequest((), confirm=args.yes))
         bar = ProgressBar("reading  ", "documents")
         receive = partial(knowledge_base.import_archive, archive, progress=bar.show, confirm=args.yes)
@@ -216,7 +216,7 @@ async def import_archive(service: Service, args: argparse.Namespace) -> int:
         archive.close()
     if archive.manifest.embedder and archive.manifest.embedder != knowledge_base.embedder_id:
         say(
-            f"Its vectors were made by {archive.manifest.embedder}, those here are made by "
-            f"{knowledge_base.embedder_id}: they are made anew."
+            f"Its vectors are by {archive.manifest.embedder}, and those here by "
+            f"{knowledge_base.embedder_id}: all imported passages are embedded again."
         )
     return await work_until_done(knowledge_base, job, kb=name, as_json=args.json)

@@ -1,7 +1,7 @@
-"""The graph as an MCP App: hosts that know `io.modelcontextprotocol/ui` show it beside the tool's answer.
+"""The graph as an MCP App: hosts with `io.modelcontextprotocol/ui` show it next to the tool's result.
 
-The page is the same for every call; the host gives it the answer and, if it likes, lets it call `graph` and
-`fetch`. All others read the answer's text as before.
+The page is the same for every call; the host gives it the result and may let it call `graph` and `fetch`.
+Other hosts show the text of the result.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 __all__ = ["APP_MIME_TYPE", "GRAPH_APP", "GRAPH_TOOL_META", "register_graph_app"]
 
 GRAPH_APP = "ui://loom-kb/graph"
-"""The page's address."""
+"""URI of the page."""
 
 APP_MIME_TYPE = "text/html;profile=mcp-app"
-"""The media type by which hosts know a page of an MCP App."""
+"""Media type of an MCP App page."""
 
 GRAPH_TOOL_META: dict[str, Any] = {"ui": {"resourceUri": GRAPH_APP}}
-"""What the tool's definition says of the page."""
+"""Metadata of the tool that refers to the page."""
 
-# It asks no other machine for anything, needs no camera and brings its own borders.
+# The page makes no network request, needs no camera, and wants a border.
 _META: dict[str, Any] = {"ui": {"csp": {}, "prefersBorder": True}}
 _FRESH = 300.0  # seconds
 
 
 def register_graph_app(server: LoomServer) -> None:
-    """Serve the page. It is read when a host shows it for the first time, and made then."""
+    """Register the page as a resource. It is built when a host reads it."""
 
     @server.resource(
         GRAPH_APP,

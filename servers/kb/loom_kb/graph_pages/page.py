@@ -1,4 +1,4 @@
-"""The command `graph --html`: a graph as one page that needs nothing beside itself."""
+"""The command `graph --html`: a graph as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["graph", "graph_app_html", "graph_html"]
 
 _SCRIPTS = ("words.js", "model.js", "groups.js", "picture.js", "panel.js")
-_LINK_WEIGHT = 0.35  # how much an entity that is only mentioned is drawn near, beside 1 for a relation
+_LINK_WEIGHT = 0.35  # attraction of an entity that is only mentioned; that of a relation is 1
 
 
 async def graph(service: Service, args: argparse.Namespace) -> int:
-    """`loom-kb graph --html FILE`; returns the exit code."""
+    """Run `loom-kb graph --html FILE`; return the exit code."""
     knowledge_base = await service.library.get(args.kb)
     await import_numpy()
     view = await to_thread.run_sync(
@@ -58,12 +58,12 @@ async def graph(service: Service, args: argparse.Namespace) -> int:
 
 
 def graph_html(view: GraphView) -> str:
-    """The page; the same for the same view. Blocks for 3 s with 5,000 entities."""
+    """Render the page; deterministic. Blocks for 3 s with 5,000 entities."""
     return _page(f"{view.name} · Loom", ["graph.js"], _data(view))
 
 
 def graph_app_html() -> str:
-    """The page without a graph, for a host that gives it one: see app.js."""
+    """Render the page without a graph, for a host that supplies one: see app.js."""
     rows = ("types", "predicates", "documents", "entities", "relations")
     return _page("Loom", ["graph.js", "app.js"], {**dict.fromkeys(rows, ()), "waits": True})
 
@@ -83,7 +83,7 @@ def _asset(name: str) -> str:
 
 
 def _data(view: GraphView) -> dict[str, object]:
-    """What the page's scripts read; model.js says what stands where in a row."""
+    """Build the data that the page's scripts read; model.js documents the columns."""
     positions = lay_out(
         len(view.entities),
         [
@@ -147,7 +147,7 @@ def _numbers(spans: Sequence[TextSpan], offsets: Sequence[_Offsets]) -> list[int
 
 
 class _Numbers:
-    """Gives what comes again the number that it had."""
+    """Numbers distinct values from 0, in the order they come."""
 
     def __init__(self) -> None:
         self.found: dict[object, int] = {}
@@ -157,7 +157,7 @@ class _Numbers:
 
 
 class _Offsets:
-    """Offsets as JavaScript counts them, for which a character beyond the basic plane is two."""
+    """Converts offsets to UTF-16 code units, as JavaScript counts them."""
 
     def __init__(self, text: str) -> None:
         self._wide = (

@@ -1,7 +1,7 @@
-"""The view of a graph: which entities and relations a page shows, and where they are drawn.
+"""The view of a graph: the entities and relations that a page shows, and their layout.
 
-Entities are drawn near those they are related to, apart from all others. Of the passages they stand in there
-are as many as there is room for, long ones in stretches.
+The layout is force-directed: related entities attract each other, all others repel. The page holds as many
+of their passages as fit, long ones in parts.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ if TYPE_CHECKING:
 
 __all__ = ["GraphView", "TextSpan", "ViewEntity", "ViewPassage", "ViewRelation", "lay_out", "view_of"]
 
-_CLOSING, _OPENING = "，。、；：！？）》」』”", "（《「『“"  # of Chinese, beside which no space stands
-_PUSH, _GRAVITY = 2.0, 1.2  # away from all others, towards the middle, beside 1 for what an edge pulls
-_EDGES_EACH = 4  # relations for each entity, on the average
-_LINKS_EACH = 2  # and of those that only say that passages about one mention the other
-_ABOUTS, _MENTIONS = 3, 5  # passages of an entity: that are about it, that mention it
+_CLOSING, _OPENING = "，。、；：！？）》」』”", "（《「『“"  # of Chinese: no space goes next to them
+_PUSH, _GRAVITY = 2.0, 1.2  # repulsion, and pull to the centre; the pull of an edge is 1
+_EDGES_EACH = 4  # relations per entity, on average
+_LINKS_EACH = 2  # and of links, where passages about one only mention the other
+_ABOUTS, _MENTIONS = 3, 5  # passages per entity: about it, and that mention it
 _NAMES = 6  # other names of an entity
-_TEXT = 6_000_000  # characters of all passages, if nothing else is said
-_RING = 400  # entities of one hop that are followed further
+_TEXT = 6_000_000  # characters of all passages, by default
+_RING = 400  # entities of one hop that are expanded further
 _RelationKey = tuple[int, str, int]
 """A relation: keys of its ends, and the predicate between."""
 
-# Where entities are drawn.
+# Layout.
 _STEPS = 220
-_CELLS = 192  # at the most, of the grid on which nodes push each other, in each direction
-_PACE = 0.7  # how far a node follows what moves it in a step
-_REACH = 0.1  # of the whole, how far it goes at the most in the first step
-_SPACE = 26.0  # between a node and the next one, at the median
-_SIZE = 15.0  # between any two at the least, where there is room
-_ROUNDS = 30  # of making that room
+_CELLS = 192  # at most, per side of the grid for the repulsion
+_PACE = 0.7  # share of its force that a node follows in a step
+_REACH = 0.1  # of the whole width: the longest move in the first step
+_SPACE = 26.0  # median distance between a node and the nearest one
+_SIZE = 15.0  # minimum distance of any two, where there is room
+_ROUNDS = 30  # of enforcing that minimum
 _SEED = 11
 
 # Passages.
-_WHOLE = 1_200  # characters of a passage that are shown; of a longer one stretches of this length
-_STRETCH = 1_000  # of which each begins so far after the one before
-_AS_IT_IS = {"code", "table", "row"}  # kinds of passages in which every line stands for itself
+_WHOLE = 1_200  # characters of a passage that are shown; a longer one is shown in parts of this length
+_STRETCH = 1_000  # distance between the starts of two parts
+_AS_IT_IS = {"code", "table", "row"}  # kinds of passages whose line breaks are kept
 # The end of a line within a paragraph.
 _WRAP = re.compile(r"(?<=([^\s|]))\n(?=([^\s|>#*+\-\d]))")
 TextPosition = tuple[int, int, int]
 """A chunk's key, and offsets in its text."""
 
 _Key = tuple[int, int]
-"""A stretch of a passage: the chunk's key, and the number of the stretch."""
+"""A part of a passage: the chunk's key, and the number of the part."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewEntity:
-    """An entity, with where its name stands in some of the passages that have it."""
+    """An entity, with the places of its name in some of its passages."""
 
     name: str
     type: str
@@ -80,9 +80,9 @@ class ViewRelation:
 
     Attributes:
         subject: number of an entity.
-        predicate: what is said of the two; empty where a passage about the subject mentions the object.
+        predicate: of the relation; empty where a passage about the subject only mentions the object.
         object: number of an entity.
-        support: passages that say so.
+        support: number of passages that state it.
         span: where one of them does.
     """
 
@@ -128,12 +128,12 @@ def view_of(
     hops: int = 2,
     text: int = _TEXT,
 ) -> GraphView:
-    """Choose what a page shows. Blocks: a second for 100,000 relations.
+    """Select the entities, relations and passages of a page. Blocks: a second for 100,000 relations.
 
     Args:
         knowledge_base: whose graph it is.
-        limit: entities at the most: the best connected, or the nearest to `entity`.
-        entity: a name; only what lies within some hops of it is shown.
+        limit: maximum number of entities: the best connected, or the nearest to `entity`.
+        entity: a name; only its neighbourhood within `hops` is shown.
         hops: how many.
         text: characters of all passages; the one that reaches this number is the last.
 
@@ -190,7 +190,7 @@ def view_of(
 
 
 def _best_connected(graph: EntityReader, limit: int) -> tuple[list[EntityNode], list[EntityEdge]]:
-    """The entities that most relations have, then those mentioned most, and the relations between them."""
+    """Return the entities with most relations, then those mentioned most, and the relations between them."""
     degree: Counter[int] = Counter()
     edges: list[EntityEdge] = []
     for edge in graph.all_edges():
@@ -209,7 +209,7 @@ def _best_connected(graph: EntityReader, limit: int) -> tuple[list[EntityNode], 
 def _around(
     graph: EntityReader, start: int, *, hops: int, limit: int
 ) -> tuple[list[EntityNode], list[EntityEdge]]:
-    """What lies within some hops of an entity, the nearest and of these the best supported first."""
+    """Return the neighbourhood of an entity, nearest first, then best supported first."""
     met, ring = [start], [start]
     found: dict[tuple[int, str, int], EntityEdge] = {}
     for _ in range(hops):
@@ -241,7 +241,7 @@ def _key_of(knowledge_base: GraphRAGKnowledgeBase, name: str) -> int:
 def _other_names(
     knowledge_base: GraphRAGKnowledgeBase, nodes: Sequence[EntityNode]
 ) -> dict[int, tuple[str, ...]]:
-    """Names of the entities that have several, without the one that they are shown by."""
+    """Return the aliases of the entities, without their display names."""
     others = knowledge_base.aliases.other_names({node.key: node.name for node in nodes})
     return {key: tuple(names[:_NAMES]) for key, names in others.items()}
 
@@ -251,7 +251,7 @@ def _relation_key(edge: EntityEdge) -> _RelationKey:
 
 
 class _MentionIndex:
-    """Where some entities are mentioned: a few passages of each, those about it first."""
+    """Mentions of some entities: a few passages of each, those about it first."""
 
     def __init__(self, graph: EntityReader, keys: Sequence[int]) -> None:
         abouts = graph.abouts_of(keys, limit=_ABOUTS)
@@ -275,7 +275,7 @@ class _MentionIndex:
                 self._places[row.entity][row.chunk].append((row.start, row.end))
 
     def links(self, edges: Iterable[EntityEdge]) -> Counter[tuple[int, int]]:
-        """Pairs of which passages about the first mention the other, and how many do; no related ones."""
+        """Count passages about one entity that mention another, by pair, without related pairs."""
         spoken = {frozenset((edge.subject, edge.object)) for edge in edges}
         counted: Counter[tuple[int, int]] = Counter()
         for other, places in self._places.items():
@@ -286,7 +286,7 @@ class _MentionIndex:
         return counted
 
     def first(self, about: int, other: int) -> TextPosition:
-        """Where a passage about the first mentions the other."""
+        """Return a place where a passage about the first entity mentions the other."""
         return next(
             (chunk, *places[0])
             for chunk, places in self._places[other].items()
@@ -294,7 +294,7 @@ class _MentionIndex:
         )
 
     def evidence(self, edges: Iterable[EntityEdge]) -> dict[_RelationKey, TextPosition]:
-        """Where each relation is said."""
+        """Return the place of the evidence for each relation."""
         wanted = set(map(_relation_key, edges))
         if not wanted:
             return {}
@@ -302,14 +302,14 @@ class _MentionIndex:
         return {row[:3]: row[3:] for row in rows if row[:3] in wanted}
 
     def places(self, key: int) -> list[TextPosition]:
-        """Where an entity is mentioned; in a chunk that is only about it, an empty stretch."""
+        """Return the mentions of an entity; an empty span in a chunk that is only about it."""
         found = self._places[key]
         return [
             (chunk, start, end) for chunk in self._chunks[key] for start, end in found.get(chunk) or [(0, 0)]
         ]
 
     def read_into(self, passages: Passages, evidence: Mapping[_RelationKey, TextPosition]) -> None:
-        """Read the first passage of each entity, then the second; then what relations stand on."""
+        """Add the first passage of each entity, then the second …; then the evidence of the relations."""
         for place in range(_ABOUTS + _MENTIONS):
             passages.add(
                 (chunks[place], (self._places[key].get(chunks[place]) or [(0, 0)])[0][0])
@@ -320,11 +320,11 @@ class _MentionIndex:
 
 
 def lay_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.float32]:
-    """Positions of nodes, the same for the same graph: 2 s for 5,000 nodes and 20,000 edges.
+    """Compute a deterministic force-directed layout: 2 s for 5,000 nodes and 20,000 edges.
 
-    Edges draw their ends together; each node pushes the others away, the more, the more edges it has
-    (Jacomy et al., ForceAtlas2, 2014). What pushes is taken from a grid, by a Fourier transform, so that a
-    step costs no more for pairs than for nodes. Nodes without edges stand around the others.
+    Edges attract their ends; each node repels the others, in proportion to its degree (Jacomy et al.,
+    ForceAtlas2, 2014). The repulsion is computed on a grid by a Fourier transform, so that a step is linear
+    in the number of nodes. Nodes without edges are placed around the others.
 
     Args:
         count: how many nodes there are.
@@ -344,7 +344,7 @@ def lay_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.f
         positions[joined] = _move_nodes(index[ends], weights, degree[joined])
     alone = np.flatnonzero(degree == 0)
     radius = float(np.abs(positions).max()) + 2 * _SPACE if len(joined) else 0.0
-    # In turns of a spiral that keeps its distance, as the seeds of a sunflower.
+    # A spiral with constant spacing, as the seeds of a sunflower.
     turn = np.arange(len(alone), dtype=np.float32)
     distance = np.sqrt(radius**2 + turn * _SPACE**2 * 0.9)
     positions[alone, 0] = distance * np.cos(turn * 2.39996)
@@ -355,12 +355,12 @@ def lay_out(count: int, edges: Sequence[tuple[int, int, float]]) -> NDArray[np.f
 def _move_nodes(
     ends: NDArray[np.int64], weights: NDArray[np.float32], degree: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Positions of nodes that all have edges."""
+    """Lay out nodes that all have edges."""
     import numpy as np
 
     count = len(degree)
     mass = (degree + 1).astype(np.float32)
-    side = float(np.sqrt(count)) + 1  # about how far out the nodes come to stand
+    side = float(np.sqrt(count)) + 1  # about the final radius of the layout
     positions = np.random.default_rng(_SEED).uniform(-side, side, (count, 2)).astype(np.float32)
     pushing = _Pushing(count)
     one, other = ends[:, 0], ends[:, 1]
@@ -369,7 +369,7 @@ def _move_nodes(
         speed -= _GRAVITY / side * positions
         apart = positions[other] - positions[one]
         length = np.sqrt((apart**2).sum(1)) + 1e-6
-        # Logarithmic, so that clusters stay together and hubs do not swallow what is around them.
+        # Logarithmic, so that clusters stay together and hubs do not absorb their neighbours.
         pull = apart * (weights * np.log1p(length) / length)[:, None]
         for axis in (0, 1):
             speed[:, axis] += np.bincount(one, pull[:, axis], count) / mass
@@ -381,20 +381,20 @@ def _move_nodes(
 
 
 class _Pushing:
-    """How nodes push each other away: by the mass of the other over the distance."""
+    """Repulsion of nodes: the mass of the other divided by the distance."""
 
     def __init__(self, count: int) -> None:
         import numpy as np
 
         self._cells = min(max(round(3 * count**0.5), 96), _CELLS)
-        size = 2 * self._cells  # twice as wide: what leaves it on one side comes back on the other
+        size = 2 * self._cells  # twice as wide: the Fourier transform wraps around
         across = (np.arange(size, dtype=np.float64) + self._cells) % size - self._cells
         x, y = across[:, None], across[None, :]
         law = 1 / (x * x + y * y + 0.35)
         self._laws = np.fft.rfft2(x * law), np.fft.rfft2(y * law)
 
     def on(self, positions: NDArray[np.float32], mass: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What pushes each node."""
+        """Return the repulsive force on each node."""
         import numpy as np
 
         cells = self._cells
@@ -403,7 +403,7 @@ class _Pushing:
         place = (positions - low) / cell + 1
         corner = place.astype(np.int64)
         part = (place - corner).astype(np.float32)
-        # Each node is shared among the four corners of its cell, and gets its force from them likewise.
+        # Bilinear weights: each node is distributed over the four corners of its cell.
         shares = [
             (
                 (corner[:, 0] + dx) * cells + corner[:, 1] + dy,
@@ -426,7 +426,7 @@ class _Pushing:
 
 
 def _apart(positions: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The same, with room for every node: none covers another."""
+    """Spread the nodes so that none covers another."""
     import numpy as np
 
     count = len(positions)
@@ -450,7 +450,7 @@ def _apart(positions: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _near(positions: NDArray[np.float32], reach: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs of nodes that may be closer to each other than this, each once."""
+    """Return the pairs of nodes that may be closer to each other than `reach`, each once."""
     import numpy as np
 
     cells = np.floor((positions - positions.min(0)) / reach).astype(np.int64) + 1
@@ -460,7 +460,7 @@ def _near(positions: NDArray[np.float32], reach: float) -> tuple[NDArray[np.int6
     ordered = key[order]
     pairs: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []
     nodes = np.arange(len(key))
-    for step in (0, 1, width - 1, width, width + 1):  # half of the cells around; the others meet this one
+    for step in (0, 1, width - 1, width, width + 1):  # half of the adjacent cells
         first = ordered.searchsorted(key + step, "left")
         last = ordered.searchsorted(key + step, "right")
         for ahead in range(int(np.max(last - first))):
@@ -475,7 +475,7 @@ def _near(positions: NDArray[np.float32], reach: float) -> tuple[NDArray[np.int6
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """A part of a passage's text, by number of the passage and offsets in what is shown of it."""
+    """A span of a passage's text: the number of the passage, and offsets in the shown text."""
 
     passage: int
     start: int
@@ -484,11 +484,11 @@ class TextSpan:
 
 @dataclass(frozen=True, slots=True)
 class ViewPassage:
-    """A passage, or a stretch of a long one.
+    """A passage, or a part of a long one.
 
     Attributes:
         id: the passage's, for `fetch`.
-        text: what is shown of it.
+        text: the shown text.
         title: of its document.
         uri: likewise.
         heading: headings over it, from the outermost.
@@ -506,7 +506,7 @@ class ViewPassage:
 
 
 class Passages:
-    """The passages shown, as long as there is room for them."""
+    """The passages of a page, up to a number of characters."""
 
     def __init__(self, documents: DocumentReader, *, characters: int) -> None:
         self._documents = documents
@@ -516,7 +516,7 @@ class Passages:
         self.shown: list[ViewPassage] = []
 
     def add(self, places: Iterable[tuple[int, int]]) -> None:
-        """Show the stretches in which places lie, given by chunk and offset."""
+        """Add the parts of passages that hold some places, given by chunk and offset."""
         wanted = list(places)
         chunks = self._documents.chunks(list({chunk for chunk, _ in wanted}))
         for chunk, start in wanted:
@@ -525,7 +525,7 @@ class Passages:
                 self._show(row, self._stretch(row, start))
 
     def place(self, place: TextPosition | None) -> TextSpan | None:
-        """A place in what is shown, or None where it is not."""
+        """Return the span of a place in the shown text, or None if it is not shown."""
         if place is None:
             return None
         chunk, start, end = place
@@ -566,7 +566,7 @@ class Passages:
 
 
 def _unwrap(end: re.Match[str]) -> str:
-    """A space of the same length, so that offsets stay: of no width where Chinese goes on."""
+    """Replace a line break within a paragraph by one character: a zero-width space between Chinese."""
     before, after = end[1], end[2]
     chinese = (is_cjk(before) or before in _CLOSING) and (is_cjk(after) or after in _OPENING)
     return "\u200b" if chinese else " "

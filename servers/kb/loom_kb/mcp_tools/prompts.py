@@ -1,4 +1,4 @@
-"""What a host offers to people: a command that answers from their documents, and names as they type them."""
+"""MCP prompts and completions: answer a question from documents, and complete their names."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def register_prompts(server: LoomServer, service: Service, *, document: str) -> 
 
     @server.completion("id", resource=document)
     async def documents(typed: str, others: Mapping[str, str]) -> list[str]:
-        """Their own addresses rather than ids: those are what a person begins to type."""
+        """Complete URIs of documents rather than ids: a person begins to type those."""
         if not (source := others.get("source")):
             return []
         knowledge_base = await service.library.get(source)

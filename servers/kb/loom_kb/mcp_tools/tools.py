@@ -28,7 +28,7 @@ from loom_core.server.search.search_tool import (
     Question,
     TextLimit,
     TextStart,
-    searching_tool,
+    search_tool,
 )
 from loom_core.storage.ownership import holder_of
 from loom_kb.graph_pages.app import GRAPH_TOOL_META
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QUERY_HEAD", "register_tools"]
 
-_ADD_WAIT = 3.0  # seconds that `add` waits before it gives a handle
+_ADD_WAIT = 3.0  # seconds that `add` waits before it returns a job
 _MANY = 20  # documents that are removed at once without asking the user
 _CONFIRM = "call `{}` again with the same arguments and confirm: true"
 QUERY_HEAD = (
@@ -88,7 +88,7 @@ _QUERY_TAIL = (
     "them as [1], [2]. Read more with fetch(id)."
 )
 _Source = Annotated[str | None, Field(description="Knowledge base; left out, all.")]
-"""Which knowledge base is meant."""
+"""Argument that selects a knowledge base."""
 
 _MAX_PATH = 4
 _MAX_NAMES = 20
@@ -110,7 +110,7 @@ def register_tools(server: LoomServer, service: Service) -> None:
 
 
 def _register_reading(server: LoomServer, service: Service) -> None:
-    @searching_tool(
+    @search_tool(
         server,
         title="Search knowledge",
         head=QUERY_HEAD,
@@ -173,7 +173,7 @@ def _register_reading(server: LoomServer, service: Service) -> None:
 
 
 def _add_description(settings: Settings) -> str:
-    """Describe `add` with what it can read on this server."""
+    """Describe `add` with the kinds of documents it can read on this server."""
     kinds, uses, limits = ["a text"], "something remembered", "It modifies the knowledge base only."
     read: list[str] = []
     if settings.roots:
@@ -200,7 +200,7 @@ def _add_description(settings: Settings) -> str:
 
 
 def _unusable(settings: Settings) -> list[str]:
-    """The arguments of `add` that cannot work on this server."""
+    """Return the arguments of `add` that cannot work on this server."""
     usable = {"paths": bool(settings.roots), "urls": settings.allow_urls}
     return [name for name, works in usable.items() if not works]
 
@@ -336,7 +336,7 @@ async def _request(
     uri: str,
     metadata: dict[str, Any],
 ) -> AddRequest:
-    """The request that the arguments of `add` make."""
+    """Build the request from the arguments of `add`."""
     if text or paths or urls:  # empty ones in the same call come from hosts that fill in every argument
         text, paths, urls = text or None, paths or None, urls or None
     if [text, paths, urls].count(None) != 2:
@@ -355,7 +355,7 @@ async def _request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Addition:
-    """A request to one of the knowledge bases, for which the user may have to be asked first."""
+    """A request to add documents, which may need the user's confirmation."""
 
     service: Service
     request: AddRequest
@@ -365,16 +365,16 @@ class _Addition:
     async def agree_and_submit(
         self, ctx: ToolContext, *, confirm: bool, unforeseen: bool
     ) -> tuple[GraphRAGKnowledgeBase, str]:
-        """Submit it, after asking the user if a language model would have to read much for it.
+        """Submit it, after asking the user if a language model would have to read a large amount.
 
         Args:
             ctx: the call.
             confirm: whether the model says that the user has agreed.
-            unforeseen: whether how much a language model would have to read is known only later.
+            unforeseen: whether the amount for the language model is known only later.
 
         Raises:
             ConfirmationNeededError: it would, and the client cannot ask.
-            ConsentError: they did not agree.
+            ConsentError: the user declined.
         """
         if not can_ask(ctx):
             return await self._submit(confirm=confirm)
@@ -448,7 +448,7 @@ def _list_added(knowledge_base: GraphRAGKnowledgeBase, job: str) -> list[Documen
 async def _explore(
     knowledge_base: GraphRAGKnowledgeBase, entity: str, *, to: str | None, hops: int, limit: int
 ) -> GraphResult:
-    """The surroundings of an entity, or a path to another.
+    """Return the neighbourhood of an entity, or a path to another.
 
     Raises:
         NotFoundError: there is no such entity, or no path.
@@ -531,7 +531,7 @@ def _relations(
 
 
 def _register_job_tools(server: LoomServer, service: Service) -> None:
-    """Register `job`, which only reads, so that no host asks the user at each poll, and `job_cancel`."""
+    """Register `job`, which is read-only, so that no host asks the user at each poll, and `job_cancel`."""
 
     @server.tool(
         title="Follow jobs",
@@ -560,8 +560,8 @@ def _register_job_tools(server: LoomServer, service: Service) -> None:
             Field(description="`next_cursor`: further problems of the id, or older jobs."),
         ] = None,
     ) -> ToolReply[JobResult]:
-        if action == "cancel":  # was an action of this tool
-            raise InvalidInputError("`job` only looks.", advice="Call `job_cancel` with the id.")
+        if action == "cancel":  # a former action of this tool
+            raise InvalidInputError("`job` is read-only.", advice="Call `job_cancel` with the id.")
         if not id:
             if action != "status":
                 raise InvalidInputError(f"To {action}, give the job's id.")

@@ -1,4 +1,4 @@
-"""Starts loom-kb for a host that runs this bundle; its arguments are the folders that the user has chosen."""
+"""Entry point of the MCP bundle; its arguments are the folders that the user has chosen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import repeat
 
 from loom_kb.cli import run
 
-from loom_core.server.cli.command_line import bundled_line
+from loom_core.server.cli.command_line import bundle_line
 
 if __name__ == "__main__":
-    sys.exit(run(bundled_line(sys.argv[1:], options=repeat("--root"))))
+    sys.exit(run(bundle_line(sys.argv[1:], options=repeat("--root"))))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import InvalidInputError
-from loom_core.server.cli.command_line import given_filters
+from loom_core.server.cli.command_line import parse_filters
 from loom_core.server.cli.console import out, out_json, say, strong
 from loom_core.server.search.citations import citation
-from loom_query.service import Service
+from loom_query.service import QueryService
 from loom_query.texts import passage_lines, sentence_line, source_line
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     commands = {"query": _query, "fetch": _fetch, "ask": _ask, "sources": _sources}
 
     async def run() -> int:
-        service = Service(settings, upkeep=False)
+        service = QueryService(settings, upkeep=False)
         service.sources.load()
         async with service:
             return await commands[args.command](service, args)
@@ -43,11 +43,11 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     return anyio.run(run)
 
 
-async def _query(service: Service, args: argparse.Namespace) -> int:
+async def _query(service: QueryService, args: argparse.Namespace) -> int:
     result = await service.query(
         " ".join(args.question),
         sources=args.source,
-        filters=given_filters(args.filter),
+        filters=parse_filters(args.filter),
         limit=args.limit,
     )
     if args.json:
@@ -61,7 +61,7 @@ async def _query(service: Service, args: argparse.Namespace) -> int:
     return _code(result)
 
 
-async def _fetch(service: Service, args: argparse.Namespace) -> int:
+async def _fetch(service: QueryService, args: argparse.Namespace) -> int:
     if args.max_tokens < 1:
         raise InvalidInputError(f"--max-tokens is {args.max_tokens}.", advice="Use a number above 0.")
     result = await service.fetch(args.id, start=args.start, tokens=args.max_tokens)
@@ -76,11 +76,11 @@ async def _fetch(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _ask(service: Service, args: argparse.Namespace) -> int:
+async def _ask(service: QueryService, args: argparse.Namespace) -> int:
     result = await service.ask(
         " ".join(args.question),
         sources=args.source,
-        filters=given_filters(args.filter),
+        filters=parse_filters(args.filter),
         pattern=args.pattern,
         limit=args.limit,
     )
@@ -104,8 +104,8 @@ async def _ask(service: Service, args: argparse.Namespace) -> int:
     return _PARTIAL if any(outcome.state != "answered" for outcome in result.sources) else 0
 
 
-async def _sources(service: Service, args: argparse.Namespace) -> int:
-    result = await service.listed()
+async def _sources(service: QueryService, args: argparse.Namespace) -> int:
+    result = await service.list_sources()
     if args.json:
         out_json(result)
         return 0

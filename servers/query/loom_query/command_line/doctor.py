@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from loom_core.errors import ConfigError, LoomError
-from loom_core.server.cli.health import Section, fine, problem, told_by, warning
-from loom_core.server.doctor.examination import Check, blocking
+from loom_core.server.cli.health import HealthSection, fine, problem, problem_from_error, warning
+from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables, model_section
 from loom_query.configuration.query_file import read_query_file
-from loom_query.federation.live_source import McpSource
-from loom_query.service import Service
+from loom_query.federation.live_source import McpLiveSource
+from loom_query.service import QueryService
 
 if TYPE_CHECKING:
     from loom_core.server.cli.health import Finding
@@ -48,30 +48,30 @@ def variables(settings: Settings) -> set[str]:
         return usual
 
 
-def _configuration(settings: Settings) -> Section:
+def _configuration(settings: Settings) -> HealthSection:
     file = "none: all knowledge bases are sources"
     if settings.config_given or settings.config.exists():
         file = str(settings.config)
-    sources = Service(settings).sources
+    sources = QueryService(settings).sources
     try:
         sources.load()
     except ConfigError as error:
-        finding = told_by(error, "configuration-unreadable", remedy=_CORRECT)
-        return Section(name="configuration", facts={"file": file}, findings=[finding])
+        finding = problem_from_error(error, "configuration-unreadable", remedy=_CORRECT)
+        return HealthSection(name="configuration", facts={"file": file}, findings=[finding])
     kinds = {name: source.kind for name, source in sources.live.items()}
     findings = [_broken(each) for each in sources.problems]
     if not kinds and not findings:
         remedy = f"Add documents with loom-kb, or name sources in {settings.config}."
         findings.append(warning("no-source", "There is nothing to ask.", remedy))
-    return Section(name="configuration", facts={"file": file, "sources": kinds}, findings=findings)
+    return HealthSection(name="configuration", facts={"file": file, "sources": kinds}, findings=findings)
 
 
 def _broken(found: SourceProblem) -> Finding:
     return problem("source-unusable", f"The source {found.name!r}: {found.message}", found.advice or _CORRECT)
 
 
-def _model(settings: Settings) -> Section | None:
-    service = Service(settings)
+def _model(settings: Settings) -> HealthSection | None:
+    service = QueryService(settings)
     try:
         service.sources.load()
     except ConfigError:  # told by its own check
@@ -79,9 +79,9 @@ def _model(settings: Settings) -> Section | None:
     return model_section(service.language_model, otherwise=_OTHER_MODEL)
 
 
-async def _sources(settings: Settings) -> list[Section]:
+async def _sources(settings: Settings) -> list[HealthSection]:
     """Ask every remote source a question; one that does not answer in time gets a finding."""
-    service = Service(settings, upkeep=False)
+    service = QueryService(settings, upkeep=False)
     try:
         await blocking(service.sources.load)()
     except ConfigError:  # told by its own check
@@ -92,7 +92,7 @@ async def _sources(settings: Settings) -> list[Section]:
         f"It gave no answer within {_SOURCES_SECONDS:g} s.",
         "See whether it runs; a server alone: loom-query-server mcp test --all",
     )
-    found = [Section(name=f"source {source.name}", findings=[late]) for source in asked]
+    found = [HealthSection(name=f"source {source.name}", findings=[late]) for source in asked]
 
     async def look(place: int, source: LiveSource) -> None:
         found[place] = await _source(source)
@@ -105,13 +105,15 @@ async def _sources(settings: Settings) -> list[Section]:
     return found
 
 
-async def _source(source: LiveSource) -> Section:
+async def _source(source: LiveSource) -> HealthSection:
     name = f"source {source.name}"
     facts: dict[str, object] = {}
     try:
-        if isinstance(source, McpSource) and (server := await source.connect()) is not None:
+        if isinstance(source, McpLiveSource) and (server := await source.connect()) is not None:
             facts = {"server": f"{server.name} {server.version}".strip(), "protocol": server.protocol_version}
         await source.provider.query(_QUESTION, limit=1)
     except LoomError as error:
-        return Section(name=name, facts=facts, findings=[told_by(error, "source-unusable", remedy=_CORRECT)])
-    return Section(name=name, facts=facts, findings=[fine("source", "It answers.")])
+        return HealthSection(
+            name=name, facts=facts, findings=[problem_from_error(error, "source-unusable", remedy=_CORRECT)]
+        )
+    return HealthSection(name=name, facts=facts, findings=[fine("source", "It answers.")])

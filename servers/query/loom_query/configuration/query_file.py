@@ -32,7 +32,7 @@ from loom_query.configuration.source_config import (
     KINDS,
     ConfiguredSource,
     LocalConfig,
-    WrittenSource,
+    SourceConfigBase,
     advice_on,
     config_model,
 )
@@ -121,10 +121,10 @@ def read_query_file(path: Path, *, required: bool = False) -> QueryFile:
         required=required,
         too_large="Make it a knowledge base.",
     )
-    return QueryFile(sources=(_everything(path),)) if written is None else _Reading(path, written).file()
+    return QueryFile(sources=(_everything(path),)) if written is None else _ConfigReader(path, written).file()
 
 
-class _Reading:
+class _ConfigReader:
     """Parser of one configuration."""
 
     def __init__(self, path: Path, written: ConfigText) -> None:
@@ -135,12 +135,12 @@ class _Reading:
         value = cast("dict[str, Any]", self._written.value)
         for name in value:
             if name not in KEYS:
-                raise self._written.refused(
+                raise self._written.to_error(
                     (name,), f"{name!r} is not known here.", f"There are: {', '.join(KEYS)}."
                 )
         deadline = value.get("deadline", _DEADLINE)
         if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= 40:
-            raise self._written.refused(
+            raise self._written.to_error(
                 ("deadline",), "deadline is no number of seconds up to 40.", "Write 10, for example."
             )
         entries = value.get("sources")
@@ -149,7 +149,7 @@ class _Reading:
         elif isinstance(entries, dict):
             sources, problems = self._sources(cast("dict[str, Any]", entries), float(deadline))
         else:
-            raise self._written.refused(
+            raise self._written.to_error(
                 ("sources",), "sources is no object.", 'Write {"name": {"kind": "local"}}.'
             )
         llm, llm_problem = self._model(value.get("llm"))
@@ -177,16 +177,16 @@ class _Reading:
     def _source(self, name: str, written: object, deadline: float) -> ConfiguredSource:
         path = ("sources", name)
         if not name.strip() or len(name) > _MAX_NAME or CONTROL_CHARACTERS.search(name):
-            raise self._written.refused(
+            raise self._written.to_error(
                 path, "a source cannot be called so.", f"Use 1 to {_MAX_NAME} characters of any script."
             )
         if not isinstance(written, dict):
-            raise self._written.refused(
+            raise self._written.to_error(
                 path, f"{name!r} is no object.", 'Write {"kind": "local"}, for example.'
             )
         values = cast("dict[str, Any]", written)
-        common = {key: value for key, value in values.items() if key in WrittenSource.model_fields}
-        said = self._validated(WrittenSource, common, path)
+        common = {key: value for key, value in values.items() if key in SourceConfigBase.model_fields}
+        said = self._validate(SourceConfigBase, common, path)
         config = self._config(said.kind, {k: v for k, v in values.items() if k not in common}, path)
         return ConfiguredSource(name, said, config, said.deadline or deadline, self._written.where(path))
 
@@ -196,12 +196,12 @@ class _Reading:
 
             expansion = Expansion(os.environ)
             try:
-                values = {key: _expanded(value, expansion) for key, value in values.items()}
+                values = {key: _expand(value, expansion) for key, value in values.items()}
             except ConfigError as error:
-                raise self._written.refused(path, error.message, error.advice) from None
-        return self._validated(config_model(kind), values, path)
+                raise self._written.to_error(path, error.message, error.advice) from None
+        return self._validate(config_model(kind), values, path)
 
-    def _validated(self, model: type[_ModelT], values: Mapping[str, Any], path: tuple[str, ...]) -> _ModelT:
+    def _validate(self, model: type[_ModelT], values: Mapping[str, Any], path: tuple[str, ...]) -> _ModelT:
         try:
             return model.model_validate(values)
         except ValidationError as error:
@@ -214,7 +214,7 @@ class _Reading:
         elif found["type"] == "missing":
             reason = "is missing"
         told = f"{place} {reason}." if reason.startswith(("is ", "should ")) else f"{place}: {reason}."
-        raise self._written.refused((*path, *found["loc"]), told, advice_on(found, model))
+        raise self._written.to_error((*path, *found["loc"]), told, advice_on(found, model))
 
     def _model(self, written: object) -> tuple[ProviderConfig | None, str]:
         if written is None:
@@ -229,16 +229,16 @@ class _Reading:
 
 def _everything(path: Path, deadline: float = _DEADLINE) -> ConfiguredSource:
     return ConfiguredSource(
-        _EVERYTHING, WrittenSource(kind="local"), LocalConfig(), deadline, where=str(path)
+        _EVERYTHING, SourceConfigBase(kind="local"), LocalConfig(), deadline, where=str(path)
     )
 
 
-def _expanded(value: Any, expansion: Expansion) -> Any:  # noqa: ANN401 - JSON in, JSON out
+def _expand(value: Any, expansion: Expansion) -> Any:  # noqa: ANN401 - JSON in, JSON out
     """Expand the variables in a value."""
     if isinstance(value, str):
         return expansion.text(value)
     if isinstance(value, list):
-        return [_expanded(each, expansion) for each in cast("list[Any]", value)]
+        return [_expand(each, expansion) for each in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _expanded(each, expansion) for key, each in cast("dict[str, Any]", value).items()}
+        return {key: _expand(each, expansion) for key, each in cast("dict[str, Any]", value).items()}
     return value

@@ -23,7 +23,7 @@ __all__ = [
     "Kind",
     "LocalConfig",
     "SourceConfig",
-    "WrittenSource",
+    "SourceConfigBase",
     "advice_on",
     "config_model",
 ]
@@ -42,7 +42,7 @@ class _Written(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class WrittenSource(_Written):
+class SourceConfigBase(_Written):
     """Keys that sources of every kind have."""
 
     kind: Kind = Field(description="What it is: local, http, mcp or documents.")
@@ -111,7 +111,7 @@ class ConfiguredSource:
     """
 
     name: str
-    written: WrittenSource
+    written: SourceConfigBase
     config: SourceConfig
     deadline: float
     where: str = field(compare=False)
@@ -129,11 +129,11 @@ def advice_on(error: ErrorDetails, model: type[BaseModel]) -> str:
         error: of Pydantic.
         model: of the values.
     """
-    names = [name for name in model.model_fields if name not in WrittenSource.model_fields]
+    names = [name for name in model.model_fields if name not in SourceConfigBase.model_fields]
     name = str(error["loc"][0]) if error["loc"] else ""
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        known = [*WrittenSource.model_fields, *names]
+        known = [*SourceConfigBase.model_fields, *names]
         near = difflib.get_close_matches(name, known, n=1)
         return f"Did you mean {near[0]}?" if near else f"There are: {', '.join(dict.fromkeys(known))}."
-    found = model.model_fields.get(name) or WrittenSource.model_fields.get(name)
+    found = model.model_fields.get(name) or SourceConfigBase.model_fields.get(name)
     return f"{name}: {found.description}" if found and found.description else "Correct it there."

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.interface import LLMProvider
     from loom_query.configuration.query_file import QueryFile
-    from loom_query.federation.engine import Engine
+    from loom_query.federation.engine_loader import EngineLoader
 
 __all__ = ["LanguageModel"]
 
@@ -27,7 +27,7 @@ class LanguageModel:
         engine: its `turn` is held while modules are imported.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: EngineLoader) -> None:
         self._engine = engine
         self._made: list[tuple[ProviderConfig, LLMProvider]] = []
 
@@ -49,7 +49,7 @@ class LanguageModel:
             self._made.append((file.llm, known))
         return known
 
-    async def wanted(self, file: QueryFile) -> LLMProvider | None:
+    async def get(self, file: QueryFile) -> LLMProvider | None:
         """Return the model as `of` does, without blocking."""
         async with self._engine.turn:
             return await to_thread.run_sync(self.of, file)
@@ -57,7 +57,7 @@ class LanguageModel:
     async def problem(self, file: QueryFile) -> str:
         """Say why the model cannot be asked, such as a missing key, and what to do; empty if unknown."""
 
-        def found() -> str:
+        def find_problem() -> str:
             try:
                 model = self.of(file)
             except ConfigError as error:
@@ -71,7 +71,7 @@ class LanguageModel:
             return ""
         with anyio.move_on_after(_KEYRING_SECONDS):
             async with self._engine.turn:
-                return await to_thread.run_sync(found, abandon_on_cancel=True)
+                return await to_thread.run_sync(find_problem, abandon_on_cancel=True)
         return ""
 
     async def close(self) -> None:

@@ -11,7 +11,7 @@ from anyio import to_thread
 
 from loom_core.knowledge.interface import KnowledgeBaseProvider
 from loom_core.knowledge.sources.unified_tool import SourceInfo
-from loom_core.server.search.excerpts import Stretch, cut, forms_of, read
+from loom_core.server.search.excerpts import Excerpt, excerpt_bounds, forms_of, read
 from loom_query.federation.passages import address_of
 from loom_query.models import SourceDetails
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from loom_query.configuration.source_config import Kind
     from loom_query.models import SourceInfoState
 
-__all__ = ["LiveSource", "McpSource", "OwnSource", "details_of"]
+__all__ = ["LiveSource", "McpLiveSource", "OwnLiveSource", "details_of"]
 
 _CLOSE_SECONDS = 10.0
 
@@ -73,7 +73,7 @@ class LiveSource:
         if not report.is_refusal and report.state != "starting":
             self._failure = f"Asked last: {report.problem}" if report.problem else ""
 
-    async def read(self, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+    async def read(self, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
         """Read an excerpt of the text with an id; None if the source has none.
 
         Args:
@@ -115,7 +115,7 @@ class _Openable(Protocol):
     async def open_base(self) -> GraphRAGKnowledgeBase: ...
 
 
-class OwnSource(LiveSource):
+class OwnLiveSource(LiveSource):
     """A knowledge base of Loom in this process: `read` returns any excerpt of its documents.
 
     Args:
@@ -139,15 +139,15 @@ class OwnSource(LiveSource):
         self._base = base
         self._close = close
 
-    async def read(self, id_: str, *, start: int | None, tokens: int) -> Stretch | None:
+    async def read(self, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
         """See `LiveSource.read`; without a start, the excerpt surrounds the passage."""
         knowledge_base = await self._base.open_base()
 
-        def found() -> Stretch | None:
+        def find_excerpt() -> Excerpt | None:
             stretches = (read(knowledge_base, form, start=start, tokens=tokens) for form in forms_of(id_))
             return next(filter(None, stretches), None)
 
-        return await to_thread.run_sync(found)
+        return await to_thread.run_sync(find_excerpt)
 
     async def close(self) -> None:
         """Release the knowledge base if this source owns it."""
@@ -155,7 +155,7 @@ class OwnSource(LiveSource):
             await to_thread.run_sync(self._close)
 
 
-class McpSource(LiveSource):
+class McpLiveSource(LiveSource):
     """A search tool of an MCP server; the server is started or connected to on first use.
 
     Args:
@@ -178,7 +178,7 @@ class McpSource(LiveSource):
         deadline: float,
         patient: bool = False,
     ) -> None:
-        started_first = _StartedFirst(provider, begin, patient=patient)
+        started_first = _StartedSource(provider, begin, patient=patient)
         super().__init__(started_first, kind="mcp", deadline=deadline)
         self._connection = connection
         self.begin = begin
@@ -215,7 +215,7 @@ class McpSource(LiveSource):
         await self._connection.close()
 
 
-class _StartedFirst(KnowledgeBaseProvider):
+class _StartedSource(KnowledgeBaseProvider):
     """Knowledge base provider that starts its server on first use."""
 
     def __init__(self, provider: KnowledgeBaseProvider, begin: Callable[[], None], *, patient: bool) -> None:
@@ -254,12 +254,12 @@ class _StartedFirst(KnowledgeBaseProvider):
         return await self._provider.get_by_id(knowledge_id)
 
 
-def _stretch_of(item: KnowledgeItem, start: int, tokens: int) -> Stretch:
+def _stretch_of(item: KnowledgeItem, start: int, tokens: int) -> Excerpt:
     """Return an excerpt of an item."""
     metadata = item.metadata
     text = item.content
-    begin, end = cut(text, start=start, tokens=tokens)
-    return Stretch(
+    begin, end = excerpt_bounds(text, start=start, tokens=tokens)
+    return Excerpt(
         document_id=str(metadata.get("document_id") or item.id),
         title=str(metadata.get("title") or ""),
         uri=address_of(item),

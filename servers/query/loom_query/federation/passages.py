@@ -8,9 +8,9 @@ from loom_query.models import FetchResult, Passage
 
 if TYPE_CHECKING:
     from loom_core.knowledge.model import KnowledgeItem
-    from loom_core.server.search.excerpts import Stretch
+    from loom_core.server.search.excerpts import Excerpt
 
-__all__ = ["address_of", "fetched", "passage_of"]
+__all__ = ["address_of", "passage_of", "to_fetch_result"]
 
 
 def passage_of(number: int, item: KnowledgeItem) -> Passage:
@@ -45,7 +45,7 @@ def address_of(item: KnowledgeItem) -> str:
     return "" if item.source in named else item.source
 
 
-def fetched(id_: str, source: str, stretch: Stretch) -> FetchResult:
+def to_fetch_result(id_: str, source: str, stretch: Excerpt) -> FetchResult:
     """Convert an excerpt of a document to the answer of `fetch`."""
     return FetchResult(
         id=id_,

@@ -12,7 +12,7 @@ from loom_core.errors import ConfigError
 from loom_core.knowledge.sources.catalogue import Catalogue
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.mcp_client.configuration.config_file import user_file
-from loom_core.plugins import registered
+from loom_core.plugins import list_registered
 from loom_query.configuration.query_file import QueryFile, SourceProblem, read_query_file
 from loom_query.configuration.source_config import LocalConfig
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from loom_query.configuration.source_config import ConfiguredSource
     from loom_query.settings import Settings
 
-__all__ = ["LocalPlace", "Plan", "PlannedSource", "fingerprint", "plan"]
+__all__ = ["LocalBase", "PlannedSource", "SourcePlan", "fingerprint", "plan"]
 
 _NO_SERVER_NAME = re.compile(r"[^\w.-]")
 
 
 @dataclass(frozen=True, slots=True)
-class LocalPlace:
+class LocalBase:
     """Where a knowledge base is: a home of Loom, and its name there."""
 
     home: Path
@@ -51,13 +51,13 @@ class PlannedSource:
 
     name: str
     configured: ConfiguredSource
-    place: LocalPlace | None = None
+    place: LocalBase | None = None
     server: ServerConfig | None = None
     info: SourceInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SourcePlan:
     """The desired sources.
 
     Attributes:
@@ -71,7 +71,7 @@ class Plan:
     problems: tuple[SourceProblem, ...]
 
 
-def plan(settings: Settings) -> Plan:
+def plan(settings: Settings) -> SourcePlan:
     """Plan the sources of the current configuration. Blocks; may read a keyring.
 
     Raises:
@@ -82,16 +82,16 @@ def plan(settings: Settings) -> Plan:
     problems = list(file.problems)
     for configured in file.sources:
         try:
-            for planned in _planned(configured, settings):
+            for planned in _plan_source(configured, settings):
                 if isinstance(planned, SourceProblem):
                     problems.append(planned)
                 elif planned.name in sources:
-                    problems.append(_taken(planned, sources[planned.name]))
+                    problems.append(_taken_error(planned, sources[planned.name]))
                 else:
                     sources[planned.name] = planned
         except ConfigError as error:
             problems.append(SourceProblem(configured.name, configured.kind, error.message, error.advice))
-    return Plan(file, tuple(sources.values()), tuple(problems))
+    return SourcePlan(file, tuple(sources.values()), tuple(problems))
 
 
 def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
@@ -113,7 +113,7 @@ def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
     return files
 
 
-def _planned(configured: ConfiguredSource, settings: Settings) -> Iterator[PlannedSource | SourceProblem]:
+def _plan_source(configured: ConfiguredSource, settings: Settings) -> Iterator[PlannedSource | SourceProblem]:
     config = configured.config
     if isinstance(config, LocalConfig):
         yield from _local(configured, config, settings)
@@ -131,7 +131,7 @@ def _local(
         home = settings.config.parent / Path(config.home).expanduser()
         if not home.is_dir():
             raise ConfigError(f"{configured.where}: there is no folder {home}.", advice="Correct `home`.")
-    if config.retriever and config.retriever not in (known := registered("retriever")):
+    if config.retriever and config.retriever not in (known := list_registered("retriever")):
         message = f"{configured.where}: there is no retriever {config.retriever!r}."
         raise ConfigError(message, advice=f"There are: {', '.join(known)}.")
     if config.retriever_params and not config.retriever:
@@ -165,7 +165,7 @@ def _base(
         search_hints=said.hints or entry.source.search_hints,
         supported_filters=entry.source.supported_filters,
     )
-    return PlannedSource(name, configured, place=LocalPlace(home, entry.name), info=info)
+    return PlannedSource(name, configured, place=LocalBase(home, entry.name), info=info)
 
 
 def _server(configured: ConfiguredSource, settings: Settings) -> ServerConfig:
@@ -198,7 +198,7 @@ def _server(configured: ConfiguredSource, settings: Settings) -> ServerConfig:
     raise ConfigError(f"{problem.where or configured.where}: {problem.message}", advice=problem.advice)
 
 
-def _taken(second: PlannedSource, first: PlannedSource) -> SourceProblem:
+def _taken_error(second: PlannedSource, first: PlannedSource) -> SourceProblem:
     message = f"{second.configured.where}: another source is called {second.name!r} already."
     advice = f"Give one of them another name; {first.configured.where} counts."
     return SourceProblem(second.name, second.configured.kind, message, advice)

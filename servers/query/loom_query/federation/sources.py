@@ -15,7 +15,7 @@ from loom_core.knowledge.sources.library import Library
 from loom_core.knowledge.sources.local import LocalKnowledgeBase
 from loom_query.configuration.query_file import QueryFile, SourceProblem
 from loom_query.configuration.source_config import DocumentsConfig, LocalConfig
-from loom_query.federation.live_source import LiveSource, McpSource, OwnSource
+from loom_query.federation.live_source import LiveSource, McpLiveSource, OwnLiveSource
 from loom_query.federation.plan import fingerprint, plan
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.connections.connection import ServerConnection
-    from loom_query.federation.engine import Engine
+    from loom_query.federation.engine_loader import EngineLoader
     from loom_query.federation.language_model import LanguageModel
-    from loom_query.federation.plan import Plan, PlannedSource
+    from loom_query.federation.plan import PlannedSource, SourcePlan
     from loom_query.settings import Settings
 
 __all__ = ["Sources"]
@@ -55,7 +55,9 @@ class Sources:
         complaint: why the current configuration is not used; empty if it is.
     """
 
-    def __init__(self, settings: Settings, engine: Engine, model: LanguageModel, *, upkeep: bool) -> None:
+    def __init__(
+        self, settings: Settings, engine: EngineLoader, model: LanguageModel, *, upkeep: bool
+    ) -> None:
         """Open nothing yet.
 
         Args:
@@ -84,7 +86,7 @@ class Sources:
         """The sources that can be asked, by name, in order."""
         return {name: source for name, (_, source) in self._live.items()}
 
-    def told(self) -> object:
+    def description_key(self) -> object:
         """Return the descriptions that clients see; compare two results to detect a change."""
         return [source.info for source in self.live.values()]
 
@@ -116,14 +118,14 @@ class Sources:
         for source in gone:
             await source.retire()
 
-    def work_in(self, tasks: TaskGroup) -> None:
+    def use_tasks(self, tasks: TaskGroup) -> None:
         """Use the caller's task group for connections and for the maintenance of local knowledge bases."""
         self._tasks = tasks
         if self._upkeep:
             for library in self._libraries.values():
                 library.work_in(tasks)
 
-    def want(self) -> None:
+    def start_servers(self) -> None:
         """Start or connect to every MCP server that is a source, in the background.
 
         Servers that become sources later are started then.
@@ -132,7 +134,7 @@ class Sources:
         self._begin()
 
     @asynccontextmanager
-    async def asked(self, names: Sequence[str]) -> AsyncGenerator[Federation]:
+    async def federate(self, names: Sequence[str]) -> AsyncGenerator[Federation]:
         """Open a federation of some sources. They stay open in the block, even if the configuration changes.
 
         Args:
@@ -158,14 +160,14 @@ class Sources:
     def _homes(self) -> frozenset[Path]:
         return frozenset({self.settings.home, *self._libraries})
 
-    def _take(self, planned: Plan) -> list[LiveSource]:
+    def _take(self, planned: SourcePlan) -> list[LiveSource]:
         """Open new sources, keep unchanged ones, and return those that are gone."""
         live: dict[str, tuple[PlannedSource, LiveSource]] = {}
         problems = list(planned.problems)
         for source in planned.sources:
             known = self._live.get(source.name)
             try:
-                live[source.name] = (source, self._made(source, known))
+                live[source.name] = (source, self._create_source(source, known))
             except LoomError as error:
                 where = f"{source.configured.where}: {error.message}"
                 problems.append(SourceProblem(source.name, source.configured.kind, where, error.advice))
@@ -177,10 +179,12 @@ class Sources:
     def _begin(self) -> None:
         if self._wanted:
             for source in self.live.values():
-                if isinstance(source, McpSource):
+                if isinstance(source, McpLiveSource):
                     source.begin()
 
-    def _made(self, planned: PlannedSource, known: tuple[PlannedSource, LiveSource] | None) -> LiveSource:
+    def _create_source(
+        self, planned: PlannedSource, known: tuple[PlannedSource, LiveSource] | None
+    ) -> LiveSource:
         """Open the planned source; keep the open one if it is the same."""
         if known is not None and known[0] == planned:
             return known[1]
@@ -190,13 +194,13 @@ class Sources:
             provider = LocalKnowledgeBase(
                 library, planned.info, base=planned.place.name, retriever=self._retriever(planned)
             )
-            return OwnSource(provider, base=provider, kind="local", deadline=deadline)
+            return OwnLiveSource(provider, base=provider, kind="local", deadline=deadline)
         if planned.server is not None:
             return self._server(planned, planned.server)
         if planned.configured.kind == "http":
             return LiveSource(_service(planned), kind="http", deadline=deadline)
         texts = _texts(planned)
-        return OwnSource(texts, base=texts, kind="documents", deadline=deadline, close=texts.close)
+        return OwnLiveSource(texts, base=texts, kind="documents", deadline=deadline, close=texts.close)
 
     def _retriever(
         self, planned: PlannedSource
@@ -211,7 +215,7 @@ class Sources:
             nonlocal made
             model, params = None, dict(config.retriever_params)
             if config.retriever in _WITH_MODEL:
-                model = params["llm_provider"] = await self._model.wanted(self.file)
+                model = params["llm_provider"] = await self._model.get(self.file)
                 if model is None:
                     raise ConfigError(
                         f"The retriever {config.retriever!r} needs a language model, and there is none.",
@@ -223,7 +227,7 @@ class Sources:
 
         return retriever
 
-    def _server(self, planned: PlannedSource, server: ServerConfig) -> McpSource:
+    def _server(self, planned: PlannedSource, server: ServerConfig) -> McpLiveSource:
         from loom_core.knowledge.sources.remote.mcp import MCPKnowledgeBase
         from loom_core.mcp_client.connections.connection import ServerConnection
         from loom_query.configuration.mcp_config import McpConfig
@@ -235,7 +239,7 @@ class Sources:
         provider = MCPKnowledgeBase(
             connection, config, name=planned.name, description=said.description, search_hints=said.hints
         )
-        return McpSource(
+        return McpLiveSource(
             provider,
             connection=connection,
             begin=self._beginner(connection),

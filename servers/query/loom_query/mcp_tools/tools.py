@@ -20,7 +20,7 @@ from loom_core.server.search.search_tool import (
     Question,
     TextLimit,
     TextStart,
-    searching_tool,
+    search_tool,
 )
 from loom_query.models import AskResult, FetchResult, Pattern, QueryResult, SourcesResult
 from loom_query.texts import ask_text, query_text, sources_text
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from loom_core.knowledge.sources.federation.federation import SourceReport
-    from loom_query.service import Service
+    from loom_query.service import QueryService
 
 __all__ = ["QUERY_HEAD", "register_tools"]
 
@@ -56,27 +56,27 @@ _ASK_TAIL = (
 _Source = Annotated[str | None, Field(description="One source; left out, all.")]
 
 
-def register_tools(server: LoomServer, service: Service) -> None:
+def register_tools(server: LoomServer, service: QueryService) -> None:
     """Register all tools of the full profile."""
     _register_query(server, service)
-    _register_reading(server, service)
+    _register_read_only(server, service)
     _register_ask(server, service)
 
 
-def _telling(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable[None]]:
+def _progress_reporter(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable[None]]:
     """Return a callback that reports to the client how many sources have answered."""
     report = progress(ctx, total=total)
     through: set[str] = set()  # some patterns ask a source several times
 
-    async def told(source: SourceReport) -> None:
+    async def on_report(source: SourceReport) -> None:
         through.add(source.source)
         await report.report(len(through), f"{escape_controls(source.source)} {source.state}")
 
-    return told
+    return on_report
 
 
-def _register_query(server: LoomServer, service: Service) -> None:
-    @searching_tool(
+def _register_query(server: LoomServer, service: QueryService) -> None:
+    @search_tool(
         server,
         title="Search all knowledge",
         head=QUERY_HEAD,
@@ -95,7 +95,7 @@ def _register_query(server: LoomServer, service: Service) -> None:
         max_tokens: AnswerLimit = 6000,
     ) -> ToolReply[QueryResult]:
         names = [source] if source else []
-        told = _telling(ctx, len(service.chosen(names)))
+        told = _progress_reporter(ctx, len(service.select_sources(names)))
         result = await service.query(query, sources=names, filters=filters, limit=limit, told=told)
         detailed = response_format == "detailed"
         text, shown = query_text(result, detailed=detailed, max_tokens=max_tokens)
@@ -103,7 +103,7 @@ def _register_query(server: LoomServer, service: Service) -> None:
         return tool_result(text, result if detailed else result.concise())
 
 
-def _register_reading(server: LoomServer, service: Service) -> None:
+def _register_read_only(server: LoomServer, service: QueryService) -> None:
     @server.tool(
         title="Read on",
         description=(
@@ -139,12 +139,12 @@ def _register_reading(server: LoomServer, service: Service) -> None:
         open_world=False,
     )
     async def sources() -> ToolReply[SourcesResult]:
-        result = await service.listed()
+        result = await service.list_sources()
         return tool_result(sources_text(result, config=str(service.settings.config)), result)
 
 
-def _register_ask(server: LoomServer, service: Service) -> None:
-    @searching_tool(
+def _register_ask(server: LoomServer, service: QueryService) -> None:
+    @search_tool(
         server,
         title="Answer from knowledge",
         head=_ASK_HEAD,
@@ -168,7 +168,7 @@ def _register_ask(server: LoomServer, service: Service) -> None:
         limit: Annotated[int, Field(description="How many passages to read.", ge=1, le=30)] = 10,
     ) -> ToolReply[AskResult]:
         names = [source] if source else []
-        told = _telling(ctx, len(service.chosen(names)))
+        told = _progress_reporter(ctx, len(service.select_sources(names)))
         result = await service.ask(
             query, sources=names, filters=filters, pattern=pattern, limit=limit, told=told
         )

@@ -6,7 +6,7 @@ import sys
 
 from loom_query.cli import run
 
-from loom_core.server.cli.command_line import bundled_line
+from loom_core.server.cli.command_line import bundle_line
 
 if __name__ == "__main__":
-    sys.exit(run(bundled_line(sys.argv[1:], options=["--config"])))
+    sys.exit(run(bundle_line(sys.argv[1:], options=["--config"])))

@@ -202,7 +202,7 @@ async def test_a_summary_that_makes_no_room_is_not_taken(caplog: pytest.LogCaptu
     compactor = _compactor()
 
     assert await compactor.compact(_history(), goal=_GOAL, pinned=["事实" * 5000]) is None
-    assert "would be left" in caplog.text
+    assert "would remain" in caplog.text
 
 
 async def test_pinned_facts_are_there_word_for_word_every_time():
@@ -317,7 +317,7 @@ async def test_where_no_summary_can_be_had_nothing_changes(
         assert await compactor.compact(history, goal=_GOAL) is None
 
     assert all(new is old for new, old in zip(history, before, strict=True))
-    assert "is not summarised" in caplog.text
+    assert "is not summarized" in caplog.text
 
 
 async def test_shortened_results_are_taken_where_no_summary_can_be_had_if_they_make_room():

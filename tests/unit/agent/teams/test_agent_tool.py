@@ -98,8 +98,8 @@ async def test_what_failed_there_is_told_with_as_much_as_there_is() -> None:
     llm = boss.parts.llm
     assert isinstance(llm, MockProvider)
     told = last_result(llm.calls[1])
-    assert told.startswith("The agent `研究员` did not reach the goal: The run has taken all of its 1 turns")
-    assert told.endswith("This is as far as it came:\nthe half")
+    assert told.startswith("The agent `研究员` did not reach the goal: The run has used all of its 1 turns")
+    assert told.endswith("Its output so far:\nthe half")
     (message,) = [each for each in llm.calls[1].messages if isinstance(each, ToolMessage)]
     assert message.failed
 
@@ -123,7 +123,7 @@ async def test_agents_do_not_start_each_other_without_end() -> None:
     for _ in range(6):
         agent = Agent(MockProvider(script), tools=[AgentTool(agent, name="deeper", description="More.")])
     result = await agent.run("go")
-    assert "4 agents stand above this one" in result.output
+    assert "4 agents are above this one" in result.output
     assert len(await agent.journal.runs()) == 4
 
 

@@ -227,5 +227,5 @@ async def test_a_step_that_there_was_not_is_not_found() -> None:
 def test_chains_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least one step"):
         Chain([])
-    with pytest.raises(ConfigError, match="Two steps of the chain are called '一'"):
+    with pytest.raises(ConfigError, match="Two steps of the chain are named '一'"):
         Chain([("一", len), ("一", len)])

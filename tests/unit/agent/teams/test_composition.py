@@ -68,21 +68,21 @@ def test_a_generator_is_no_step(make: _Make, step: object) -> None:
 
 _MISTAKES: list[tuple[Callable[[], object], str]] = [
     (lambda: Chain(_wrong(_agent())), "Give it a list"),
-    (lambda: Chain([_wrong((str, "x"))]), "cannot be called <class 'str'>"),
-    (lambda: Chain([("", str)]), "cannot be called ''"),
+    (lambda: Chain([_wrong((str, "x"))]), "cannot be named <class 'str'>"),
+    (lambda: Chain([("", str)]), "cannot be named ''"),
     (
         lambda: Router([Route(name="甲", run=str, when=_wrong(_no))]),
         "`when` of the route '甲' .* not `async`",
     ),
-    (lambda: Router([Route(name="甲", run=str, description="A")], llm=_wrong(5)), "5 is no model"),
+    (lambda: Router([Route(name="甲", run=str, description="A")], llm=_wrong(5)), "5 is not a model"),
     (lambda: Workflow([WorkflowStep("甲", str, when=_wrong(_no))]), "`when` of the step '甲' .* not `async`"),
     (lambda: Workflow([WorkflowStep("甲", str, given=_no)]), "`given` of the step '甲'"),
     (lambda: Workflow([WorkflowStep("甲", str, on_failure=_wrong("skp"))]), "fail, skip, fallback"),
-    (lambda: Workflow([WorkflowStep("甲", str, seconds=0)]), "may take 0 s"),
+    (lambda: Workflow([WorkflowStep("甲", str, seconds=0)]), "is 0. Use a number above 0"),
     (lambda: Workflow([_wrong(("甲", str))]), "Give `WorkflowStep"),
-    (lambda: MultiAgentSystem([_wrong(str)]), "<class 'str'> is no agent"),
+    (lambda: MultiAgentSystem([_wrong(str)]), "<class 'str'> is not an agent"),
     (lambda: MultiAgentSystem([_agent(description="写")], max_handoffs=-1), "Use 0 or more"),
-    (lambda: AgentTool(_wrong("研究员")), "'研究员' is no agent"),
+    (lambda: AgentTool(_wrong("研究员")), "'研究员' is not an agent"),
 ]
 
 
@@ -95,9 +95,9 @@ def test_other_mistakes_are_told_where_they_are_made(make: Callable[[], object],
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (None, "The agent was given nothing to work on"),
-        (" ", "The agent was given nothing to work on"),
-        (object(), "What is given is neither text nor JSON: <object object"),
+        (None, "The input of the agent is empty"),
+        (" ", "The input of the agent is empty"),
+        (object(), "The input is neither text nor JSON: <object object"),
     ],
 )
 async def test_what_an_agent_cannot_work_on_is_told_as_that(value: object, told: str) -> None:

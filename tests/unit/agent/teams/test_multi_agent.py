@@ -174,9 +174,9 @@ def test_systems_that_make_no_sense_are_refused() -> None:
     one = _agent("a", [])
     with pytest.raises(ConfigError, match="at least one agent"):
         MultiAgentSystem([])
-    with pytest.raises(ConfigError, match="Two agents are called 'a'"):
+    with pytest.raises(ConfigError, match="Two agents are named 'a'"):
         MultiAgentSystem([one], supervisor=one)
     with pytest.raises(ConfigError, match="'nameless' has no description"):
         MultiAgentSystem([one, Agent(MockProvider([]), name="nameless")])
-    with pytest.raises(ConfigError, match="'b', which there is not"):
+    with pytest.raises(ConfigError, match="'b', which does not exist"):
         MultiAgentSystem([one], handoffs={"a": ["b"]})

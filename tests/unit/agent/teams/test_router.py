@@ -82,8 +82,8 @@ async def test_a_model_that_takes_too_long_counts_as_one_that_fails() -> None:
     assert choice == Choice(
         "技术",
         "default",
-        "The model mock has not chosen a route within 0.02 s. Allow more with `seconds`, or use a quicker "
-        "model.",
+        "The model mock did not choose a route within 0.02 s. Allow more time with `seconds`, or use a "
+        "faster model.",
     )
 
 
@@ -134,17 +134,17 @@ async def test_a_decision_can_be_cancelled() -> None:
 def test_routers_that_make_no_sense_are_refused() -> None:
     rule = Route(name="a", run=len, when="x")
     wrong: Any = {"a": len}
-    with pytest.raises(ConfigError, match=r"'a' is no route. Give `Route\(name, run, …\)`"):
+    with pytest.raises(ConfigError, match=r"'a' is not a route. Give `Route\(name, run, …\)`"):
         Router(wrong)
     with pytest.raises(ConfigError, match="at least one route"):
         Router([])
     with pytest.raises(ConfigError, match="Two routes have the same name"):
         Router([rule, rule])
-    with pytest.raises(ConfigError, match="There is no route 'b'"):
+    with pytest.raises(ConfigError, match="The default route 'b' does not exist"):
         Router([rule], default="b")
     with pytest.raises(ConfigError, match="Nothing can choose the route 'c'"):
         Router([rule, Route(name="c", run=len)])
     with pytest.raises(ConfigError, match="Nothing can choose the route 'c'"):
         Router([rule, Route(name="c", run=len)], llm=MockProvider([]))
-    with pytest.raises(ConfigError, match="'a' is taken, is no regular expression"):
+    with pytest.raises(ConfigError, match="of the route 'a' is not a valid regular expression"):
         Router([Route(name="a", run=len, when="(?=x)")])

@@ -7,7 +7,7 @@ import json
 import pytest
 from loom_agent.command_line.doctor import own_checks
 
-from loom_core.server.doctor.checks import examined
+from loom_core.server.doctor.checks import run_paste_safe
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def sections(settings):
 
     async def examine(**changes):
         made = settings(**changes)
-        report = await examined(own_checks(made), program="loom-agent-server", version="")
+        report = await run_paste_safe(own_checks(made), program="loom-agent-server", version="")
         return {section.name: section for section in report.sections}
 
     return examine
@@ -61,7 +61,7 @@ async def test_a_rule_about_a_tool_that_there_is_not_is_told_with_the_nearest(se
     rules = [{"action": "deny", "tool": tool} for tool in ("shel", "shell", "文件:write_file", "http_*")]
     configure(研究={"permissions": rules})
     (finding,) = (await sections())["configuration"].findings
-    assert finding.message == "The profile '研究': a rule is about the tool 'shel', which there is not."
+    assert finding.message == "The profile '研究': a rule is about the tool 'shel', which does not exist."
     assert finding.remedy.startswith("Did you mean 'shell'? ")
 
 

@@ -139,7 +139,7 @@ async def test_who_does_not_answer_in_time_has_refused(connect, call, configure)
         assert run["status"] == "input_required"
         done = await call(client, "agent_wait", run_id=run["run_id"], after_seq=run["last_seq"])
     assert done["status"] == "completed"
-    assert "nobody approved it in time" in done["output"]
+    assert "no one approved it in time" in done["output"]
 
 
 async def test_reasons_are_given_in_the_language_of_the_goal(connect, call):

@@ -26,7 +26,7 @@ async def test_without_a_model_everything_is_listed_and_a_run_says_what_to_set(c
         ("agent_run", {"goal": "x", "profile": "reserch"}, "There are: demonstration."),
         ("agent_run", {"goal": "x", "session_id": "ses_none"}, "There is no session"),
         ("agent_run", {"goal": "x", "wait_seconds": 46}, "wait_seconds"),
-        ("agent_run", {"goal": "x", "output_schema": {"type": "array"}}, "no objects"),
+        ("agent_run", {"goal": "x", "output_schema": {"type": "array"}}, "does not describe an object"),
         ("agent_run", {"goal": "x", "output_schema": {"$ref": "http://127.0.0.1:1/x"}}, "not in it"),
         ("agent_run", {"goal": "x", "allowed_tools": ["re:("]}, "regular expression"),
         ("agent_run", {"goal": "x", "budget": {"itertions": 3}}, "itertions"),

@@ -111,8 +111,8 @@ def test_the_first_profile_is_meant_where_none_is_called_default(read):
             ":1:35: profiles.a.approvals.via_tool should be 'on' or 'off'.",
         ),
         ('{"profiles": {"a": {}', ":1:22: "),
-        ('{"profiles": {"a\\u202eb": {}}}', "a profile cannot be called so."),
-        ('{"profiles": {" ": {}}}', "a profile cannot be called so."),
+        ('{"profiles": {"a\\u202eb": {}}}', "this is not a valid name of a profile."),
+        ('{"profiles": {" ": {}}}', "this is not a valid name of a profile."),
         ("[]", ":1:1: here should be an object"),
     ],
 )

@@ -12,7 +12,7 @@ from mcp_types import ElicitResult
 
 from loom_core.errors import ConfigError, SourceError
 from loom_core.runs.commands import ApprovalDecision
-from loom_core.server.auth.caller import SCOPES, Caller, acting
+from loom_core.server.auth.caller import SCOPES, Caller, use_caller
 
 pytestmark = pytest.mark.slow
 
@@ -176,7 +176,7 @@ async def test_who_decides_of_their_own_run_only_approves_for_nobody_else(runnin
     async with running(over_http=True) as service:
         await ready(service)
         for _ in range(2):
-            with acting(Caller("customer", SCOPES, id="token:customer")):
+            with use_caller(Caller("customer", SCOPES, id="token:customer")):
                 run = await service.start(goal)
                 while run.status != "input_required":
                     run = await service.changed(run.id, after=run.last_seq, seconds=30)

@@ -9,7 +9,7 @@ from mcp_types import ElicitResult
 
 from loom_core.errors import InvalidInputError, NotFoundError
 from loom_core.runs.commands import ApprovalDecision
-from loom_core.server.auth.caller import Caller, acting
+from loom_core.server.auth.caller import Caller, use_caller
 
 pytestmark = pytest.mark.slow
 
@@ -157,9 +157,9 @@ async def test_over_stdio_the_tool_can_be_switched_off(connect, call, refused, c
 
 async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
     async with running(over_http=True) as service:
-        with acting(ADA):
+        with use_caller(ADA):
             run = await service.start("What time is it?")
-        with acting(BOB):
+        with use_caller(BOB):
             assert await service.runs() == []
             for look in (
                 service.run(run.id),
@@ -173,7 +173,7 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
                     await look
             with pytest.raises(NotFoundError):
                 await service.start("x", session_id=run.request.session_id)
-        with acting(ADA):
+        with use_caller(ADA):
             done = await service.changed(run.id, seconds=30)
             assert done.status == "completed"
             assert [each.id for each in await service.runs(query="time")] == [run.id]
@@ -182,15 +182,15 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
 async def test_who_is_named_decides_over_http_and_nobody_else(running, configure):
     configure(default={"approvals": {"who": ["ops"]}})
     async with running(over_http=True) as service:
-        with acting(ADA):
+        with use_caller(ADA):
             run = await service.start("note that")
             run = await service.changed(run.id, seconds=30)
             assert run.status == "input_required"
             assert not service.approvers.decides(run)
             assert not service.approvers.decides_by_tool(run)
-        with acting(BOB), pytest.raises(NotFoundError):
+        with use_caller(BOB), pytest.raises(NotFoundError):
             await service.run(run.id)
-        with acting(OPS):
+        with use_caller(OPS):
             assert [each.id for each in await service.runs(status=["input_required"])] == [run.id]
             assert service.approvers.decides_by_tool(run)
             await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve", by="ops"))
@@ -200,9 +200,9 @@ async def test_who_is_named_decides_over_http_and_nobody_else(running, configure
 
 async def test_who_may_only_read_decides_nothing(running):
     async with running(over_http=True) as service:
-        with acting(ADA):
+        with use_caller(ADA):
             run = await service.changed((await service.start("note that")).id, seconds=30)
-        with acting(READER):
+        with use_caller(READER):
             assert service.approvers.sees(run)
             assert not service.approvers.decides(run)
 
@@ -211,7 +211,7 @@ async def test_a_token_that_is_bound_to_profiles_has_no_others(running, configur
     configure(default={}, 研究={})
     bound = Caller("ada", frozenset({"read", "write"}), frozenset({"研究"}), id="token:ada")
     async with running(over_http=True) as service:
-        with acting(bound):
+        with use_caller(bound):
             with pytest.raises(NotFoundError, match="There is no profile 'default'") as raised:
                 await service.start("What time is it?")
             assert raised.value.advice == "There are: 研究."

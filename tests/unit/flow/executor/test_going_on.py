@@ -192,7 +192,7 @@ async def test_a_retry_is_refused_where_there_is_nothing_to_retry(flows: Flows) 
     with pytest.raises(InvalidInputError, match="no step 'pya'"):
         await executor.retry(run.id, "pya")
     other = await executor.journal.create(RunRequest(goal="an agent's"))
-    with pytest.raises(InvalidInputError, match="no flow"):
+    with pytest.raises(InvalidInputError, match="not a flow"):
         await executor.retry(other.id, "")
 
 

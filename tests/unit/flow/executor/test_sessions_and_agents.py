@@ -36,7 +36,7 @@ async def test_a_flow_is_taken_up_again_when_another_of_its_session_has_ended(ap
     executor = flows([_ASK, _OTHER])
     first = await executor.execute("ask", "我要这个")
     session_id = first.request.session_id
-    with pytest.raises(InvalidInputError, match="not at its end"):
+    with pytest.raises(InvalidInputError, match="has not ended"):
         await executor.execute("other", session_id=session_id)
     await executor.send_command(first.id, Abort(by="王芳"))
     second = await executor.execute("other", session_id=session_id)
@@ -54,7 +54,7 @@ async def test_a_flow_is_not_taken_up_beside_another_of_its_session(flows: Flows
     first = await executor.execute("ask")
     await executor.send_command(first.id, Abort())
     await executor.execute("ask", session_id=first.request.session_id)
-    with pytest.raises(InvalidInputError, match="at another run"):
+    with pytest.raises(InvalidInputError, match="another active run"):
         await executor.send_command(first.id, Resume())
 
 

@@ -61,7 +61,7 @@ def source() -> Source:
 
 async def test_a_question_is_asked_at_once_and_its_answer_is_there_when_it_is_wanted(source) -> None:
     async with KnowledgeExecutor(source) as knowledge:
-        query = knowledge.prefetch("年假有几天？", TENANT)
+        query = knowledge.pre_query("年假有几天？", TENANT)
         answer = await query.answer()
     assert answer.outcome == "retrieved"
     assert [each.content for each in answer.items] == ["年假五天"]
@@ -71,25 +71,25 @@ async def test_a_question_is_asked_at_once_and_its_answer_is_there_when_it_is_wa
 @pytest.mark.parametrize("message", ["你好", "谢谢", "ok, go on", "", "？？"])
 async def test_manners_are_not_looked_up(message: str, source) -> None:
     async with KnowledgeExecutor(source) as knowledge:
-        query = knowledge.prefetch(message, TENANT)
+        query = knowledge.pre_query(message, TENANT)
         assert (await query.answer()).outcome == "not_needed"
     assert source.asked == []
 
 
 async def test_without_a_source_nothing_is_asked() -> None:
     async with KnowledgeExecutor(None) as knowledge:
-        assert (await knowledge.prefetch("How many days?", TENANT).answer()).outcome == "not_needed"
+        assert (await knowledge.pre_query("How many days?", TENANT).answer()).outcome == "not_needed"
 
 
 async def test_a_slow_source_is_waited_for_no_longer_than_allowed_and_answers_the_next_one(source) -> None:
     source.go_on = anyio.Event()
     async with KnowledgeExecutor(source, seconds=0.05) as knowledge:
-        query = knowledge.prefetch("How many days?", TENANT)
+        query = knowledge.pre_query("How many days?", TENANT)
         with anyio.fail_after(2):
             answer = await query.answer()
         assert (answer.outcome, answer.items) == ("late", ())
         assert answer.problem
-        second = knowledge.prefetch("how many  days", TENANT)
+        second = knowledge.pre_query("how many  days", TENANT)
         source.go_on.set()
         assert (await second.answer(5)).outcome == "retrieved"
         assert (await query.answer()).outcome == "late"
@@ -99,13 +99,13 @@ async def test_a_slow_source_is_waited_for_no_longer_than_allowed_and_answers_th
 async def test_an_answer_that_is_not_needed_is_not_waited_for_and_the_source_is_left_alone(source) -> None:
     source.go_on = anyio.Event()
     async with KnowledgeExecutor(source) as knowledge:
-        with knowledge.prefetch("How many days?", TENANT) as query:
+        with knowledge.pre_query("How many days?", TENANT) as query:
             await anyio.wait_all_tasks_blocked()
         await anyio.wait_all_tasks_blocked()
         assert source.cancelled == ["How many days?"]
         assert (await query.answer()).outcome == "not_needed"
         source.go_on.set()
-        assert (await knowledge.prefetch("How many days?", TENANT).answer()).outcome == "retrieved"
+        assert (await knowledge.pre_query("How many days?", TENANT).answer()).outcome == "retrieved"
     assert len(source.asked) == 2
 
 
@@ -113,7 +113,7 @@ async def test_many_who_ask_the_same_at_the_same_time_ask_once(source) -> None:
     source.go_on = anyio.Event()
     async with KnowledgeExecutor(source) as knowledge:
         queries = [
-            knowledge.prefetch(text, TENANT)
+            knowledge.pre_query(text, TENANT)
             for text in ("How many days?", "ＨＯＷ many days", "how many days??")
         ]
         await anyio.wait_all_tasks_blocked()
@@ -130,7 +130,7 @@ async def test_an_answer_is_kept_for_its_tenant_for_a_while(source) -> None:
 
         async def is_kept(message: str, tenant: str) -> bool:
             before = len(source.asked)
-            await knowledge.prefetch(message, {"tenantId": tenant}).answer()
+            await knowledge.pre_query(message, {"tenantId": tenant}).answer()
             return len(source.asked) == before
 
         assert not await is_kept("How many days?", "t1")
@@ -145,7 +145,7 @@ async def test_that_nothing_is_known_is_kept_too(source) -> None:
     source.answer = list
     async with KnowledgeExecutor(source) as knowledge:
         for _ in range(2):
-            answer = await knowledge.prefetch("How many days?", TENANT).answer()
+            answer = await knowledge.pre_query("How many days?", TENANT).answer()
             assert (answer.outcome, answer.text("")) == ("nothing", "")
     assert len(source.asked) == 1
 
@@ -157,18 +157,18 @@ async def test_a_source_that_fails_costs_its_knowledge_and_is_asked_again(error,
 
     good, source.answer = source.answer, fail
     async with KnowledgeExecutor(source) as knowledge:
-        answer = await knowledge.prefetch("How many days?", TENANT).answer()
+        answer = await knowledge.pre_query("How many days?", TENANT).answer()
         assert answer.outcome == "failed"
         assert answer.problem
         source.answer = good
-        assert (await knowledge.prefetch("How many days?", TENANT).answer()).outcome == "retrieved"
+        assert (await knowledge.pre_query("How many days?", TENANT).answer()).outcome == "retrieved"
 
 
 async def test_leaving_ends_what_is_under_way(source) -> None:
     source.go_on = anyio.Event()
     with anyio.fail_after(2):
         async with KnowledgeExecutor(source) as knowledge:
-            query = knowledge.prefetch("How many days?", TENANT)
+            query = knowledge.pre_query("How many days?", TENANT)
             await anyio.wait_all_tasks_blocked()
         assert (await query.answer()).outcome == "late"
     assert source.cancelled
@@ -298,7 +298,7 @@ async def test_a_slow_api_does_not_hold_up_what_does_not_need_it(server, caller)
     server.routes["/retrieve"] = slow
     with anyio.fail_after(2):
         async with KnowledgeExecutor(source) as knowledge:
-            with knowledge.prefetch("How many days?", TENANT):
+            with knowledge.pre_query("How many days?", TENANT):
                 await anyio.wait_all_tasks_blocked()
     over.set()
 
@@ -358,7 +358,7 @@ def test_a_question_has_one_form(one: str, other: str) -> None:
 async def test_a_question_that_cannot_even_be_put_costs_its_knowledge_only(caller) -> None:
     config = KnowledgeEndpointConfig.model_validate({"url": "https://kb.example/{$context.tenantId}"})
     async with KnowledgeExecutor(ApiKnowledge(config, caller)) as knowledge:
-        answer = await knowledge.prefetch("How many days?", {"tenantId": "../admin"}).answer()
+        answer = await knowledge.pre_query("How many days?", {"tenantId": "../admin"}).answer()
     assert answer.outcome == "failed"
     with pytest.raises(RuntimeError, match="used as a context manager"):
-        knowledge.prefetch("How many days?", {"tenantId": "t1"})
+        knowledge.pre_query("How many days?", {"tenantId": "t1"})

@@ -63,7 +63,7 @@ async def test_a_question_is_a_span_of_its_message_and_counted_by_what_came_of_i
 ) -> None:
     async with KnowledgeExecutor(Handbook(**{QUESTION: known})) as knowledge:
         with span(FLOW_MESSAGE) as message:
-            await knowledge.prefetch(QUESTION, {}).answer()
+            await knowledge.pre_query(QUESTION, {}).answer()
     (attributes,) = told(spans)
     error = {"error.type": "failed"} if outcome == "failed" else {}
     assert attributes == {"loom.flow.knowledge": outcome, "retrieval.result_count": found, **error}
@@ -76,10 +76,10 @@ async def test_a_question_is_a_span_of_its_message_and_counted_by_what_came_of_i
 
 async def test_what_is_kept_or_asked_already_is_told_as_that(spans: list[ReadableSpan], counted: Any) -> None:
     async with KnowledgeExecutor(Handbook(**{QUESTION: []})) as knowledge:
-        first, second = knowledge.prefetch(QUESTION, {}), knowledge.prefetch(QUESTION, {})
+        first, second = knowledge.pre_query(QUESTION, {}), knowledge.pre_query(QUESTION, {})
         await first.answer()
         await second.answer()
-        await knowledge.prefetch(QUESTION, {}).answer()
+        await knowledge.pre_query(QUESTION, {}).answer()
     assert [each["loom.flow.knowledge"] for each in told(spans)] == ["shared", "nothing", "cached"]
     assert counted.samples(QUESTIONS) == {("shared",): 1, ("nothing",): 1, ("cached",): 1}
 
@@ -89,10 +89,10 @@ async def test_an_answer_that_is_not_needed_is_dropped_and_one_that_never_comes_
 ) -> None:
     source = Handbook()
     async with KnowledgeExecutor(source, seconds=0.01, fetch_seconds=0.02) as knowledge:
-        late = knowledge.prefetch(QUESTION, {})
+        late = knowledge.pre_query(QUESTION, {})
         assert (await late.answer(5.0)).outcome == "late"
         source.asked = anyio.Event()
-        with anyio.fail_after(5), knowledge.prefetch("病假呢", {}):
+        with anyio.fail_after(5), knowledge.pre_query("病假呢", {}):
             await source.asked.wait()
     assert told(spans) == [
         {"loom.flow.knowledge": "late", "retrieval.result_count": 0, "error.type": "late"},

@@ -21,8 +21,8 @@ from loom_kb.settings import Settings
 from loom_core.embedding.registry import create_embedder
 from loom_core.installation import how_to_install
 from loom_core.knowledge.rag.owner.protocol import PROTOCOL, loom_version
-from loom_core.server.cli.health import Finding, HealthReport, Section
-from loom_core.server.doctor.checks import examined
+from loom_core.server.cli.health import Finding, HealthReport, HealthSection
+from loom_core.server.doctor.checks import run_paste_safe
 from loom_core.storage.ownership import OwnerCard, lock_of, read_card, write_card
 
 pytestmark = pytest.mark.slow
@@ -67,10 +67,10 @@ def hold() -> Iterator[Callable[[Path], int]]:
 
 
 async def report_of(settings: Settings) -> HealthReport:
-    return await examined(own_checks(settings), program="loom-kb", version=settings.version)
+    return await run_paste_safe(own_checks(settings), program="loom-kb", version=settings.version)
 
 
-async def notes(service: Service) -> Section:
+async def notes(service: Service) -> HealthSection:
     report = await report_of(service.settings)
     (found,) = [section for section in report.sections if section.name == "knowledge base notes"]
     return found
@@ -133,7 +133,7 @@ async def test_a_store_that_another_process_holds_is_told(service: Service, hold
 
 @pytest.mark.parametrize(
     ("version", "code", "told"),
-    [(loom_version(), "owner-silent", "does not answer"), ("0.0.1", "owner-version", "of version 0.0.1")],
+    [(loom_version(), "owner-silent", "does not answer"), ("0.0.1", "owner-version", "version 0.0.1")],
 )
 async def test_an_owner_that_cannot_be_asked_is_a_problem(
     service: Service, hold: Callable[[Path], int], version: str, code: str, told: str
@@ -201,11 +201,11 @@ def _break(folder: Path, damage: str) -> None:
         ),
         ("emptied", "emptied", "record.db is empty", "loom-kb check --repair --kb notes"),
         ("no file", "inaccessible", "record.db is not a file", "Put the file back"),
-        ("no index", "index-gone", "Its index of words has gone.", "rebuild --index words --kb notes"),
+        ("no index", "index-gone", "Its index of words is missing.", "rebuild --index words --kb notes"),
         ("words", "index-damaged", "Its index of words is damaged", "rebuild --index words --kb notes"),
         ("graph", "index-damaged", "Its index of graph is damaged", "rebuild --index graph --kb notes"),
         ("vectors", "index-damaged", "Its index of vectors is damaged", "rebuild --index vectors --kb notes"),
-        ("newer", "newer", "It is of a newer Loom's format (99, this one knows", "uv tool upgrade loom-kb"),
+        ("newer", "newer", "A newer Loom wrote it (format 99; this one knows", "uv tool upgrade loom-kb"),
         ("embedder", "embedder-unusable", "'elsewhere/9', which this Loom does not have", "--embedder auto"),
     ],
 )
@@ -270,7 +270,7 @@ async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("llm", "told"), [("{broken", "is no JSON"), ("no-such-vendor", "no-such-vendor"), ("none", "")]
+    ("llm", "told"), [("{broken", "is not valid JSON"), ("no-such-vendor", "no-such-vendor"), ("none", "")]
 )
 async def test_a_language_model_that_is_written_wrong_hides_nothing_else(
     service: Service, llm: str, told: str

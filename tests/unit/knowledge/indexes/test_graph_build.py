@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.knowledge.indexes import GraphIndex
 from loom_core.knowledge.indexes.graph_build import build_graph
 from loom_core.knowledge.store import KnowledgeStore
@@ -157,14 +157,14 @@ def test_a_child_that_is_killed_is_followed_by_another(make, record: KnowledgeSt
 
 def test_children_that_fail_again_and_again_are_an_error_and_tried_anew(make, record: KnowledgeStore):
     index = make(deadline=0.01)
-    with pytest.raises(RecordError, match=r"could not be built: no answer within 0\.01 s") as caught:
+    with pytest.raises(StoreError, match=r"could not be built: no answer within 0\.01 s") as caught:
         index.sync_all()
     assert "questions read the record" in caught.value.advice
     assert_whole(make(), record)
 
 
 def test_a_folder_that_is_gone_is_an_error(make, record: KnowledgeStore, tmp_path: Path):
-    with pytest.raises(RecordError, match="could not be built"):
+    with pytest.raises(StoreError, match="could not be built"):
         make(folder=tmp_path / "gone").sync_all()
     assert_whole(make(), record)
 
@@ -241,7 +241,7 @@ def test_a_machine_that_starts_no_more_processes_is_an_error(
 ):
     with monkeypatch.context() as patched:
         patched.setattr(sys, "executable", str(tmp_path / "absent"))
-        with pytest.raises(RecordError, match="no process can be started"):
+        with pytest.raises(StoreError, match="no process can be started"):
             make().sync_all()
     assert graph_files(tmp_path) == []
     assert_whole(make(), record)

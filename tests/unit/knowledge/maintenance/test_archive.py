@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.errors import ConfigError, InvalidInputError, RecordError, StoreBusyError
+from loom_core.errors import ConfigError, InvalidInputError, StoreBusyError, StoreError
 from loom_core.knowledge.ingest.loaders import LoadLimits
 from loom_core.knowledge.maintenance.archive import ArchiveReader, export, import_archive
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -294,7 +294,7 @@ def test_nothing_is_written_over_and_no_half_archive_stays(filled, archive: Path
         export(filled.record, tmp_path / "none" / "a.zip", name="wissen")
     with filled.record.database.write() as db:
         db.execute("UPDATE documents SET text = x'00'")
-    with pytest.raises(RecordError, match="damaged"):
+    with pytest.raises(StoreError, match="damaged"):
         export(filled.record, tmp_path / "b.zip", name="wissen")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "kb"]
 

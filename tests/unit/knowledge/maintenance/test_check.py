@@ -98,7 +98,7 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
         (
             "INSERT INTO items (job, ordinal, uri, size, state) SELECT key, 99, 'text:x', 1, 'pending' "
             "FROM jobs LIMIT 1",
-            "not looked at",
+            "unprocessed documents",
         ),
     ],
 )

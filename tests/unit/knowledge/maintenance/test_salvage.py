@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loom_core.errors import RecordError, StoreBusyError
+from loom_core.errors import StoreBusyError, StoreError
 from loom_core.knowledge.maintenance.salvage import check_file, salvage
 from loom_core.knowledge.model import DocumentDraft
 from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
@@ -216,7 +216,7 @@ def test_an_emptied_record_is_told_and_not_taken_for_a_new_one(closed: Path, fol
     os.truncate(folder / "record.db", 0)
     (finding,) = check_file(folder / "record.db")
     assert "is empty" in finding.text
-    with pytest.raises(RecordError, match="is empty") as refused:
+    with pytest.raises(StoreError, match="is empty") as refused:
         GraphRAGKnowledgeBase.from_config(path=folder)
     assert "--repair" in refused.value.advice
     saved = salvage(folder)
@@ -234,7 +234,7 @@ def test_what_is_no_file_is_refused_at_once(make: Callable[[Path], None], closed
         lambda path: salvage(path.parent),
         lambda path: GraphRAGKnowledgeBase.from_config(path=path.parent),
     ):
-        with pytest.raises(RecordError, match="is not a file"):
+        with pytest.raises(StoreError, match="is not a file"):
             opening(folder / "record.db")
 
 
@@ -270,6 +270,6 @@ def test_a_damaged_record_of_a_newer_loom_is_left_to_that(closed: Path, folder: 
     db.close()
     cut_off(folder / "record.db", random.Random(0))
     before = (folder / "record.db").read_bytes()
-    with pytest.raises(RecordError, match="newer Loom"):
+    with pytest.raises(StoreError, match="newer Loom"):
         salvage(folder)
     assert (folder / "record.db").read_bytes() == before

@@ -170,7 +170,7 @@ def test_a_check_finds_vectors_that_chroma_lacks_has_too_many_of_or_has_otherwis
     assert found == [
         "1 of 12 passages are not in the index 'chroma'",
         "the index 'chroma' has 1 passages that are gone, or there twice",
-        "the index 'chroma' has other vectors for 2 of 11 passages looked at",
+        "the index 'chroma' has other vectors for 2 of 11 passages examined",
     ]
     assert asyncio.run(knowledge_base.check(repair=True)).sound
     assert knowledge_base.record.changes.state("chroma").generation == 2

@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.errors import ConfigError, RecordError
+from loom_core.errors import ConfigError, StoreError
 from loom_core.knowledge.indexes import ChromaDenseSearch
 from loom_core.knowledge.indexes.language_vectors import LanguageVectors
 from loom_core.knowledge.indexes.vectors import VectorIndexes
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path):
 
 def test_a_record_that_is_no_database_is_told(tmp_path: Path):
     (tmp_path / "record.db").write_bytes(b"no database " * 1000)
-    with pytest.raises(RecordError, match="not a database"):
+    with pytest.raises(StoreError, match="not a database"):
         opened(tmp_path)
 
 
@@ -284,7 +284,7 @@ async def test_a_disk_that_is_full_stops_the_work_and_loses_nothing():
     knowledge_base = GraphRAGKnowledgeBase.from_config()
     job = knowledge_base.submit(DocumentsRequest(text_drafts(["A town called Zell. " * 5000, "The end."])))
     limit_pages(knowledge_base, more=2)
-    with pytest.raises(RecordError, match="full"):
+    with pytest.raises(StoreError, match="full"):
         await knowledge_base.worker.drain()
     assert knowledge_base.job(job).counts == {"pending": 2}
     limit_pages(knowledge_base, more=10_000)

@@ -41,9 +41,9 @@ def _thought(text: str, signature: str = "sig") -> ReasoningPart:
 
 
 def _body(
-    *messages: Message, model: str = "claude-sonnet-5-5", spec: ProviderSpec = ANTHROPIC, **wishes: Any
+    *messages: Message, model: str = "claude-sonnet-5-5", spec: ProviderSpec = ANTHROPIC, **options: Any
 ) -> dict[str, Any]:
-    body, _ = messages_body(ChatRequest(messages=messages, **wishes), spec.for_model(model), model=model)
+    body, _ = messages_body(ChatRequest(messages=messages, **options), spec.for_model(model), model=model)
     return json.loads(encode_body(body))
 
 
@@ -158,7 +158,7 @@ def test_users_send_images_by_bytes_and_by_address():
     [
         (_PNG, {"images": False}, "model m of Anthropic takes no images"),
         (ImagePart(b"x", "image/tiff"), {}, "takes no images of the type image/tiff"),
-        (ImagePart(url="https://x"), {"image_urls": False}, "takes images by their bytes"),
+        (ImagePart(url="https://x"), {"image_urls": False}, "takes images as bytes"),
         (ImagePart(), {}, "is empty"),
     ],
 )

@@ -101,8 +101,8 @@ def _app(
     return app
 
 
-def _request(*messages: Message, **wishes: Any) -> ChatRequest:
-    return ChatRequest(messages=messages or (_QUESTION,), **wishes)
+def _request(*messages: Message, **options: Any) -> ChatRequest:
+    return ChatRequest(messages=messages or (_QUESTION,), **options)
 
 
 async def _streamed(client: AnthropicMessagesClient, request: ChatRequest) -> list[StreamChunk]:

@@ -221,10 +221,10 @@ def test_an_empty_answer_by_tool_is_an_empty_object():
 
 @pytest.mark.hostile("answers of models")
 def test_a_stream_that_ends_early_is_a_broken_connection():
-    with pytest.raises(LLMError, match="The stream ended before it did") as caught:
+    with pytest.raises(LLMError, match="The stream ended early") as caught:
         _read(_start(0, type="text", text="a"))
     assert caught.value.failure == "connection"
-    assert caught.value.passing
+    assert caught.value.is_transient
 
 
 def test_an_error_in_place_of_an_answer_is_told():

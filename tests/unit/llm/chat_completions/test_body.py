@@ -161,9 +161,9 @@ def test_a_form_is_told_in_words_where_the_vendor_knows_no_schema() -> None:
 
 
 def test_a_form_is_asked_for_by_a_tool_that_has_to_be_called() -> None:
-    body, wishes = chat_body(_request(output=_CITY), replace(_PLAIN, json_mode="tool"), model="m")
+    body, supported = chat_body(_request(output=_CITY), replace(_PLAIN, json_mode="tool"), model="m")
 
-    assert wishes.output_tool == "city"
+    assert supported.output_tool == "city"
     assert body["tool_choice"]["function"]["name"] == "city"
     assert body["tools"][0]["function"]["parameters"] == _CITY.schema
     assert [message["role"] for message in body["messages"]] == ["user"]

@@ -88,7 +88,7 @@ def test_an_image_may_be_sent_by_its_address_where_the_vendor_fetches_it() -> No
     there = ImagePart(url="https://example.org/猫.png")
 
     assert _wire(_user(there))[0]["content"] == [{"type": "image_url", "image_url": {"url": there.url}}]
-    with pytest.raises(InvalidInputError, match="Gemini takes images by their bytes"):
+    with pytest.raises(InvalidInputError, match="Gemini takes images as bytes"):
         _wire(_user(there), spec=GEMINI)
 
 

@@ -275,7 +275,7 @@ def test_an_answer_that_was_given_up_is_none(reason: str, failure: str) -> None:
     with pytest.raises(LLMError, match=f"Here gave up the answer of m. It says '{reason}'") as caught:
         _read(_chunk(content="hal"), _chunk(reason))
     assert caught.value.failure == failure
-    assert caught.value.passing
+    assert caught.value.is_transient
 
 
 _SAID = {"prompt_tokens": 10, "completion_tokens": 20}
@@ -315,14 +315,14 @@ def test_usage_may_come_in_the_choice_and_again_and_again() -> None:
 @pytest.mark.hostile("answers of models")
 @pytest.mark.parametrize("chunks", [(), (_chunk(content="half"),), ({"usage": _SAID, "choices": []},)])
 def test_a_stream_that_ends_early_is_a_broken_connection(chunks: tuple[object, ...]) -> None:
-    with pytest.raises(LLMError, match="Here sent half an answer of m") as caught:
+    with pytest.raises(LLMError, match="Here sent an incomplete response of m") as caught:
         _read(*chunks)
     assert (caught.value.failure, caught.value.provider) == ("connection", "here")
 
 
 @pytest.mark.parametrize("chunk", [None, 3, "text", [], {"choices": []}])
 def test_what_is_no_answer_cannot_be_read(chunk: object) -> None:
-    with pytest.raises(LLMError, match="cannot be read as an answer of m") as caught:
+    with pytest.raises(LLMError, match="sent an unreadable response of m") as caught:
         _read(chunk)
     assert caught.value.failure == "unreadable"
 

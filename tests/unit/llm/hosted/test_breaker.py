@@ -50,7 +50,7 @@ def test_it_opens_after_five_passing_failures_in_a_row_and_says_when_it_asks_aga
         _ask(breaker)
     error = caught.value
     assert (error.failure, error.provider, error.retry_after) == ("unavailable", "doubao", 20.0)
-    assert not error.passing
+    assert not error.is_transient
 
 
 def test_a_success_between_failures_begins_the_count_anew():
@@ -107,11 +107,11 @@ def test_a_trial_that_the_vendor_refuses_shows_that_it_is_there():
 def test_a_trial_is_passed_as_soon_as_the_vendor_begins_to_answer():
     clock = _Clock()
     breaker = _opened(clock)
-    breaker.note_answer()
+    breaker.record_success()
     assert breaker.state == "open"
     clock.time += 30
     with breaker.request(title="豆包"):
-        breaker.note_answer()
+        breaker.record_success()
         assert breaker.state == "closed"
         _fail(breaker, times=4)
     _fail(breaker, times=4)

@@ -14,8 +14,8 @@ _OUTPUT = OutputSchema("entities", _SCHEMA, "what the text names")
 _PLAIN: dict[str, Any] = {"name": "x", "title": "X", "efforts": {"off": {}, "high": {"e": 1}}}
 
 
-def _granted(spec: dict[str, Any] | None = None, **wishes: Any) -> SupportedParameters:
-    return map_parameters(ChatRequest(messages=(), **wishes), ProviderSpec(**_PLAIN, **(spec or {})))
+def _granted(spec: dict[str, Any] | None = None, **options: Any) -> SupportedParameters:
+    return map_parameters(ChatRequest(messages=(), **options), ProviderSpec(**_PLAIN, **(spec or {})))
 
 
 def test_an_effort_becomes_the_nearest_that_is_known():

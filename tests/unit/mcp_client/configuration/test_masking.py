@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from loom_core.mcp_client.configuration.masking import (
     literal_secrets,
-    shown_arguments,
-    shown_entry,
-    shown_url,
+    mask_arguments,
+    mask_entry,
+    mask_url,
 )
 
 _SECRET = "s3cr3tvalue0123456789abc"
@@ -29,7 +29,7 @@ _SECRET = "s3cr3tvalue0123456789abc"
     ],
 )
 def test_of_a_url_only_the_harmless_part_is_shown(url: str, shown: str) -> None:
-    assert shown_url(url) == shown
+    assert mask_url(url) == shown
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_of_a_url_only_the_harmless_part_is_shown(url: str, shown: str) -> None:
 def test_arguments_are_shown_without_those_that_are_called_secrets(
     arguments: list[object], shown: list[str]
 ) -> None:
-    assert shown_arguments(arguments) == shown
+    assert mask_arguments(arguments) == shown
 
 
 def test_values_of_variables_and_headers_are_hidden_and_references_shown() -> None:
@@ -61,7 +61,7 @@ def test_values_of_variables_and_headers_are_hidden_and_references_shown() -> No
         "url": f"https://u:{_SECRET}@host",
         "loom": {"oauth": {"client_id": "me", "client_secret": _SECRET}, "auth": "oauth", "allow": ["a*"]},
     }
-    shown = shown_entry(entry)
+    shown = mask_entry(entry)
     assert shown["env"] == {"A": "…", "KEY": "${KEY:-…}", "REF": "keyring:ref"}
     assert shown["headers"] == {"Authorization": "…", "X": "Bearer env:X"}
     assert shown["loom"]["oauth"] == {"client_id": "me", "client_secret": "…"}
@@ -90,4 +90,4 @@ def test_where_secrets_stand_as_they_are_is_found() -> None:
     st.sampled_from(["env", "headers"]),
 )
 def test_no_shape_of_a_value_shows_a_secret(value: object, section: str) -> None:
-    assert _SECRET not in json.dumps(shown_entry({section: {"A": value}}))
+    assert _SECRET not in json.dumps(mask_entry({section: {"A": value}}))

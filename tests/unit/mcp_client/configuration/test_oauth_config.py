@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from loom_core.mcp_client.configuration.oauth_config import OAuthConfig, is_safe_place, origin_of
+from loom_core.mcp_client.configuration.oauth_config import OAuthConfig, is_secure_address, origin_of
 
 ISSUER = "https://login.example"
 
@@ -68,7 +68,7 @@ def test_what_cannot_work_is_refused_without_showing_it(settings, reason):
     ],
 )
 def test_secrets_go_to_safe_places_only(url, server_url, safe):
-    assert is_safe_place(url, server_url=server_url) is safe
+    assert is_secure_address(url, server_url=server_url) is safe
 
 
 def test_an_origin_knows_the_port_that_is_meant():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from loom_core.keys import redacted
+from loom_core.keys import redact
 from loom_core.mcp_client.configuration.entry import EntryError
 from loom_core.mcp_client.configuration.expansion import Expansion
 from loom_core.mcp_client.configuration.server_config import ServerConfig
@@ -180,14 +180,14 @@ def test_no_secret_is_in_what_is_shown_of_a_server() -> None:
     for shown in (repr(config), str(config), config.target):
         assert not any(secret in shown for secret in secrets)
     assert "host" in config.target
-    told = redacted(f"failed with {config.url} {config.headers} text/plain", config.secrets)
+    told = redact(f"failed with {config.url} {config.headers} text/plain", config.secrets)
     assert not any(secret in told for secret in secrets)
     assert "text/plain" in told
 
 
 def test_what_came_from_variables_is_redacted_wherever_it_stands() -> None:
     config = _config({"command": "x", "args": ["--header", "Authorization: Bearer ${TOKEN}"]})
-    assert redacted("got tok-1234567890", config.secrets) == "got [secret]"
+    assert redact("got tok-1234567890", config.secrets) == "got [secret]"
 
 
 def test_no_secret_is_in_an_error_of_a_server() -> None:
@@ -218,7 +218,7 @@ def test_whatever_stands_in_an_entry_it_is_a_server_or_an_error_with_a_place_in_
 def test_a_secret_among_the_arguments_is_in_no_message() -> None:
     given = ("--api-key", "key-123456", "--token=tok-123456", "文档")
     config = ServerConfig(name="s", transport="stdio", command="server", args=given)
-    assert redacted("no key-123456, tok-123456 in 文档", config.secrets) == "no [secret], [secret] in 文档"
+    assert redact("no key-123456, tok-123456 in 文档", config.secrets) == "no [secret], [secret] in 文档"
 
 
 def _limited(**limits: tuple[str, ...]) -> ServerConfig:

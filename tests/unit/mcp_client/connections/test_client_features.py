@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from loom_core.errors import LoomError
-from loom_core.mcp_client.callbacks import Callbacks, Sampled
+from loom_core.mcp_client.callbacks import Callbacks, SamplingResult
 from loom_core.mcp_client.configuration.server_config import ServerConfig
 from loom_core.tools.interface import QuestionAnswer
 from tests.unit.mcp_client.asking_server import asking_server
@@ -91,7 +91,7 @@ async def test_a_model_is_asked_only_where_the_configuration_allows_it(asking_co
 
     async def sample(request):
         asked.append(request)
-        return Sampled("四", model="mock")
+        return SamplingResult("四", model="mock")
 
     callbacks = Callbacks(sample=sample)
     async with asking_connection(era=era, sampling=True, callbacks=callbacks) as connection:

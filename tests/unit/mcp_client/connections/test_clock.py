@@ -18,20 +18,20 @@ async def test_progress_starts_the_time_anew_but_not_for_ever():
     with CallClock(0.6) as clock:
         for _ in range(4):
             await anyio.sleep(0.2)
-            clock.progressed()
+            clock.restart()
     assert not clock.late
     with anyio.fail_after(5), CallClock(0.05) as clock:
         while True:
             await anyio.sleep(0.01)
-            clock.progressed()
+            clock.restart()
     assert clock.late
 
 
 async def test_no_time_passes_while_it_is_stopped_even_twice():
     with CallClock(0.1) as clock:
-        with clock.stopped(), clock.stopped():
+        with clock.pause(), clock.pause():
             await anyio.sleep(0.15)
-            clock.progressed()
+            clock.restart()
             await anyio.sleep(0.05)
         assert not clock.late
         await anyio.sleep_forever()

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from loom_core.mcp_client.configuration.server_config import ServerConfig
-from loom_core.mcp_client.connections.depth import MOST_DEPTH, Lineage
+from loom_core.mcp_client.connections.depth import MAX_DEPTH, Lineage
 from loom_core.mcp_client.connections.errors import FaultError
 
 
@@ -16,7 +16,7 @@ def entry(*args: str, **fields) -> ServerConfig:
 @pytest.mark.hostile("MCP servers")
 def test_a_child_is_one_deeper_and_four_in_a_row_are_refused():
     lineage = Lineage()
-    for number in range(MOST_DEPTH):
+    for number in range(MAX_DEPTH):
         config = entry(str(number))
         lineage.check(config)
         lineage = Lineage.of_process(environment=lineage.environment_of(config))

@@ -70,5 +70,5 @@ async def test_a_child_that_does_not_end_is_killed_though_nobody_waits_for_it():
         scope.cancel()
         await process.stop()
     with anyio.fail_after(10):
-        assert await process.obituary() == "was ended by signal 9"
+        assert await process.describe_exit() == "was ended by signal 9"
         await process.stop()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import anyio
 
-from loom_core.mcp_client.connections.connection import Steps
+from loom_core.mcp_client.connections.connection import LatestNotifier
 
 
 async def test_who_is_slow_misses_steps_but_not_the_last_and_is_never_told_two_at_once():
@@ -12,7 +12,7 @@ async def test_who_is_slow_misses_steps_but_not_the_last_and_is_never_told_two_a
         told.append((done, total, message))
         await going.wait()
 
-    steps = Steps(tell)
+    steps = LatestNotifier(tell)
     async with anyio.create_task_group() as tasks:
         for number in range(5):
             tasks.start_soon(steps.take, number, None, f"第{number}步")
@@ -23,4 +23,4 @@ async def test_who_is_slow_misses_steps_but_not_the_last_and_is_never_told_two_a
 
 
 async def test_nobody_need_listen():
-    await Steps(None).take(1, 2, "")
+    await LatestNotifier(None).take(1, 2, "")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom_core.mcp_client.connections.sanitizing import plain, plain_line, plain_schema
+from loom_core.mcp_client.connections.sanitization import plain, plain_line, plain_schema
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from keyring.backend import KeyringBackend
 from keyring.errors import KeyringLocked, NoKeyringError
 
 from loom_core.errors import ConfigError
-from loom_core.mcp_client.oauth.store import Seal
+from loom_core.mcp_client.oauth.store import Encryption
 
 LOGIN = '{"tokens": "茶"}'.encode()
 
@@ -49,29 +49,31 @@ def use():
 
 def test_what_is_closed_is_opened_by_the_next_process_and_unreadable_meanwhile(use, tmp_path):
     entries = use(Entries()).entries
-    held = Seal(tmp_path).closed(LOGIN)
+    held = Encryption(tmp_path).encrypt(LOGIN)
     assert "茶".encode() not in held
-    assert Seal(tmp_path).opened(held) == LOGIN
+    assert Encryption(tmp_path).decrypt(held) == LOGIN
     assert list(entries) == [("loom", "oauth-logins")]
 
 
 def test_two_processes_at_once_use_one_key(use, tmp_path):
     entries = use(Entries()).entries
     held = []
-    threads = [threading.Thread(target=lambda: held.append(Seal(tmp_path).closed(LOGIN))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: held.append(Encryption(tmp_path).encrypt(LOGIN))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert len(entries) == 1
-    assert [Seal(tmp_path).opened(each) for each in held] == [LOGIN] * 4
+    assert [Encryption(tmp_path).decrypt(each) for each in held] == [LOGIN] * 4
 
 
 @pytest.mark.parametrize("problem", [NoKeyringError(), KeyringLocked("detail")])
 def test_without_a_keyring_both_stay_as_they_are(use, tmp_path, problem):
     use(Entries(problem))
-    assert Seal(tmp_path).closed(LOGIN) == LOGIN
-    assert Seal(tmp_path).opened(LOGIN) == LOGIN
+    assert Encryption(tmp_path).encrypt(LOGIN) == LOGIN
+    assert Encryption(tmp_path).decrypt(LOGIN) == LOGIN
 
 
 def test_a_keyring_that_keeps_nothing_counts_as_none(use, tmp_path):
@@ -82,30 +84,30 @@ def test_a_keyring_that_keeps_nothing_counts_as_none(use, tmp_path):
             pass
 
     use(Forgetful())
-    assert Seal(tmp_path).closed(LOGIN) == LOGIN
+    assert Encryption(tmp_path).encrypt(LOGIN) == LOGIN
 
 
 def test_a_keyring_is_not_asked_where_it_is_not_to_be(use, tmp_path):
-    assert Seal(tmp_path, keyring=False).closed(LOGIN) == LOGIN
+    assert Encryption(tmp_path, keyring=False).encrypt(LOGIN) == LOGIN
     entries = use(Entries()).entries
-    assert Seal(tmp_path, keyring=False).closed(LOGIN) == LOGIN
+    assert Encryption(tmp_path, keyring=False).encrypt(LOGIN) == LOGIN
     assert entries == {}
 
 
 def test_a_key_that_is_gone_is_told_with_what_to_do(use, tmp_path):
     use(Entries())
-    held = Seal(tmp_path).closed(LOGIN)
+    held = Encryption(tmp_path).encrypt(LOGIN)
     use(Entries())
     with pytest.raises(ConfigError, match=r"does not have any more\. Log in again"):
-        Seal(tmp_path).opened(held)
+        Encryption(tmp_path).decrypt(held)
     use(Entries(NoKeyringError()))
     with pytest.raises(ConfigError, match="cannot be asked"):
-        Seal(tmp_path).opened(held)
+        Encryption(tmp_path).decrypt(held)
 
 
 @pytest.mark.hostile("tokens")
 def test_an_entry_that_is_no_key_is_told_without_showing_it(use, tmp_path):
     use(Entries(entries={("loom", "oauth-logins"): "verraten"}))
     with pytest.raises(ConfigError, match="keyring del loom oauth-logins") as caught:
-        Seal(tmp_path).closed(LOGIN)
+        Encryption(tmp_path).encrypt(LOGIN)
     assert "verraten" not in str(caught.value)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from mcp_types import ToolAnnotations as Hints
 
-from loom_core.mcp_client.tools.tool import believed
+from loom_core.mcp_client.tools.tool import effective_annotations
 from loom_core.tools.interface import ToolAnnotations
 
 _WORST = ToolAnnotations(read_only=False, destructive=True, idempotent=False, open_world=True)
@@ -18,7 +18,7 @@ _WORST = ToolAnnotations(read_only=False, destructive=True, idempotent=False, op
     ],
 )
 def test_the_worst_is_assumed_of_a_server_that_is_not_trusted(hints: Hints | None) -> None:
-    assert believed(hints, trusted=False) == _WORST
+    assert effective_annotations(hints, trusted=False) == _WORST
 
 
 @pytest.mark.parametrize(
@@ -38,4 +38,4 @@ def test_the_worst_is_assumed_of_a_server_that_is_not_trusted(hints: Hints | Non
 def test_a_trusted_server_is_believed_and_of_two_claims_the_worse(
     hints: Hints | None, counts: ToolAnnotations
 ) -> None:
-    assert believed(hints, trusted=True) == counts
+    assert effective_annotations(hints, trusted=True) == counts

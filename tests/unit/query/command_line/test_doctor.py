@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from loom_query.command_line.doctor import own_checks
 
-from loom_core.server.doctor.checks import examined
+from loom_core.server.doctor.checks import run_paste_safe
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def sections(settings):
 
     async def examine():
         made = settings()
-        report = await examined(own_checks(made), program="loom-query-server", version="")
+        report = await run_paste_safe(own_checks(made), program="loom-query-server", version="")
         return {section.name: section for section in report.sections}
 
     return examine

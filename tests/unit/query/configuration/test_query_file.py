@@ -13,7 +13,7 @@ from loom_query.configuration.source_config import (
     KINDS,
     DocumentsConfig,
     LocalConfig,
-    WrittenSource,
+    SourceConfigBase,
     config_model,
 )
 
@@ -85,7 +85,7 @@ def test_every_kind_of_source_is_read_with_comments_and_trailing_commas(written)
         ('{"kind": "loca"}', "3:11: kind should be 'local'", "local, http, mcp or documents"),
         ("{}", "3:5: kind is missing", "local, http, mcp or documents"),
         ("[]", "3:5: 'x' is no object", '{"kind": "local"}'),
-        ('{"kind": "http"}', "3:5: url is missing", "Where the API is asked."),
+        ('{"kind": "http"}', "3:5: url is missing", "URL of the API."),
         (
             '{"kind": "http", "url": "https://a.example", "limit": 3}',
             "3:55: limit is not known here",
@@ -211,5 +211,5 @@ def test_any_text_is_read_or_refused_with_a_place(text, tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_setting_is_in_the_reference(kind):
     text = (Path(__file__).parents[4] / "docs" / "reference" / "query-config.md").read_text(encoding="utf-8")
-    settings = {*WrittenSource.model_fields, *config_model(kind).model_fields, *ResultMapping.model_fields}
+    settings = {*SourceConfigBase.model_fields, *config_model(kind).model_fields, *ResultMapping.model_fields}
     assert [name for name in settings if f"`{name}`" not in text] == []

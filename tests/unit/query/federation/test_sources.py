@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import pytest
-from loom_query.service import Service
+from loom_query.service import QueryService
 
 from loom_core.errors import LoomError, SourceStartingError
 
@@ -72,7 +72,7 @@ async def lasting(settings):
 
     @asynccontextmanager
     async def run():
-        service = Service(settings())
+        service = QueryService(settings())
         service.sources.load()
         async with service:
             yield service

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_core.errors import InvalidInputError, NotFoundError, RecordError
+from loom_core.errors import InvalidInputError, NotFoundError, StoreError
 from loom_core.llm.interface import Usage
 from loom_core.observability.log_fields import logging_with
 from loom_core.runs.journal import Journal, RunLog
@@ -147,11 +147,11 @@ async def test_a_log_takes_nothing_after_its_block(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id) as log:
         log.add("text_delta", {})
-    with pytest.raises(RecordError, match="not driven here any more"):
+    with pytest.raises(StoreError, match="not executed here any more"):
         log.add("text_delta", {})
-    with pytest.raises(RecordError):
+    with pytest.raises(StoreError):
         await log.commit()
-    with pytest.raises(RecordError):
+    with pytest.raises(StoreError):
         await log.save_blob(b"", "text/plain")
 
 
@@ -183,7 +183,7 @@ async def test_an_event_changes_no_other_fields_and_holds_only_what_json_can(jou
     async with await claimed(journal, run.id) as log:
         with pytest.raises(TypeError, match="'goal'"):
             log.add("usage", {}, goal="other")
-        with pytest.raises(InvalidInputError, match="cannot be kept"):
+        with pytest.raises(InvalidInputError, match="cannot be stored"):
             log.add("usage", {"what": object()})
         nested: list[object] = []
         for _ in range(100_000):
@@ -283,7 +283,7 @@ async def test_a_session_that_nobody_knows_may_begin_under_its_own_id(journal: J
         await journal.create(request)
     run = await journal.create(request, begins_session=True)
     assert run.request.session_id == "ses_elsewhere"
-    with pytest.raises(InvalidInputError, match="has a run that is not at its end"):
+    with pytest.raises(InvalidInputError, match="has a run that has not ended"):
         await journal.create(request, begins_session=True)
     with pytest.raises(NotFoundError):
         await journal.create(replace(request, caller="anna"), begins_session=True)
@@ -367,7 +367,7 @@ async def test_a_forgotten_run_has_gone_with_all_that_belongs_to_it(journal: Jou
 async def test_a_run_at_work_is_not_forgotten(journal: Journal):
     run = await journal.create(RunRequest(goal="g"))
     async with await claimed(journal, run.id):
-        with pytest.raises(InvalidInputError, match="at work"):
+        with pytest.raises(InvalidInputError, match="being executed"):
             await journal.purge(run.id)
 
 
@@ -398,9 +398,9 @@ async def test_a_closed_journal_says_so(journal: Journal):
     await journal.aclose()
     await journal.aclose()
     for ask in (journal.get, journal.events):
-        with pytest.raises(RecordError, match="closed"):
+        with pytest.raises(StoreError, match="closed"):
             await ask(run.id)
-    with pytest.raises(RecordError, match="closed"):
+    with pytest.raises(StoreError, match="closed"):
         async with log:
             log.add("text_delta", {})
     with pytest.raises(ZeroDivisionError):
@@ -422,10 +422,10 @@ async def test_closing_a_journal_frees_its_runs_and_keeps_what_was_added(tmp_pat
 
 async def test_a_place_where_nothing_can_be_written_is_refused_with_advice(tmp_path: Path):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(StoreError) as caught:
         await Journal(tmp_path / "file" / "runs.db").create(RunRequest(goal="g"))
     assert caught.value.advice
     (tmp_path / "broken.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(RecordError) as caught:
+    with pytest.raises(StoreError) as caught:
         await Journal(tmp_path / "broken.db").runs()
     assert "Restore it" in caught.value.advice

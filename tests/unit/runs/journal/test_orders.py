@@ -145,7 +145,7 @@ async def test_of_several_orders_all_are_taken_or_none():
         await journal.send_commands(run_id, approved, ApprovalDecision(id="c9", action="approve"))
     with pytest.raises(InvalidInputError, match="was decided already"):
         await journal.send_commands(run_id, approved, ApprovalDecision(id="c1", action="deny"))
-    with pytest.raises(InvalidInputError, match="cannot be kept"):
+    with pytest.raises(InvalidInputError, match="cannot be stored"):
         await journal.send_commands(
             run_id, approved, InputResponse(id="q1", action="decline", content={"x": object()})
         )
@@ -168,7 +168,7 @@ async def test_of_several_orders_all_are_taken_or_none():
         ("input_required", ApprovalDecision(id="c3", action="approve"), "counts as refused"),
         ("completed", ApprovalDecision(id="c9", action="approve"), "has ended"),
         ("completed", Resume(), "is completed"),
-        ("working", Resume(), "goes on already"),
+        ("working", Resume(), "is running already"),
         ("paused", Pause(), "is paused already"),
         ("failed", Pause(), "has ended"),
         ("aborted", Abort(), "has ended"),

@@ -42,7 +42,7 @@ async def test_a_session_is_its_callers_alone() -> None:
             await journal.session_state(session, caller=caller)
         with pytest.raises(NotFoundError):
             await journal.save_session_state(session, {}, version=0, caller=caller)
-    with pytest.raises(InvalidInputError, match="half a character"):
+    with pytest.raises(InvalidInputError, match="lone surrogate"):
         await journal.session_state("\ud800")
     await journal.aclose()
 
@@ -51,7 +51,7 @@ async def test_a_run_begins_beside_those_that_it_knows_of_and_no_others() -> Non
     journal = Journal()
     first = await journal.create(RunRequest(goal="one"))
     session = first.request.session_id
-    with pytest.raises(InvalidInputError, match="not at its end"):
+    with pytest.raises(InvalidInputError, match="has not ended"):
         await journal.create(RunRequest(goal="two", session_id=session))
     second = await journal.create(
         RunRequest(goal="two", session_id=session, metadata={PARALLEL_RUNS: [first.id]})

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import anyio
 import pytest
 
-from loom_core.errors import InvalidInputError, RecordError
+from loom_core.errors import InvalidInputError, StoreError
 from loom_core.runs.journal.notifier import WakeBatch
 from loom_core.runs.journal.rows.schema import SCHEMA
 from loom_core.runs.journal.writer import Batch, WriteJob, Writer
@@ -58,9 +58,9 @@ async def test_of_what_comes_together_only_what_is_broken_fails(writer: Writer):
     assert await writer.run_in_transaction(keys) == [1, 2, 4, *range(10, 400)]
     assert [[type(error) for error in note.errors] for note in notes] == [
         [type(None)],
-        [RecordError],
+        [StoreError],
         [type(None)],
-        [RecordError],
+        [StoreError],
         [type(None)],
     ]
 
@@ -104,7 +104,7 @@ async def test_who_stops_writing_takes_nothing_more(writer: Writer):
     note = Note(1)
     writer.submit(note)
     writer.stop()
-    with pytest.raises(RecordError, match="closed"):
+    with pytest.raises(StoreError, match="closed"):
         writer.submit(Note(2))
     await anyio.to_thread.run_sync(writer.join)
     assert note.errors == [None]

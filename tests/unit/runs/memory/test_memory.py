@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loom_core import plugins
-from loom_core.errors import InvalidInputError, RecordError
+from loom_core.errors import InvalidInputError, StoreError
 from loom_core.llm.messages import (
     AssistantMessage,
     ImagePart,
@@ -139,9 +139,9 @@ async def test_what_one_memory_saves_another_loads(memory: Memory, tmp_path: Pat
     ("line", "reason"),
     [
         ("{", "Expecting"),
-        ("[]", "no object"),
+        ("[]", "not an object"),
         ('{"message": {}}', "'session' is missing"),
-        ('{"session": 1}', "its session is no text"),
+        ('{"session": 1}', "its session is not a string"),
         ('{"session": "s", "message": {"role": "owner"}}', "its role is 'owner'"),
         ('{"session": "s", "message": ' + "[" * 100_000, "recursion"),
         (b"\xff\xfe\xfa", "decode"),
@@ -164,7 +164,7 @@ async def test_a_file_with_a_wrong_line_is_refused_and_nothing_taken_over(
 async def test_a_file_that_cannot_be_read_or_written_is_told_with_advice(tmp_path: Path):
     memory = InMemoryMemory()
     for call in (memory.load, memory.save):
-        with pytest.raises(RecordError) as caught:
+        with pytest.raises(StoreError) as caught:
             await call(tmp_path / "none" / "memory.jsonl")
         assert caught.value.advice
 

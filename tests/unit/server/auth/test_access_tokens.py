@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from loom_core.errors import ConfigError, NetError
-from loom_core.net import HttpClient, NetPolicy
+from loom_core.net import GuardedClient, NetPolicy
 from loom_core.server.auth.access_tokens import Issuer, IssuerUnavailableError, JwtVerifier
 from loom_core.server.auth.authentication import Authentication, AuthSettings, metadata_url
 from loom_core.server.auth.refusal import RefusedError
@@ -281,7 +281,7 @@ async def test_the_metadata_of_openid_are_found_behind_a_path(server):
 
 async def test_keys_are_not_fetched_from_inside_unless_the_operator_named_the_place(server):
     server.answers("/keys", json.dumps({"keys": [jwk(RSA, "a")]}).encode())
-    strict = HttpClient(NetPolicy())
+    strict = GuardedClient(NetPolicy())
     keys = SigningKeys("https://issuer.example", server.url("/keys"), client=strict)
     with pytest.raises(NetError, match="this machine itself"):
         await keys.find("a", "RS256")

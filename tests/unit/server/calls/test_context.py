@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 from pydantic import BaseModel
 
-from loom_core.server.calls.context import ToolContext, taking_context
+from loom_core.server.calls.context import ToolContext, bind_call_context
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
 from loom_core.server.serving.http import serve_http
@@ -125,5 +125,5 @@ async def test_a_function_gets_the_context_only_if_it_wants_it():
     async def wanting(value: str, *, ctx: ToolContext) -> str:
         return f"{value} {ctx}"
 
-    assert await taking_context(plain)("context", "a") == "a"
-    assert await taking_context(wanting)("context", value="a") == "a context"
+    assert await bind_call_context(plain)("context", "a") == "a"
+    assert await bind_call_context(wanting)("context", value="a") == "a context"

@@ -9,7 +9,7 @@ import mcp_types as types
 import pytest
 from mcp import Client, MCPError
 
-from loom_core.server.auth.caller import SCOPES, Caller, acting
+from loom_core.server.auth.caller import SCOPES, Caller, use_caller
 from loom_core.server.calls.tasks import TASKS
 from tests.fixtures.serving import serving
 from tests.fixtures.task_client import KNOWS_TASKS, answer, cancel, connected, get, until
@@ -18,7 +18,7 @@ from tests.fixtures.task_client import KNOWS_TASKS, answer, cancel, connected, g
 async def by_name(ctx, call_next):
     """Middleware that takes the name of a client for a caller, as authentication would a token."""
     who = ctx.session.client_params
-    with acting(Caller("token", SCOPES, id=who.client_info.name if who else "")):
+    with use_caller(Caller("token", SCOPES, id=who.client_info.name if who else "")):
         return await call_next(ctx)
 
 

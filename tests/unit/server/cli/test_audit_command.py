@@ -15,7 +15,7 @@ import pytest
 
 from loom_core.errors import InvalidInputError
 from loom_core.paths import audit_path
-from loom_core.server.cli.audit_command import add_audit_options, audited, run_audit_command
+from loom_core.server.cli.audit_command import add_audit_options, run_audit_command, run_audited
 from loom_core.server.doctor.checks import audit_section
 from loom_core.tools.auditing.audit import AuditEntry
 from loom_core.tools.auditing.file import AuditFile, read_entries
@@ -146,15 +146,15 @@ def _said(home: Path) -> list[tuple[str, str, dict[str, Any]]]:
 def test_commands_that_matter_are_on_the_audit_with_what_is_no_secret(tmp_path: Path) -> None:
     env = [("API_KEY", "s3cret-value")]
     added = _args(tmp_path, command="mcp", action="add", name="demo", env=env, url="https://u:p@host")
-    assert audited("loom-agent-server", added, lambda: 0) == 0
+    assert run_audited("loom-agent-server", added, lambda: 0) == 0
     removed = _args(tmp_path, command="remove", kb="笔记", ids=["a"], all=False)
-    assert audited("loom-kb", removed, lambda: 1) == 1
+    assert run_audited("loom-kb", removed, lambda: 1) == 1
     for harmless in (
         _args(tmp_path, command="mcp", action="list"),
         _args(tmp_path, command="check", kb="x", repair=False),
         _args(tmp_path, command="query", kb="x"),
     ):
-        assert audited("loom-kb", harmless, lambda: 0) == 0
+        assert run_audited("loom-kb", harmless, lambda: 0) == 0
 
     assert _said(tmp_path) == [
         ("mcp add", "", {"name": "demo"}),
@@ -177,9 +177,9 @@ def test_a_command_that_fails_or_is_interrupted_is_on_the_audit_as_that(tmp_path
 
     args = _args(tmp_path, command="token", action="revoke", name="laptop")
     with pytest.raises(InvalidInputError):
-        audited("loom-kb", args, fails)
+        run_audited("loom-kb", args, fails)
     with pytest.raises(KeyboardInterrupt):
-        audited("loom-kb", args, interrupted)
+        run_audited("loom-kb", args, interrupted)
 
     assert [outcome for _, outcome, _ in _said(tmp_path)] == ["", "error", "", "cancelled"]
 
@@ -242,6 +242,6 @@ def test_a_command_is_done_although_the_audit_cannot_be_written_and_that_is_said
     audit_path(tmp_path).mkdir(parents=True)
     args = _args(tmp_path, command="export", kb="default", file=Path("a.zip"))
 
-    assert audited("loom-kb", args, lambda: 0) == 0
+    assert run_audited("loom-kb", args, lambda: 0) == 0
     assert "This command is not on the audit" in capsys.readouterr().err
     assert not list(audit_path(tmp_path).iterdir())

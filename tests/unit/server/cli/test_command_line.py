@@ -12,29 +12,29 @@ import pytest
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.server.cli.command_line import (
     add_command,
-    bundled_line,
-    ended,
-    given_filters,
-    parsed,
+    bundle_line,
+    parse_filters,
+    parse_line,
+    run_to_exit_code,
     show_health,
     show_report,
     split_line,
 )
-from loom_core.server.cli.health import HealthReport, Section, problem, warning
+from loom_core.server.cli.health import HealthReport, HealthSection, problem, warning
 
 
 def test_what_is_chosen_goes_to_its_option_and_what_is_not_goes_nowhere():
     options = ("--config", "--provider")
-    assert bundled_line(["/家/a.json", "deepseek"], options=options) == [
+    assert bundle_line(["/家/a.json", "deepseek"], options=options) == [
         "serve", "--config", "/家/a.json", "--provider", "deepseek",
     ]  # fmt: skip
-    assert bundled_line(["${user_config.config}", "mock"], options=options) == ["serve", "--provider", "mock"]
-    assert bundled_line(["${user_config.config}", ""], options=options) == ["serve"]
-    assert bundled_line([], options=options) == ["serve"]
+    assert bundle_line(["${user_config.config}", "mock"], options=options) == ["serve", "--provider", "mock"]
+    assert bundle_line(["${user_config.config}", ""], options=options) == ["serve"]
+    assert bundle_line([], options=options) == ["serve"]
 
 
 def test_an_option_may_be_there_as_often_as_something_is_chosen():
-    line = bundled_line(["文档", "b"], options=repeat("--root"))
+    line = bundle_line(["文档", "b"], options=repeat("--root"))
     assert line == ["serve", "--root", "文档", "--root", "b"]
 
 
@@ -85,15 +85,15 @@ def commands():
 
 
 def test_options_may_stand_between_the_words_of_a_command(commands):
-    args = parsed(commands, ["find", "here", "--json", "a", "--debug", "b"])
+    args = parse_line(commands, ["find", "here", "--json", "a", "--debug", "b"])
     assert (args.place, args.words, args.json, args.debug) == ("here", ["a", "b"], True, True)
-    assert parsed(commands, ["find", "here", "a", "--json"]).words == ["a"]
+    assert parse_line(commands, ["find", "here", "a", "--json"]).words == ["a"]
 
 
 @pytest.mark.parametrize("line", [["list", "a"], ["list", "--wrong"], ["find", "here", "--wrong"]])
 def test_what_a_command_does_not_know_is_answered_with_its_usage(commands, line, capsys):
     with pytest.raises(SystemExit):
-        parsed(commands, line)
+        parse_line(commands, line)
     told = capsys.readouterr().err
     assert f"usage: sample {line[0]}" in told
     assert f"unrecognized arguments: {line[-1]}" in told
@@ -108,9 +108,9 @@ def interrupt() -> int:
 
 
 def test_an_error_is_told_with_what_to_do_on_standard_error(capsys):
-    assert ended("loom-x", refuse, debug=False) == 1
+    assert run_to_exit_code("loom-x", refuse, debug=False) == 1
     assert capsys.readouterr() == ("", "loom-x: It is wrong.\n  Put it right.\n")
-    assert ended("loom-x", refuse, debug=True) == 1
+    assert run_to_exit_code("loom-x", refuse, debug=True) == 1
     told = capsys.readouterr().err
     assert told.startswith("Traceback (most recent call last):\n")
     assert told.endswith("ConfigError: It is wrong. Put it right.\n")
@@ -127,7 +127,7 @@ def test_what_python_tells_of_a_crash_has_no_secret_in_it(capsys, monkeypatch, e
         except KeyError as cause:
             raise error("no answer from postgres://shop:Hunter2-Quartz-99x@db") from cause
 
-    assert ended("loom-x", crash, debug=debug) == 1
+    assert run_to_exit_code("loom-x", crash, debug=debug) == 1
     told = capsys.readouterr().err
     assert "KeyError: '[secret]'" in told
     assert "postgres://[secret]@db" in told
@@ -135,17 +135,17 @@ def test_what_python_tells_of_a_crash_has_no_secret_in_it(capsys, monkeypatch, e
 
 
 def test_a_command_ends_with_its_own_code_or_that_of_an_interruption():
-    assert ended("loom-x", lambda: 3, debug=False) == 3
-    assert ended("loom-x", interrupt, debug=False) == 130
+    assert run_to_exit_code("loom-x", lambda: 3, debug=False) == 3
+    assert run_to_exit_code("loom-x", interrupt, debug=False) == 130
 
 
 def test_filters_with_one_name_are_alternatives():
-    assert given_filters(["tags=草稿", "tags=plan", "path=a=b"]) == {
+    assert parse_filters(["tags=草稿", "tags=plan", "path=a=b"]) == {
         "tags": ["草稿", "plan"],
         "path": ["a=b"],
     }
     with pytest.raises(InvalidInputError, match="has no value"):
-        given_filters(["tags"])
+        parse_filters(["tags"])
 
 
 def test_a_report_goes_to_standard_output_and_its_notes_beside_it(capsys):
@@ -160,7 +160,9 @@ def test_a_report_goes_to_standard_output_and_its_notes_beside_it(capsys):
     ("finding", "code"), [(problem("a", "Bad.", "Mend it."), 1), (warning("b", "Odd.", "Look."), 0)]
 )
 def test_only_a_problem_makes_a_report_on_health_fail(finding, code, capsys):
-    report = HealthReport(program="loom-x", version="1", sections=[Section(name="s", findings=[finding])])
+    report = HealthReport(
+        program="loom-x", version="1", sections=[HealthSection(name="s", findings=[finding])]
+    )
     assert show_health(report, as_json=False) == code
     assert finding.remedy in capsys.readouterr().out
     assert show_health(report, as_json=True) == code

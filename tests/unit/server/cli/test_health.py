@@ -9,17 +9,17 @@ from loom_core.errors import ConfigError
 from loom_core.server.cli.health import (
     Finding,
     HealthReport,
-    Section,
+    HealthSection,
     fact_lines,
     fine,
     problem,
+    problem_from_error,
     report_lines,
-    told_by,
     warning,
 )
 
 
-def report_of(*sections: Section) -> HealthReport:
+def report_of(*sections: HealthSection) -> HealthReport:
     return HealthReport(program="loom-x", version="1", sections=list(sections))
 
 
@@ -47,15 +47,17 @@ def test_facts_of_every_kind_are_lines():
 
 
 def test_a_report_without_problems_says_so():
-    report = report_of(Section(name="home", facts={"writable": False}, findings=[fine("home", "Fine.")]))
+    report = report_of(
+        HealthSection(name="home", facts={"writable": False}, findings=[fine("home", "Fine.")])
+    )
     assert (report.healthy, report.severity) == (True, "ok")
     assert report_lines(report) == ["home", "  writable     no", "  + Fine.", "Everything is well."]
 
 
 def test_findings_are_marked_counted_and_followed_by_what_to_do():
     report = report_of(
-        Section(name="home", findings=[problem("full", "It is full.", "Free some.")]),
-        Section(
+        HealthSection(name="home", findings=[problem("full", "It is full.", "Free some.")]),
+        HealthSection(
             name="端口", findings=[warning("taken", "Taken.", "Choose."), problem("gone", "Gone.", "Wait.")]
         ),
     )
@@ -74,7 +76,7 @@ def test_findings_are_marked_counted_and_followed_by_what_to_do():
 
 
 def test_warnings_alone_leave_an_installation_healthy():
-    report = report_of(Section(name="port", findings=[warning("taken", "Taken.", "Choose.")]))
+    report = report_of(HealthSection(name="port", findings=[warning("taken", "Taken.", "Choose.")]))
     assert (report.healthy, report.severity) == (True, "warning")
     assert report_lines(report)[-1] == "1 warning found."
     plain = report.model_dump()
@@ -88,5 +90,7 @@ def test_only_what_is_well_needs_no_remedy():
 
 def test_an_error_is_told_with_its_own_advice_first():
     error = ConfigError("The port is no number.", advice="Give a number.")
-    assert told_by(error, "port", remedy="x") == problem("port", "The port is no number.", "Give a number.")
-    assert told_by(ConfigError("No."), "port", remedy="Do.").remedy == "Do."
+    assert problem_from_error(error, "port", remedy="x") == problem(
+        "port", "The port is no number.", "Give a number."
+    )
+    assert problem_from_error(ConfigError("No."), "port", remedy="Do.").remedy == "Do."

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.keys import known_secrets
-from loom_core.server.cli.command_line import ended
+from loom_core.keys import list_known_secrets
+from loom_core.server.cli.command_line import run_to_exit_code
 from loom_core.server.cli.secret_files import VARIABLE, take_secret_files
 
 
@@ -30,7 +30,7 @@ def test_each_file_is_the_variable_that_it_is_named_as(tmp_path: Path):
 def test_what_they_hold_is_known_as_secret(tmp_path: Path):
     (tmp_path / "A_TOKEN").write_text("planted-in-a-file")
     taken(tmp_path)
-    assert "planted-in-a-file" in {secret.get_secret_value() for secret in known_secrets()}
+    assert "planted-in-a-file" in {secret.get_secret_value() for secret in list_known_secrets()}
 
 
 def test_a_variable_that_is_set_counts_more_than_a_file(tmp_path: Path):
@@ -91,8 +91,8 @@ def test_every_command_has_them_before_it_begins(
         found.append(os.environ["LOOM_TEST_SECRET"])
         return 0
 
-    assert ended("loom-kb", run, debug=False) == 0
+    assert run_to_exit_code("loom-kb", run, debug=False) == 0
     assert found == ["handed over"]
     (tmp_path / "BROKEN").write_bytes(b"\xff")
-    assert ended("loom-kb", run, debug=False) == 1
+    assert run_to_exit_code("loom-kb", run, debug=False) == 1
     assert "BROKEN" in capsys.readouterr().err

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from loom_core import TELEMETRY_SWITCHES
-from loom_core.server.cli.health import HealthReport, Section, problem
+from loom_core.server.cli.health import HealthReport, HealthSection, problem
 from loom_core.server.doctor.checks import (
     RunningPython,
     home_section,
@@ -67,7 +67,7 @@ def test_reports_that_onnxruntime_has_left_are_told_and_stay(tmp_path: Path):
 
 
 def pasted(text: str, *, home: str = "/home/安娜", environment: dict[str, str] | None = None) -> str:
-    section = Section(
+    section = HealthSection(
         name="x",
         facts={"a": text, "list": [text], "by": {"name": {"deep": text}}, "count": 3},
         findings=[problem("x", text, text)],
@@ -244,8 +244,8 @@ def write(tmp_path: Path) -> Write:
 
 
 @pytest.fixture
-def looked(tmp_path: Path) -> Callable[[], Section]:
-    def look() -> Section:
+def looked(tmp_path: Path) -> Callable[[], HealthSection]:
+    def look() -> HealthSection:
         machine = Machine("linux", tmp_path / "家", tmp_path / "project", {})
         return hosts_section("loom-kb", "loom_kb", machine=machine)
 
@@ -260,14 +260,14 @@ CURSOR = "家/.cursor/mcp.json"
 CODE = "家/.claude.json"
 
 
-def test_without_any_client_nothing_is_found(looked: Callable[[], Section]):
+def test_without_any_client_nothing_is_found(looked: Callable[[], HealthSection]):
     section = looked()
     assert section.findings == []
     assert len(section.facts["without_configuration"]) == 9
 
 
 def test_a_server_that_can_be_started_is_fine_and_its_settings_are_not_shown(
-    write: Write, looked: Callable[[], Section]
+    write: Write, looked: Callable[[], HealthSection]
 ):
     write(CURSOR, {"mcpServers": {"知识": starting(), "other": {"command": "nowhere"}}})
     write(CODE, {"mcpServers": {"other": {"type": "http", "url": "https://x"}}, "projects": {}})
@@ -289,7 +289,7 @@ def test_a_server_that_can_be_started_is_fine_and_its_settings_are_not_shown(
     ],
 )
 def test_a_broken_file_is_told_with_line_and_column(
-    write: Write, looked: Callable[[], Section], path: str, content: str, place: str
+    write: Write, looked: Callable[[], HealthSection], path: str, content: str, place: str
 ):
     file = write(path, content)
     [found] = looked().findings
@@ -298,14 +298,14 @@ def test_a_broken_file_is_told_with_line_and_column(
     assert found.remedy
 
 
-def test_a_file_that_is_no_text_is_told(write: Write, looked: Callable[[], Section]):
+def test_a_file_that_is_no_text_is_told(write: Write, looked: Callable[[], HealthSection]):
     write(CURSOR, "").write_bytes(b"\xff\xfe{}")
     [found] = looked().findings
     assert (found.code, "UTF-8" in found.message) == ("broken-config", True)
 
 
 def test_a_command_that_is_not_there_is_a_problem(
-    write: Write, looked: Callable[[], Section], tmp_path: Path
+    write: Write, looked: Callable[[], HealthSection], tmp_path: Path
 ):
     gone = tmp_path / "gone" / "bin" / "loom-kb"
     write(CODE, {"mcpServers": {"kb": {"command": str(gone), "args": ["serve"]}}})
@@ -316,7 +316,7 @@ def test_a_command_that_is_not_there_is_a_problem(
 
 
 def test_the_same_server_twice_is_told_and_how_the_entries_differ(
-    write: Write, looked: Callable[[], Section]
+    write: Write, looked: Callable[[], HealthSection]
 ):
     write(CURSOR, {"mcpServers": {"kb": starting(), "笔记": starting()}})
     [found] = looked().findings
@@ -328,20 +328,20 @@ def test_the_same_server_twice_is_told_and_how_the_entries_differ(
     assert "loom-kb uninstall cursor --name NAME" in found.remedy
 
 
-def test_a_project_takes_the_place_of_an_entry_of_the_user(write: Write, looked: Callable[[], Section]):
+def test_a_project_takes_the_place_of_an_entry_of_the_user(write: Write, looked: Callable[[], HealthSection]):
     write(CURSOR, {"mcpServers": {"kb": starting(command="/nowhere/python")}})
     write("project/.cursor/mcp.json", {"mcpServers": {"kb": starting()}})
     assert [found.severity for found in looked().findings] == ["ok"]
 
 
-def test_the_section_of_another_client_is_told(write: Write, looked: Callable[[], Section]):
+def test_the_section_of_another_client_is_told(write: Write, looked: Callable[[], HealthSection]):
     write("project/.vscode/mcp.json", {"mcpServers": {"kb": starting()}})
     [found] = looked().findings
     assert (found.code, found.severity) == ("wrong-section", "warning")
     assert found.remedy == "Call it 'servers'."
 
 
-def test_a_name_that_a_client_refuses_is_told(write: Write, looked: Callable[[], Section]):
+def test_a_name_that_a_client_refuses_is_told(write: Write, looked: Callable[[], HealthSection]):
     write(CODE, {"mcpServers": {"知识库": starting()}})
     [found] = looked().findings
     assert (found.code, found.severity) == ("host-name", "warning")

@@ -10,26 +10,26 @@ import anyio
 import pytest
 
 from loom_core.errors import ConfigError
-from loom_core.server.cli.health import HealthReport, Section, fine
-from loom_core.server.doctor.examination import Check, blocking, examine
+from loom_core.server.cli.health import HealthReport, HealthSection, fine
+from loom_core.server.doctor.check_runner import Check, blocking, run_checks
 
 
-def section(name: str) -> Section:
-    return Section(name=name, findings=[fine(name, "Fine.")])
+def section(name: str) -> HealthSection:
+    return HealthSection(name=name, findings=[fine(name, "Fine.")])
 
 
 async def report_of(*checks: Check) -> HealthReport:
-    return await examine(checks, program="loom-x", version="1")
+    return await run_checks(checks, program="loom-x", version="1")
 
 
 async def test_sections_come_in_the_order_of_the_checks_whatever_ends_first():
     second_done = anyio.Event()
 
-    async def first() -> Section:
+    async def first() -> HealthSection:
         await second_done.wait()
         return section("first")
 
-    async def second() -> list[Section]:
+    async def second() -> list[HealthSection]:
         second_done.set()
         return [section("second"), section("third")]
 
@@ -71,7 +71,7 @@ async def test_a_check_that_hangs_is_given_up_and_told():
     ],
 )
 async def test_a_check_that_fails_becomes_a_finding(error: Exception, message: str, remedy: str):
-    def fail() -> Callable[[], Section]:
+    def fail() -> Callable[[], HealthSection]:
         raise error
 
     report = await report_of(Check("home", blocking(fail)), Check("port", blocking(lambda: section("port"))))

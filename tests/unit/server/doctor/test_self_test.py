@@ -10,20 +10,22 @@ from pathlib import Path
 import anyio
 import pytest
 
-from loom_core.server.cli.health import Finding, Section
-from loom_core.server.doctor.self_test import Patience, probe_server, self_test_section
+from loom_core.server.cli.health import Finding, HealthSection
+from loom_core.server.doctor.self_test import HostTimeouts, probe_server, self_test_section
 
 pytestmark = pytest.mark.slow
 
 _FAKE = [sys.executable, str(Path(__file__).with_name("fake_server.py"))]
 
 
-async def tried(*options: str, patience: Patience | None = None, program: str = "loom-x") -> Section:
+async def tried(
+    *options: str, patience: HostTimeouts | None = None, program: str = "loom-x"
+) -> HealthSection:
     with anyio.fail_after(60):
-        return await self_test_section([*_FAKE, *options], program=program, patience=patience)
+        return await self_test_section([*_FAKE, *options], program=program, timeouts=patience)
 
 
-async def found_in(*options: str, patience: Patience | None = None, program: str = "loom-x") -> Finding:
+async def found_in(*options: str, patience: HostTimeouts | None = None, program: str = "loom-x") -> Finding:
     [found] = (await tried(*options, patience=patience, program=program)).findings
     return found
 
@@ -60,7 +62,7 @@ async def test_output_without_end_is_given_up_at_once():
 
 
 async def test_a_slow_start_is_a_warning_and_is_not_tried_again():
-    section = await tried("sleep=0.4", patience=Patience(slow=0.2))
+    section = await tried("sleep=0.4", patience=HostTimeouts(slow=0.2))
     [found] = section.findings
     assert (found.code, found.severity) == ("slow-start", "warning")
     assert "hosts give up after 30 s" in found.message
@@ -69,7 +71,7 @@ async def test_a_slow_start_is_a_warning_and_is_not_tried_again():
 
 async def test_a_server_that_never_answers_is_too_slow_and_killed():
     began = time.monotonic()
-    found = await found_in("mute", patience=Patience(gives_up=1.0))
+    found = await found_in("mute", patience=HostTimeouts(gives_up=1.0))
     assert time.monotonic() - began < 10
     assert (found.code, found.severity) == ("too-slow", "problem")
     assert "did not answer within 1 s" in found.message
@@ -95,7 +97,7 @@ async def test_an_error_in_place_of_tools_is_told():
 
 
 async def test_a_server_that_outlives_its_input_is_told_and_killed():
-    found = await found_in("stays", patience=Patience(ends=0.2))
+    found = await found_in("stays", patience=HostTimeouts(ends=0.2))
     assert (found.code, found.severity) == ("stays", "problem")
 
 

@@ -16,7 +16,7 @@ from loom_core.mcp_client.configuration.trust import ToolPin, ToolPins
 from loom_core.server.cli.standard_commands import add_mcp_options
 from loom_core.server.install.clients import Machine
 from loom_core.server.install.command import Program
-from loom_core.server.mcp_cli.front import run_mcp
+from loom_core.server.mcp_cli.terminal import run_mcp
 from tests.unit.server.mcp_cli.verbs import Terminal
 
 

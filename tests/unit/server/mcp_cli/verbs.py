@@ -11,8 +11,8 @@ from loom_core.server.cli.standard_commands import add_mcp_options
 from loom_core.server.install.clients import Machine
 from loom_core.server.install.command import Program
 from loom_core.server.mcp_cli.entries import McpReport
-from loom_core.server.mcp_cli.front import run_mcp_command
-from loom_core.server.mcp_cli.trust import Asking
+from loom_core.server.mcp_cli.terminal import run_mcp_command
+from loom_core.server.mcp_cli.trust import Prompter
 
 __all__ = ["Terminal"]
 
@@ -56,8 +56,8 @@ class Terminal:
         program = Program(
             name="loom-query-server", module="loom_query", description="Searches.", machine=machine
         )
-        asking = Asking(show=self.shown.append, agreed=self._asked)
-        return run_mcp_command(program, parser.parse_args(arguments), served, home=self.home, asking=asking)
+        asking = Prompter(show=self.shown.append, confirm=self._asked)
+        return run_mcp_command(program, parser.parse_args(arguments), served, home=self.home, prompter=asking)
 
     def _asked(self, question: str) -> bool:
         self.shown.append(question)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from loom_core.errors import InvalidInputError
 from loom_core.observability.log_fields import current_fields
 from loom_core.server.auth.caller import Caller
-from loom_core.server.auth.refusal import Refusal, Refused
+from loom_core.server.auth.refusal import Refusal, RefusalReason
 from loom_core.server.middleware.audit import RefusalAudit
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply, tool_result
@@ -135,7 +135,7 @@ async def test_the_log_knows_which_request_a_line_belongs_to(server: LoomServer)
     assert "session" not in fields
 
 
-def _refusal(reason: Refused, caller: Caller | None = None) -> Refusal:
+def _refusal(reason: RefusalReason, caller: Caller | None = None) -> Refusal:
     return Refusal(401, reason, "No.", caller=caller)
 
 

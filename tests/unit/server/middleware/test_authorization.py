@@ -8,8 +8,8 @@ from mcp.server import ServerRequestContext
 from starlette.requests import Request
 
 from loom_core.observability.metrics import LoomMetrics, new_registry
-from loom_core.server.auth.caller import EVERYTHING, Caller, current_caller
-from loom_core.server.middleware.authorization import CALLER_KEY, Admission
+from loom_core.server.auth.caller import FULL_ACCESS, Caller, current_caller
+from loom_core.server.middleware.authorization import CALLER_KEY, AuthorizationMiddleware
 
 READER = Caller("张三", frozenset({"read"}), frozenset({"文档"}), id="t")
 SCOPES = {"query": "read", "add": "write"}
@@ -40,7 +40,7 @@ def ask(metrics):
             params=params,
             request=request,
         )
-        return (await Admission(SCOPES.get, metrics)(ctx, handle))["caller"]
+        return (await AuthorizationMiddleware(SCOPES.get, metrics)(ctx, handle))["caller"]
 
     return through
 
@@ -48,8 +48,8 @@ def ask(metrics):
 async def test_a_request_is_served_for_its_caller_and_nothing_else_is(ask):
     assert await ask(READER, "tools/call", "query") == READER
     assert await ask(READER, "resources/list") == READER
-    assert await ask(None, "tools/call", "add") == EVERYTHING
-    assert current_caller() == EVERYTHING
+    assert await ask(None, "tools/call", "add") == FULL_ACCESS
+    assert current_caller() == FULL_ACCESS
 
 
 async def test_what_needs_a_scope_that_the_caller_lacks_is_refused(ask, metrics):

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.errors import InvalidInputError, LoomError
-from loom_core.server.pages.page import embedded_json, page, write_page
+from loom_core.server.pages.page import embed_json, page, write_page
 
 _TEXT = st.text(st.characters(categories=None, exclude_categories=())) | st.sampled_from(
     ["</script>", "<!--<script>", "]]>", "\u2028", "\ud800", "&lt;", "老官山汉墓"]
@@ -30,7 +30,7 @@ _VALUES = st.recursive(
 @pytest.mark.hostile("pages")
 @given(st.dictionaries(_TEXT, _VALUES, max_size=4))
 def test_data_is_read_as_it_was_given_and_never_ends_its_element(data):
-    text = embedded_json(data)
+    text = embed_json(data)
     assert not set(text) & {"<", ">", "&", "\u2028", "\u2029"}
     text.encode()
     assert json.loads(text) == data
@@ -75,7 +75,7 @@ def test_a_script_that_would_end_its_own_element_is_refused(text):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1, 2}, b"x"])
 def test_data_that_is_no_json_is_refused(value):
     with pytest.raises(LoomError, match="no JSON"):
-        embedded_json({"a": value})
+        embed_json({"a": value})
 
 
 def test_a_page_is_written_as_utf8_in_the_place_of_what_is_there(tmp_path: Path):

@@ -16,7 +16,7 @@ from mcp.types import (
 )
 
 from loom_core.server.protocol.factory import LoomServer
-from loom_core.server.protocol.notifications import Changes
+from loom_core.server.protocol.notifications import ChangeNotifier
 from loom_core.server.protocol.resources import ResourceContent
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_settings import HttpSettings
@@ -156,7 +156,7 @@ async def test_one_connection_cannot_watch_without_end(server):
 
 
 async def test_nothing_of_a_client_stays_behind(server):
-    changes = Changes(server.protocol)
+    changes = ChangeNotifier(server.protocol)
     changes.watch_resources()
     async with AsyncExitStack() as clients:
         for number in range(5):

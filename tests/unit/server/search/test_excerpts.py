@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loom_core.server.protocol.results import estimate_tokens
-from loom_core.server.search.excerpts import cut, forms_of
+from loom_core.server.search.excerpts import excerpt_bounds, forms_of
 
 
 @given(text=st.text(alphabet="a 港é\n", max_size=400), start=st.integers(-5, 500), tokens=st.integers(1, 80))
 def test_a_stretch_is_within_the_text_and_its_cost_and_the_next_goes_on_behind_it(text, start, tokens):
-    begin, end = cut(text, start=start, tokens=tokens)
+    begin, end = excerpt_bounds(text, start=start, tokens=tokens)
     assert 0 <= begin <= end <= len(text)
     assert estimate_tokens(text[begin:end]) <= tokens
     assert end > begin or begin == len(text)

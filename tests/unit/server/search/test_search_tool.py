@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from loom_core.knowledge.sources.unified_tool import SourceInfo
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.results import ToolReply
-from loom_core.server.search.search_tool import Filters, Question, searching_tool
+from loom_core.server.search.search_tool import Filters, Question, search_tool
 
 
 class Hits(BaseModel):
@@ -33,7 +33,7 @@ class Searching:
                 raise OSError("gone")
             return self.sources
 
-        @searching_tool(
+        @search_tool(
             self.server,
             title="Search",
             head="Search it.",
@@ -49,7 +49,7 @@ class Searching:
         ) -> ToolReply[Hits]:
             return ToolReply(f"{query} {source} {filters}", Hits(hits=[query]))
 
-        @searching_tool(
+        @search_tool(
             self.server,
             title="Find",
             head="Find it.",

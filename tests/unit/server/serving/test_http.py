@@ -14,7 +14,7 @@ import httpx2
 import pytest
 from mcp import Client, MCPError
 
-from loom_core.errors import ConfigError, RecordError
+from loom_core.errors import ConfigError, StoreError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.serving.http import serve_http
 from loom_core.server.serving.http_settings import HttpSettings
@@ -171,11 +171,11 @@ async def test_a_number_that_is_no_port_is_a_configuration_error(sample):
 async def test_a_lifespan_that_cannot_be_opened_is_raised_as_it_is():
     @asynccontextmanager
     async def lifespan():
-        raise RecordError("The record was written by a newer version.")
+        raise StoreError("The record was written by a newer version.")
         yield
 
     server = LoomServer("unopenable", version="1", title="Unopenable", lifespan=lifespan)
-    with pytest.raises(RecordError, match="a newer version"):
+    with pytest.raises(StoreError, match="a newer version"):
         await serve_http(server, HttpSettings(port=0))
 
 

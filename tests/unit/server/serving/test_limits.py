@@ -55,7 +55,7 @@ def test_a_slow_rate_says_how_long_to_wait(clock):
 
 def test_calls_and_streams_have_limits_of_their_own(clock):
     shares = CallerLimits(Limits(calls=1, streams=1), clock=clock)
-    with shares.answering(ALICE, "call"), shares.answering(ALICE, "stream"):
+    with shares.hold_share(ALICE, "call"), shares.hold_share(ALICE, "stream"):
         assert refused(shares, ALICE, "call").reason == "running"
         assert refused(shares, ALICE, "stream").reason == "streams"
         assert refused(shares, BOB, "call") is None
@@ -66,7 +66,7 @@ def test_calls_and_streams_have_limits_of_their_own(clock):
 
 def test_who_has_asked_nothing_for_long_is_forgotten_but_never_who_is_being_served(clock):
     shares = CallerLimits(Limits(calls=1), clock=clock)
-    with shares.answering(ALICE, "call"):
+    with shares.hold_share(ALICE, "call"):
         for number in range(10_000):
             shares.count(Caller("x", frozenset(), id=f"x{number}"), "call")
         clock.now = 100.0
@@ -81,15 +81,15 @@ def test_sessions_are_counted_by_owner_until_they_end_or_are_idle(clock):
             opened(id_)
             assert sessions.of(owner) == (2 if id_ == "2" else 1)
     assert (sessions.of("a"), sessions.of("b"), len(sessions)) == (2, 1, 3)
-    sessions.began("1")
+    sessions.begin_request("1")
     clock.now = 61.0
     assert (sessions.of("a"), len(sessions)) == (1, 1)
     assert [sessions.has("a", "1"), sessions.has("b", "1"), sessions.has("a", "2")] == [True, False, False]
-    sessions.ended("1")
+    sessions.end_request("1")
     clock.now = 100.0
     assert sessions.of("a") == 1
-    sessions.closed("1")
-    sessions.ended("1")
+    sessions.remove("1")
+    sessions.end_request("1")
     assert len(sessions) == 0
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from loom_core.errors import ConfigError
 from loom_core.observability.families import ITERATIONS
-from loom_core.server.serving.metrics_file import kept_metrics
+from loom_core.server.serving.metrics_file import maintain_metrics
 
 if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
@@ -30,11 +30,11 @@ def soon(done: Callable[[], bool]) -> None:
 
 def test_the_file_is_there_at_once_follows_and_has_the_last_number(sample: LoomServer, tmp_path: Path):
     path = tmp_path / "loom.prom"
-    with kept_metrics(path, sample, every_seconds=0.01):
+    with maintain_metrics(path, sample, every_seconds=0.01):
         assert 'loom_iterations_total{loom_server="sample"} 0\n' in path.read_text(encoding="utf-8")
         sample.metrics.add(ITERATIONS)
         soon(lambda: 'loom_iterations_total{loom_server="sample"} 1\n' in path.read_text(encoding="utf-8"))
-    with kept_metrics(path, sample, every_seconds=3600):
+    with maintain_metrics(path, sample, every_seconds=3600):
         sample.metrics.add(ITERATIONS)
     assert 'loom_iterations_total{loom_server="sample"} 2\n' in path.read_text(encoding="utf-8")
     assert [each.name for each in tmp_path.iterdir()] == ["loom.prom"], "nothing half is left"
@@ -42,7 +42,7 @@ def test_the_file_is_there_at_once_follows_and_has_the_last_number(sample: LoomS
 
 def test_a_reader_never_sees_half_of_it(sample: LoomServer, tmp_path: Path):
     path = tmp_path / "loom.prom"
-    with kept_metrics(path, sample, every_seconds=0.001):
+    with maintain_metrics(path, sample, every_seconds=0.001):
         for _ in range(200):
             assert path.read_text(encoding="utf-8").endswith(
                 "loom_tool_execution_duration_seconds histogram\n"
@@ -51,7 +51,7 @@ def test_a_reader_never_sees_half_of_it(sample: LoomServer, tmp_path: Path):
 
 @pytest.mark.skipif(os.name == "nt", reason="modes are those of POSIX")
 def test_the_collector_which_is_another_user_may_read_it(sample: LoomServer, tmp_path: Path):
-    with kept_metrics(tmp_path / "loom.prom", sample):
+    with maintain_metrics(tmp_path / "loom.prom", sample):
         assert stat.S_IMODE((tmp_path / "loom.prom").stat().st_mode) == 0o644
 
 
@@ -59,7 +59,7 @@ def test_processes_of_one_server_have_files_of_their_own_that_go_with_them(
     sample: LoomServer, tmp_path: Path
 ):
     path = tmp_path / f"loom-{os.getpid()}.prom"
-    with kept_metrics(tmp_path / "loom-{pid}.prom", sample):
+    with maintain_metrics(tmp_path / "loom-{pid}.prom", sample):
         labels = f'{{loom_server="sample",pid="{os.getpid()}"}}'
         assert f"loom_iterations_total{labels} 0\n" in path.read_text(encoding="utf-8")
     assert not path.exists()
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_written_is_told_at_the_start(sample: LoomServer, 
         pytest.raises(
             ConfigError, match=r"loom\.prom cannot be written: .*Name a file in a folder that is there"
         ),
-        kept_metrics(tmp_path / "nowhere" / "loom.prom", sample),
+        maintain_metrics(tmp_path / "nowhere" / "loom.prom", sample),
     ):
         pass
 
@@ -82,7 +82,7 @@ def test_a_folder_that_goes_meanwhile_is_told_once_and_ends_nothing(
     folder = tmp_path / "here"
     folder.mkdir()
     path = folder / "loom.prom"
-    with kept_metrics(path, sample, every_seconds=0.005):
+    with maintain_metrics(path, sample, every_seconds=0.005):
         path.unlink()
         folder.rename(tmp_path / "there")
         soon(lambda: "cannot be written" in caplog.text)
@@ -98,10 +98,10 @@ def test_what_a_killed_process_has_left_is_removed_and_nothing_else(sample: Loom
     hour_ago = time.time() - 3600
     os.utime(left, (hour_ago, hour_ago))
     os.utime(other, (hour_ago, hour_ago))
-    with kept_metrics(tmp_path / "loom-{pid}.prom", sample):
+    with maintain_metrics(tmp_path / "loom-{pid}.prom", sample):
         assert not left.exists()
         assert young.exists()
         assert other.exists()
     (tmp_path / "loom-14.prom").write_text("x", encoding="utf-8")
-    with kept_metrics(tmp_path / "loom-{pid}.prom", sample, every_seconds=0.01):
+    with maintain_metrics(tmp_path / "loom-{pid}.prom", sample, every_seconds=0.01):
         soon(lambda: not (tmp_path / "loom-14.prom").exists())

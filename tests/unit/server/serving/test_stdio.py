@@ -12,7 +12,7 @@ import threading
 import anyio
 import pytest
 
-from loom_core.errors import ConfigError, RecordError
+from loom_core.errors import ConfigError, StoreError
 from loom_core.server.protocol.factory import LoomServer
 from loom_core.server.protocol.handshake import Introduction
 from loom_core.server.serving.stdio import LineReader, Wire, claim_stdio, serve_stdio
@@ -230,14 +230,14 @@ def test_a_server_may_run_beside_the_main_thread(serve, pipes):
 
 
 async def test_a_lifespan_that_cannot_be_opened_is_raised_as_it_is(pipes):
-    with pytest.raises(RecordError, match="a newer version"):
+    with pytest.raises(StoreError, match="a newer version"):
         await serve_stdio(unopenable_server(), pipes.wire)
 
 
 def unopenable_server():
     @contextlib.asynccontextmanager
     async def lifespan():
-        raise RecordError("The record was written by a newer version.")
+        raise StoreError("The record was written by a newer version.")
         yield
 
     return LoomServer("unopenable", version="1", title="Unopenable", lifespan=lifespan)

@@ -13,7 +13,7 @@ import anyio
 import pytest
 from pydantic import SecretStr
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.storage.lock import ProcessLock
 from loom_core.tools.auditing.audit import AuditEntry, AuditLog
 from loom_core.tools.auditing.file import AuditFile
@@ -261,7 +261,7 @@ async def test_what_cannot_be_written_is_said_and_written_later(
     _block(path)
     log = AuditLog(path)
 
-    with pytest.raises(RecordError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written"):
         await log.write(_entry("call_1"))
     await log.try_write(_entry("call_2"))
     assert "cannot be written" in caplog.text
@@ -289,7 +289,7 @@ def test_half_of_what_was_to_be_written_is_not_left_when_the_disk_is_full(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "write", full)
-        with pytest.raises(RecordError, match="No space left"):
+        with pytest.raises(StoreError, match="No space left"):
             file.append([{"call": "b"}])
 
     file.append([{"call": "c"}])
@@ -331,7 +331,7 @@ def test_another_process_that_does_not_let_go_is_named(path: Path) -> None:
     lock = ProcessLock(path.with_suffix(".lock"))
     assert lock.acquire()
 
-    with pytest.raises(RecordError, match="Another process holds"):
+    with pytest.raises(StoreError, match="Another process holds"):
         AuditFile(path, patience=0.02).append([{}])
     lock.release()
 
@@ -351,7 +351,7 @@ async def test_an_audit_that_cannot_be_written_for_long_keeps_the_latest(
 def test_an_audit_that_cannot_be_read_is_named(path: Path) -> None:
     path.mkdir(parents=True)
 
-    with pytest.raises(RecordError, match="cannot be read"):
+    with pytest.raises(StoreError, match="cannot be read"):
         verify(path)
 
 

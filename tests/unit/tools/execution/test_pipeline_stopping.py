@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from loom_core.errors import RecordError
+from loom_core.errors import StoreError
 from loom_core.tools.calls import PlannedCall
 from loom_core.tools.interface import CallContext, Question, ToolOutput
 from tests.fixtures.tool_turns import CHANGES, Doing, Host, pipeline_of, ran, tool_call
@@ -110,18 +110,18 @@ async def test_what_a_host_raises_ends_the_turn(when: str, caplog: pytest.LogCap
     async def does(_arguments: Mapping[str, Any], context: CallContext) -> ToolOutput:
         assert context.progress is not None
         assert context.ask is not None
-        with suppress(RecordError):  # a tool may swallow what it does not know
+        with suppress(StoreError):  # a tool may swallow what it does not know
             await context.progress(1, None, "")
             await context.ask(Question("?"))
         return ToolOutput("好")
 
     host = Host()
-    host.fails[when] = RecordError("磁盘满了。")
+    host.fails[when] = StoreError("磁盘满了。")
     calls = [tool_call("x", str(number)) for number in range(3)]
 
-    with pytest.raises(RecordError, match="磁盘满了"):
+    with pytest.raises(StoreError, match="磁盘满了"):
         await ran(pipeline_of(Doing("x", does)), *calls, host=host)
-    with pytest.raises(RecordError, match="磁盘满了"):
+    with pytest.raises(StoreError, match="磁盘满了"):
         await ran(pipeline_of(Doing("x", does)), *calls[:1], host=host)
 
     if when != "finished":

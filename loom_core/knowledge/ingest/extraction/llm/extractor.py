@@ -53,7 +53,7 @@ _FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request
 
 @dataclass(frozen=True, slots=True)
 class ExtractionUsage:
-    """Usage of extraction so far.
+    """Usage of extraction by the model so far.
 
     Attributes:
         calls: of the model, failed ones included.
@@ -73,26 +73,26 @@ class ExtractionUsage:
 
 
 class LLMEntityExtractor:
-    """Has a language model find entities and relations, and rules what they find without one.
+    """Extracts entities and relations with a language model, and with rules.
 
-    Several passages go into one request. Whatever the model answers, only what stands in a passage is kept,
-    under the passage's own spelling. Passages that an answer says nothing of are asked for again, one by one;
-    where that fails, too, the rules alone read them, and `Extraction.problem` says why. Rules run anyway:
-    they cost nothing, and say what a passage is about, on which retrieval rests.
+    Several passages go into one request. Whatever the model answers, only findings that occur in a passage
+    are kept, in its own spelling. Passages that the reply lacks are requested again, one by one; if that
+    fails too, only the rules extract from them, and `Extraction.problem` says why. The rules always run: they
+    cost nothing, and find the subjects of a passage, on which retrieval rests.
 
-    A model that cannot be asked at all is no reason to go on without it unnoticed, as what rules alone have
-    read is not read again: then `extract` raises.
+    If the model cannot be asked at all, `extract` raises: passages that only the rules have read are not read
+    again, so that the lack would stay unnoticed.
 
     Args:
         llm: the model.
         config: what to look for.
         request_tokens: how many tokens of passages go into one request, by `estimate_tokens`; a passage that
             is longer goes alone.
-        request_passages: maximum number of passages in one request; fewer once so many took too long.
+        request_passages: maximum number of passages in one request; reduced once that many took too long.
         max_tokens: limit of an answer; models that think first need room for it.
         concurrency: how many requests are made at once.
-        timeout: seconds for one answer, with all that the provider waits for and tries again.
-        patience: extraction stops, too, after so many requests in a row that failed, be it due to passages.
+        timeout: seconds for one answer, including the provider's waits and retries.
+        patience: consecutive failed requests after which extraction stops, even if passages are at fault.
 
     Raises:
         ConfigError: a number is not above 0.
@@ -138,21 +138,21 @@ class LLMEntityExtractor:
     def id(self) -> str:
         """The prompt's and the rules' version and the settings.
 
-        The model is not part of it: who changes to another in the middle of a corpus, as the first is out of
-        money, does not pay twice for what is done.
+        The model is not part of it: a user who changes the model in the middle of a corpus does not pay twice
+        for finished passages.
         """
         config = self._config
         asked = json.dumps([config.entity_types, config.relation_types, config.hints], ensure_ascii=False)
         return f"llm-{PROMPT_VERSION}/{hashlib.sha256(asked.encode()).hexdigest()[:12]}/{self._rules.id}"
 
     async def extract(self, chunks: Sequence[Chunk]) -> list[Extraction]:
-        """One extraction for each chunk, in order.
+        """Return one extraction for each chunk, in order.
 
-        After an error it may be called again, and asks only for what the model did not read.
+        After an error it may be called again, and requests only the remaining passages.
 
         Raises:
             LLMError: the model cannot be asked now: its key or its account is refused, it has no room or is
-                not there, or it failed `patience` times in a row.
+                not there, or it failed `max_failures` times in a row.
         """
         paid = {chunk: self._paid[chunk] for chunk in chunks if chunk in self._paid}
         new = [chunk for chunk in chunks if chunk not in paid]
@@ -185,7 +185,7 @@ class LLMEntityExtractor:
         return self._llm
 
     def estimate(self, chunks: Sequence[Chunk]) -> ExtractionEstimate:
-        """About what extraction from some chunks will take, each request being answered at once."""
+        """Estimate what extraction from some chunks will take, if no request is repeated."""
         planned = self._portions(chunks)
         passages = [chunk for portion in planned for chunk in portion.chunks]
         form = estimate_tokens(json.dumps(self._schema.schema, ensure_ascii=False))  # goes with each request
@@ -209,7 +209,7 @@ class LLMEntityExtractor:
         return instruction(self._config, chinese=portion.chinese)
 
     def _answer_tokens(self, chunk: Chunk) -> int:
-        """About as many as the passage has: names come with braces, quotes and keys around them."""
+        """Estimate the answer's tokens: about as many as the passage has, as JSON adds braces and keys."""
         limit = 20 * self._config.max_entities_per_chunk + 30 * self._config.max_relations_per_chunk
         return 20 + min(estimate_tokens(chunk.text), limit)
 
@@ -258,7 +258,7 @@ class LLMEntityExtractor:
         return {number: replace(found[number], problem=why) for number in portion.numbers}
 
     def _align(self, said: RawExtraction, chunk: Chunk, number: int | None) -> AlignedExtraction | None:
-        """Return what an answer says of a passage, even that it names nothing; None if it does not say.
+        """Return what a reply says of a passage, even that it names nothing; None if it does not say.
 
         Args:
             said: the answer.
@@ -269,7 +269,7 @@ class LLMEntityExtractor:
         entities = [e for e in said.entities if number is None or e.passage in about]
         relations = [r for r in said.relations if number is None or r.passage in about]
         placed = align_spans(chunk.text, entities, relations, config=self._config)
-        # What comes without a number is of the passages in which it stands.
+        # Findings without a number belong to the passages in which they occur.
         is_told = number is None or number in said.passages or (None in said.passages and not said.entities)
         return placed if is_told or placed.mentions else None
 
@@ -342,12 +342,12 @@ class PassageGroup:
     chinese: bool
 
     def only(self, number: int) -> PassageGroup:
-        """One of its chunks alone."""
+        """Return a group of one of its chunks alone."""
         return PassageGroup((number,), (self.chunks[self.numbers.index(number)],), self.chinese)
 
 
 def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[PassageGroup]:
-    """Divide chunks into requests, in order, those in Chinese apart; chunks without a word go nowhere.
+    """Group chunks into requests, in order, Chinese ones apart; chunks without a word are dropped.
 
     Args:
         chunks: the chunks.

@@ -19,7 +19,7 @@ PROMPT_VERSION = 1
 """Goes up where another prompt is to have everything extracted again."""
 
 OTHER = "other"
-"""The type of an entity that has none of the types that are looked for."""
+"""Type of an entity that has none of the configured types."""
 
 _INSTRUCTION_EN = """\
 You read passages and note what they say as a knowledge graph. For each numbered passage between <passage> \
@@ -80,7 +80,7 @@ def instruction(config: ExtractionConfig, *, chinese: bool) -> str:
 
 
 def format_passages(chunks: Sequence[Chunk]) -> str:
-    """The passages as the model is shown them, numbered from 1, each under its title and headings."""
+    """Format passages for the model, numbered from 1, each under its title and headings."""
     return "\n\n".join(f"[{number}]\n{_passage(chunk)}" for number, chunk in enumerate(chunks, start=1))
 
 

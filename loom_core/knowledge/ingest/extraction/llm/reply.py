@@ -1,8 +1,8 @@
-"""The reply of a language model: reading what it says it found in passages, whatever form it chose.
+"""Parser of the extraction replies of a language model, in JSON, tables or lists.
 
-Asked for is JSON of one form (`prompts`). Models also write fences and prose around it, stop in the middle
-of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and lists. All
-that can be read is read, and nothing is believed: `span_alignment` looks for it in the passages.
+The prompt requires JSON of one form (`prompts`). Models also write fences and prose around it, stop in the
+middle of it, put names where objects should be, repeat themselves by the hundred, or draw up tables and
+lists. All that can be parsed is parsed, but not trusted: `span_alignment` verifies it against the passages.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ __all__ = ["MAX_FINDINGS", "RawEntity", "RawExtraction", "RawRelation", "parse_r
 
 
 MAX_FINDINGS = 5000
-"""More things than any answer holds that is no endless loop."""
+"""More findings than any sensible answer holds: beyond it, the model is in a loop."""
 
 _LONGEST = 300  # characters of a name, a type or a predicate: longer ones are sentences
 
 
 class RawEntity(NamedTuple):
-    """An entity, as the model wrote it.
+    """A raw entity, as the model wrote it.
 
     Attributes:
         name: its name.
@@ -42,12 +42,12 @@ class RawEntity(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has a name, and nothing is too long to be what it is meant to be."""
+        """Whether it has a name, and no field is implausibly long."""
         return bool(self.name.strip()) and max(len(self.name), len(self.type)) <= _LONGEST
 
 
 class RawRelation(NamedTuple):
-    """A relation between two entities, as the model wrote it.
+    """A raw relation between two entities, as the model wrote it.
 
     Attributes:
         subject: name of the one.
@@ -63,18 +63,18 @@ class RawRelation(NamedTuple):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it has both ends, and nothing is too long to be what it is meant to be."""
+        """Whether it has both ends, and no field is implausibly long."""
         texts = (self.subject, self.predicate, self.object)
         return bool(self.subject.strip() and self.object.strip()) and max(map(len, texts)) <= _LONGEST
 
 
 class RawExtraction(NamedTuple):
-    """All that an answer says.
+    """Raw extraction: the parsed entities and relations of a reply.
 
     Attributes:
         entities: nothing twice, in the order of the answer.
         relations: likewise.
-        passages: of which passages it says something, and be it that they name nothing; None stands for
+        passages: the passages it covers, even those that name nothing; None stands for
             all of them, where the model does not say which.
     """
 
@@ -106,7 +106,7 @@ _Role: TypeAlias = Literal["", "entities", "relations"]
 
 
 def parse_reply(answer: str) -> RawExtraction:
-    """Parse an answer: return what it says of which passage, without repeats, in its order.
+    """Parse a reply: return the raw extraction of each passage, without repetitions, in order.
 
     Args:
         answer: what the model wrote.
@@ -120,7 +120,7 @@ def parse_reply(answer: str) -> RawExtraction:
 
 
 class _JsonReader:
-    """Collects entities and relations from all JSON of a text, be it cut off or wrong in places."""
+    """Collects entities and relations from all JSON in a text, even truncated or partly invalid."""
 
     def __init__(self) -> None:
         self.said: dict[RawEntity | RawRelation, None] = {}
@@ -128,7 +128,7 @@ class _JsonReader:
         self._passage: int | None = None
 
     def read(self, text: str) -> None:
-        """Read all that is JSON, from the outside in: what is inside of something broken, too."""
+        """Read all JSON, from the outside in, including what is inside of broken JSON."""
         decoder = json.JSONDecoder(strict=False)
         place = dead_ends = 0
         while dead_ends < _MAX_DEAD_ENDS and (start := _START.search(text, place)) is not None:
@@ -194,7 +194,7 @@ class _JsonReader:
                 self._take(child, within, roles[key], depth=depth - 1)
 
     def _take_named(self, key: str, child: object, passage: int | None) -> None:
-        """`{"Ada": "person"}`, or `{"person": ["Ada"]}`."""
+        """Read `{"Ada": "person"}`, or `{"person": ["Ada"]}`."""
         if isinstance(child, str):
             self._add(RawEntity(key, child, passage))
         elif isinstance(child, list):
@@ -218,7 +218,7 @@ def _texts(elements: Sequence[object]) -> list[str]:
 
 
 def _text(fields: Mapping[str, object], keys: Sequence[str]) -> str:
-    """The first of some fields that is a text with something in it."""
+    """Return the first of some fields that is a non-blank text."""
     values = (fields.get(key) for key in keys)
     return next((value for value in values if isinstance(value, str) and value.strip()), "")
 
@@ -239,7 +239,7 @@ def _passage_of(fields: Mapping[str, object], keys: Sequence[str]) -> int | None
 
 
 def _number(text: str) -> int | None:
-    """The number in `2`, `[2]`, `passage_2` or `段落2`."""
+    """Return the number in `2`, `[2]`, `passage_2` or `段落2`."""
     match = _NUMBER.fullmatch(text)
     return int(match[1]) if match else None
 
@@ -277,7 +277,7 @@ def parse_lines(text: str) -> RawExtraction:
 
 
 class _LineReader:
-    """Collects what lines say, and remembers the headings above them."""
+    """Collects entities and relations from lines, by the headings above them."""
 
     def __init__(self) -> None:
         self._entities: dict[RawEntity, None] = {}
@@ -339,7 +339,7 @@ def _ends_heading(line: str) -> bool:
 
 
 def _cells(line: str, *, listed: bool) -> list[str]:
-    """The parts of a line that are told apart by bars, arrows, brackets or colons, whichever is there."""
+    """Split a line at bars, arrows, brackets or colons, whichever it has."""
     if "|" in line or "\t" in line:
         return [cell for part in re.split(r"[|\t]", line) if (cell := _bare(part))]
     if len(parts := _ARROW.split(line)) >= 3:

@@ -1,4 +1,4 @@
-"""Finding in a passage what a language model says is in it: what has no place there is not kept."""
+"""Span alignment: locate a model's findings in the passage, and drop those that do not occur in it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNNAMED = "related to"
 
 
 class AlignedExtraction(NamedTuple):
-    """The parts of an answer that occur in one passage."""
+    """Findings of a model, aligned with the text of one passage."""
 
     mentions: tuple[Mention, ...]
     relations: tuple[Relation, ...]
@@ -50,10 +50,10 @@ def align_spans(
     *,
     config: ExtractionConfig,
 ) -> AlignedExtraction:
-    """Find what a model says in a passage.
+    """Align a model's findings with a passage.
 
-    Names are kept as the passage writes them, at every place where they stand; one that does not stand there
-    is dropped, and so is a relation one of whose ends is not among the entities that were found.
+    Names are kept as the passage writes them, at every place where they occur; one that does not occur
+    is dropped, and so is a relation one of whose ends is not among the aligned entities.
 
     Args:
         text: the passage.
@@ -86,9 +86,9 @@ def align_spans(
 def merge_with_rules(
     placed: AlignedExtraction, by_rules: Extraction, *, config: ExtractionConfig
 ) -> Extraction:
-    """Merge what a model found in a passage with what rules find in addition.
+    """Merge a model's aligned findings with those of the rules.
 
-    Where both see a name, the model's is kept; so is what the model says of two entities. The rules alone say
+    If both find a name, the model's is kept; so are its relations. Only the rules say
     what a passage is about, and which names are the same.
     """
     taken = [False] * max((mention.end for mention in placed.mentions), default=0)
@@ -110,7 +110,7 @@ def merge_with_rules(
 
 
 class _Passage:
-    """A text in which names are looked for, however they are spelt."""
+    """A text in which names are located, whatever their spelling."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -120,7 +120,7 @@ class _Passage:
             self._places[token.key].append(number)
 
     def spans(self, name: str) -> list[tuple[int, int]]:
-        """Where a name stands; nowhere if it says nothing, such as a pronoun or a number."""
+        """Return the spans of a name; none if it is no real name, such as a pronoun or a number."""
         key = name_key(name)
         if len(key) < 2 or key.isdigit() or is_stop_word(key):
             return []
@@ -143,7 +143,7 @@ class _Passage:
 def _relation(
     said: RawRelation, placed: dict[str, list[Mention]], predicates: dict[str, str]
 ) -> Relation | None:
-    """A relation and the stretch that supports it: from the one end to the other, where they are nearest."""
+    """Return a relation with its supporting span: between the nearest mentions of its ends."""
     one, two = name_key(said.subject), name_key(said.object)
     if one == two or not placed.get(one) or not placed.get(two):
         return None
@@ -159,7 +159,7 @@ def _relation(
 
 
 def _type(said: RawEntity, types: dict[str, str]) -> str:
-    """The type that is meant: one of those that are looked for, if there are any."""
+    """Return the configured type that is meant, if types are configured."""
     folded = _fold_label(said.type)
     if types:
         return types.get(folded) or types.get(folded.removesuffix("s")) or OTHER
@@ -173,6 +173,6 @@ def _predicate(said: str) -> str:
 
 
 def _fold_label(text: str) -> str:
-    """A type or a predicate in the form in which its spellings are the same: `DEPENDS_ON`, `Depends on`."""
+    """Normalise a type or predicate: `DEPENDS_ON` and `Depends on` are the same."""
     plain = (" " if unicodedata.category(c)[0] in "CZ" or c in "_-" else c for c in normalise(text))
     return " ".join("".join(plain).split())

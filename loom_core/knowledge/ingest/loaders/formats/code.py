@@ -1,4 +1,4 @@
-"""Source code: the text verbatim, cut into the units that people ask about: functions, classes, methods."""
+"""Source code: the text verbatim, split into functions, classes and methods."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def load_code(source: Source) -> LoadedContent:
 
     Every block is one unit: a definition with the comments and decorators right above it, or the statements
     between two definitions. `name` is the dotted name (`Record.open`), `path` the names of the enclosing
-    classes. A class longer than about 40 lines is cut into its head and its members. Names come from how
+    classes. A class longer than about 40 lines is split into its head and its members. Names come from how
     lines begin and what belongs together from indentation, so any common language works (`definitions`).
     """
     text = clean_text(decode(source.data, hint=source.charset)[0])
@@ -92,7 +92,7 @@ def _lines(text: str, language: CodeLanguage) -> list[_Line]:
 
 
 def _open_delimiter(line: str, language: CodeLanguage) -> str:
-    """The end that a comment or string beginning on this line still waits for, or empty."""
+    """Return the end delimiter of a comment or string that is open at the end of the line, or empty."""
     if language.block_comments and line.startswith("/*") and "*/" not in line[2:]:
         return "*/"
     if language.triple_quotes:
@@ -103,7 +103,7 @@ def _open_delimiter(line: str, language: CodeLanguage) -> str:
 
 
 class _CodeSplitter:
-    """Cuts lines into units, level by level."""
+    """Splits lines into units of code, level by level."""
 
     def __init__(self, language: CodeLanguage) -> None:
         self._language = language
@@ -144,7 +144,7 @@ class _CodeSplitter:
         return 0, None
 
     def _units(self, lines: Sequence[_Line], level: int) -> list[Sequence[_Line]]:
-        """Cut before every definition of this level, and where plain statements follow one."""
+        """Split before every definition of this level, and where plain statements follow one."""
         cuts = {0, len(lines)}
         defining = False
         for index, line in enumerate(lines):
@@ -159,7 +159,7 @@ class _CodeSplitter:
         return [lines[start:end] for start, end in pairwise(sorted(cuts))]
 
     def _members(self, unit: Sequence[_Line], head: int) -> Sequence[_Line]:
-        """A class from its first member on, with the comments above that; empty if there is none."""
+        """Return a class from its first member on, with the comments above that; empty if there is none."""
         inner = [line for line in unit[head + 1 :] if not line.closes and line.indent > unit[head].indent]
         level = _level(inner)
         for index in range(head + 1, len(unit)):
@@ -170,12 +170,12 @@ class _CodeSplitter:
 
 
 def _level(lines: Sequence[_Line]) -> int:
-    """The outermost indentation."""
+    """Return the outermost indentation."""
     return min((line.indent for line in lines if not line.closes), default=0)
 
 
 def _with_comments(lines: Sequence[_Line], index: int, level: int) -> int:
-    """Where a unit begins: at the comments and decorators above it, with no blank line between."""
+    """Return the start of a unit: the adjacent comments and decorators above it."""
     first = index
     while index > 0 and lines[index - 1].number == lines[index].number - 1:
         index -= 1

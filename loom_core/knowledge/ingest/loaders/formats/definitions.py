@@ -1,7 +1,7 @@
-"""Patterns of a definition at the beginning of a line, in the languages people keep in folders.
+"""Patterns of definitions at the beginning of a line, in common programming languages.
 
-No parser and no grammar: a line is matched on its own, and indentation says what belongs to it. That is
-right for code as formatters write it, and harmless elsewhere: a definition that is not recognised stays
+No parser and no grammar: each line is matched separately, and indentation says what belongs to it. That is
+correct for formatted code, and harmless elsewhere: an unrecognised definition stays
 with what is before it.
 """
 
@@ -31,7 +31,7 @@ class Definition:
 
     Attributes:
         name: its name as written, with dots between parts; for a Rust `impl`, its type's.
-        container: whether methods or other definitions stand inside it.
+        container: whether it holds methods or other definitions.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class CodeLanguage:
-    """How a family of languages is cut.
+    """Splitting rules of a family of languages.
 
     Attributes:
         containers: patterns of lines that open a class, module, interface…
@@ -147,12 +147,12 @@ _MAX_LINE = 300
 
 
 def code_extensions() -> frozenset[str]:
-    """Extensions of source code: those there are rules for, and a few that are read whole."""
+    """Return extensions of source code: those there are rules for, and a few that are read whole."""
     return frozenset(_FAMILIES)
 
 
 def language_of(extension: str) -> CodeLanguage:
-    """How to cut a file of this extension (lower case, with its dot); any other is not cut."""
+    """Return the splitting rules for a file extension (lower case, with its dot); others are not split."""
     return _LANGUAGES[_FAMILIES.get(extension, "none")]
 
 
@@ -170,10 +170,10 @@ def find_definition(line: str, language: CodeLanguage) -> Definition | None:
 
 @cache
 def _compile(pattern: str) -> re.Pattern[str]:
-    """At first use: a server that never reads code does not pay for these."""
+    """Compile at first use: a server that reads no code does not pay for it."""
     return re.compile(pattern)
 
 
 def _plain(name: str) -> str:
-    """A name without quotes, with dots between its parts, and without Ruby's `self.`."""
+    """Return a name without quotes, with dots between its parts, and without Ruby's `self.`."""
     return name.strip("\"'`[] ").replace("::", ".").replace("~", "").removeprefix("self.")

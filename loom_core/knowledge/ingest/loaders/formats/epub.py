@@ -1,4 +1,4 @@
-"""Books (EPUB): the chapters in the order in which they are read."""
+"""EPUB books: the chapters in reading order."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _package_path(source: Source, archive: zipfile.ZipFile) -> str:
 
 
 def _spine(package: Element, folder: str) -> Iterator[str]:
-    """Names of the pages in reading order."""
+    """Yield names of the pages in reading order."""
     items = {item.get("id"): item for item in package.iter() if local_name(item) == "item"}
     contents = {
         _resolve(reference.get("href", ""), folder)
@@ -85,12 +85,12 @@ def _spine(package: Element, folder: str) -> Iterator[str]:
 
 
 def _resolve(href: str, folder: str) -> str:
-    """The name in the archive that a reference from a folder of it means."""
+    """Resolve a reference from a folder of the archive to a name in it."""
     return posixpath.normpath(posixpath.join(folder, unquote(href.partition("#")[0])))
 
 
 def _find_encrypted(source: Source, archive: zipfile.ZipFile, names: frozenset[str]) -> frozenset[str]:
-    """Names of the parts that are encrypted; fonts often are, to obscure them."""
+    """Return names of the parts that are encrypted; fonts often are, to obscure them."""
     name = "META-INF/encryption.xml"
     if name not in names:
         return frozenset()

@@ -1,4 +1,4 @@
-"""HTML: the article without the page around it."""
+"""HTML: the article without boilerplate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def load_html(source: Source) -> LoadedContent:
     """Read a web page: headings, paragraphs, list items, table rows and preformatted code.
 
     Scripts, navigation, footers, asides and page headers are left out, and if there is one `main` with text,
-    all that is not in it. A page that is nothing but boilerplate is read whole.
+    all that is not in it. A page that is only boilerplate is read whole.
     """
     writer = ContentWriter(source)
     title, metadata = write_page(source, writer, source.data)
@@ -70,7 +70,7 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
     metadata = _metadata(tree)
     shared_title = metadata.pop("title", "")
     invisible = _ids(tree.css(INVISIBLE))
-    # What lays out a page is no table of data.
+    # A layout table is not a table of data.
     tables = _ids(tree.css("table")) - _ids(tree.css("table:has(table, h1, h2, h3, pre)"))
     before = writer.count
     mains = tree.css("main, [role=main]")
@@ -106,11 +106,11 @@ class _Reader:
         self._writer = writer
         self._skipped = skipped
         self._tables = tables
-        self._lines: list[tuple[str, list[str]]] = [("", [])]  # what stands before a line, its pieces
+        self._lines: list[tuple[str, list[str]]] = [("", [])]  # the prefix of a line, its pieces
         self._depth = 0  # list items that are open
 
     def read(self, root: LexborNode) -> None:
-        # A stack of its own: hostile pages nest deeper than Python's.
+        # An explicit stack: hostile pages nest deeper than Python's.
         stack = [(root, False)]
         while stack:
             node, leaving = stack.pop()
@@ -122,7 +122,7 @@ class _Reader:
         self._flush()
 
     def _enter(self, node: LexborNode) -> bool:
-        """Handle a node's beginning; False if its inside is done with."""
+        """Handle the beginning of a node; return False if its children are done."""
         tag = node.tag or "-"
         if tag == "-text":
             self._lines[-1][1].append(join_lines(_SOURCE_BREAK.sub("\n", node.text())))
@@ -158,7 +158,7 @@ class _Reader:
             self._break()
 
     def _border(self, tag: str) -> None:
-        """Where a block begins or ends; inside a list item that is only a new line."""
+        """Begin or end a block; inside a list item that is only a new line."""
         if tag in BLOCKS:
             if self._depth:
                 self._break()
@@ -176,7 +176,7 @@ class _Reader:
         return "  " * self._depth
 
     def _break(self) -> None:
-        """Begin a line, unless the last one is still empty: its item mark is for what comes."""
+        """Begin a line, unless the last one is empty: its item mark belongs to the next text."""
         if "".join(self._lines[-1][1]).strip():
             self._lines.append((self._indent(), []))
 
@@ -196,7 +196,7 @@ class _Reader:
         write_table(self._writer, map(self._cells, rows), header=header)
 
     def _cells(self, cells: list[LexborNode]) -> list[str]:
-        """The texts of a row, each in its column: a cell over several is followed by empty ones."""
+        """Return the texts of a row, each in its column: a cell over several is followed by empty ones."""
         row: list[str] = []
         for cell in cells:
             span = _SPAN.fullmatch(cell.attributes.get("colspan") or "")
@@ -205,7 +205,7 @@ class _Reader:
         return row
 
     def _line(self, node: LexborNode) -> str:
-        """All text below a node on one line; blocks inside it stay words apart."""
+        """Return all text below a node on one line; blocks in it are separated by spaces."""
         pieces: list[str] = []
         stack = [node]
         while stack:
@@ -236,7 +236,7 @@ def _metadata(tree: LexborHTMLParser) -> dict[str, Any]:
 
 
 def _without_site(title: str, tree: LexborHTMLParser) -> str:
-    """`Article – Site` as the page's own first heading has it: `Article`."""
+    """Return a title without the site's name, if the first heading confirms it: `Article – Site`."""
     heading = tree.css_first("h1")
     text = clean_line(heading.text()) if heading is not None else ""
     return text if text and text in title else title

@@ -84,14 +84,14 @@ def _parse(text: str) -> object:
 
 
 def _without_comments(text: str) -> str:
-    """JSON as people write it by hand, made strict; what looks like a comment inside a string stays."""
+    """Make hand-written JSON strict: remove comments and trailing commas outside of strings."""
     for pattern in (_COMMENT, _TRAILING_COMMA):
         text = pattern.sub(lambda match: match[1] or "", text)
     return text
 
 
 def _records(text: str) -> tuple[list[object], int]:
-    """The values on the lines, and how many lines are not JSON."""
+    """Return the values on the lines, and how many lines are not JSON."""
     records: list[object] = []
     bad = 0
     for line in text.split("\n"):
@@ -112,7 +112,7 @@ def _array(value: object) -> list[object] | None:
 
 
 def _scalar(value: object) -> str:
-    """A plain value as text; empty for null and for containers."""
+    """Return a plain value as text; empty for null and for containers."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else ""
@@ -132,7 +132,7 @@ def _write(writer: ContentWriter, value: object, *, level: int) -> None:
 
 
 def _write_members(writer: ContentWriter, members: dict[str, object], *, level: int) -> None:
-    """Plain members first, as they describe the object; then a section for each of the others."""
+    """Write plain members first, as they describe the object; then a section for each of the others."""
     plain = [f"{key}: {text}" for key, value in members.items() if (text := _scalar(value).strip())]
     writer.write("paragraph", "\n".join(plain))
     for key, value in members.items():
@@ -147,7 +147,7 @@ def _write_members(writer: ContentWriter, members: dict[str, object], *, level: 
 
 
 def _write_record(writer: ContentWriter, value: object, *, level: int) -> None:
-    """One of many alike: a titled text, a row, or a section if it is large."""
+    """Write one of many similar values: a titled text, a row, or a section if it is large."""
     writer.leave(level=level)
     members = _object(value)
     if members is None:
@@ -174,12 +174,12 @@ def _write_record(writer: ContentWriter, value: object, *, level: int) -> None:
 
 
 def _flat(value: object, prefix: str = "") -> str:
-    """Everything in a value on one line: `a: 1; b.c: 2; tags: x, y`."""
+    """Return everything in a value on one line: `a: 1; b.c: 2; tags: x, y`."""
     return "; ".join(f"{name}: {text}" if name else text for name, text in _leaves(value, prefix))
 
 
 def _leaves(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Plain values with their dotted names; a list of plain values is one."""
+    """Yield plain values with their dotted names; a list of plain values is one."""
     if (members := _object(value)) is not None:
         for key, inner in members.items():
             yield from _leaves(inner, f"{name}.{key}" if name else key)

@@ -1,4 +1,4 @@
-"""Man pages in their source, man(7) and mdoc(7): sections as headings, each option with what it does."""
+"""Man page sources, man(7) and mdoc(7): sections as headings, each option with its description."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAX_TITLE = 150
 
 
 def load_man(source: Source) -> LoadedContent:
-    """Read the source of a man page as a terminal shows it; what is none, as plain text.
+    """Read the source of a man page as a terminal shows it; anything else as plain text.
 
     Raises:
         DocumentError: it only names the page that is to be read in its place.
@@ -68,7 +68,7 @@ class _Page:
         self._verbatim = False
 
     def title(self) -> str:
-        """`ls(1) - list directory contents`."""
+        """Return `ls(1) - list directory contents`."""
         summary = self._summary.partition(" - ")[2] or self._summary.partition(" – ")[2]
         return f"{self._name} - {summary}"[:_MAX_TITLE] if self._name and summary else self._name
 
@@ -83,7 +83,7 @@ class _Page:
         self._flush()
 
     def _structure(self, name: str, rest: str) -> bool:
-        """Carry out a macro that begins or ends something; False for any other."""
+        """Carry out a macro that begins or ends something; return False for any other."""
         arguments = self._arguments(rest)
         if name in _HEADINGS:
             self._flush()
@@ -132,7 +132,7 @@ class _Page:
             self._flush()
 
     def _inline(self, name: str, rest: str) -> None:
-        """Add the text of a macro that stands in a sentence; one that is unknown has none."""
+        """Add the text of a macro within a sentence; an unknown one has none."""
         arguments = self._arguments(rest)
         if name in _ALTERNATING:
             self._add("".join(arguments))
@@ -206,7 +206,7 @@ class _Page:
         write_table(self.writer, cells, header=())
 
     def _words(self, name: str, rest: str) -> str:
-        """The text of a macro inside a cell."""
+        """Return the text of a macro inside a cell."""
         joint = "" if name in _ALTERNATING else " "
         return joint.join(split_arguments(rest)) if name in _ALTERNATING or name in _SPACED else ""
 
@@ -256,7 +256,7 @@ class Mdoc:
         )  # fmt: skip
 
     def line(self, text: str) -> str:
-        """The text of a line: words, and macros with their arguments."""
+        """Return the text of a line: words, and macros with their arguments."""
         out = _Words()
         ends: list[str] = []  # closing marks of what is enclosed up to the line's end
         words = split_arguments(text)
@@ -296,7 +296,7 @@ class Mdoc:
             out.join()
 
     def _render(self, name: str, arguments: list[str]) -> list[str]:
-        """The words that a macro makes of its arguments."""
+        """Return the words that a macro makes of its arguments."""
         marks = [word for word in arguments if word in _CLOSING]
         first = next((word for word in arguments[:1] if word not in _CLOSING), "")
         if name == "Fl":
@@ -315,7 +315,7 @@ class Mdoc:
 
 
 class _Words:
-    """Words with blanks between them, but none before a full stop or after an opening bracket."""
+    """Words separated by blanks, but not before a full stop or after an opening bracket."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []

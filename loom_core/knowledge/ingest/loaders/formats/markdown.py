@@ -1,4 +1,4 @@
-"""Markdown: the text stays as it is written, blocks point into it."""
+"""Markdown: the text is kept verbatim, with blocks as spans of it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def load_markdown(source: Source) -> LoadedContent:
 
 
 def _front_matter(text: str) -> tuple[dict[str, Any], int]:
-    """The fields of a YAML-like head and the offset at which the document proper begins."""
+    """Return the fields of a YAML-like head and the offset at which the document proper begins."""
     match = _FRONT_MATTER.match(text)
     if match is None:
         return {}, 0
@@ -81,7 +81,7 @@ def _front_matter(text: str) -> tuple[dict[str, Any], int]:
 
 
 def _scalar(value: str) -> str:
-    """A YAML scalar on one line, without its quotes or trailing comment."""
+    """Return a YAML scalar on one line, without its quotes or trailing comment."""
     value = value.strip()
     if len(value) >= 2 and value[0] in "\"'" and (end := value.find(value[0], 1)) > 0:
         return value[1:end].strip()
@@ -151,7 +151,7 @@ class _Walker:
         return Block(kind, start, end, self._headings.path) if covered.strip() else None
 
     def _span(self, lines: Sequence[int]) -> tuple[int, int]:
-        """Offsets of a range of lines, without white space at its end."""
+        """Return offsets of a range of lines, without white space at its end."""
         start = self._starts[lines[0]]
         end = min(self._starts[lines[1]], len(self._text))
         return start, start + len(self._text[start:end].rstrip())
@@ -167,7 +167,7 @@ def _parser() -> MarkdownIt:
 
 
 def _plain_inline(parser: MarkdownIt, markup: str) -> str:
-    """A heading's text without emphasis, links, code marks and trailing `{#id}`."""
+    """Return a heading's text without emphasis, links, code marks and trailing `{#id}`."""
     if len(markup) > _MAX_INLINE:
         return clean_line(markup[:_MAX_INLINE])
     children: list[Token] = []

@@ -1,6 +1,6 @@
-"""PDF: text by pdfium, paragraphs and headings from where the lines stand and how large they are.
+"""PDF: text by pdfium; paragraphs and headings by layout and type size.
 
-A PDF knows glyphs at positions, nothing more. The rules for paragraphs are about the lines' geometry, all of
+A PDF has only glyphs at positions. The rules for paragraphs use the lines' geometry, all of
 them relative to the type size, so that they hold for any page size and scale.
 """
 
@@ -47,12 +47,12 @@ _PLACEHOLDERS = frozenset({"anonymous", "unknown", "unspecified", "user", "admin
 def load_pdf(source: Source) -> LoadedContent:
     """Read a PDF's text layer: paragraphs and headings with the page they begin on.
 
-    Words hyphenated at a line's end are joined (see `Hyphens`), running heads and feet are dropped, a
+    Words hyphenated at a line's end are joined (see `Dehyphenator`), running heads and feet are dropped, a
     paragraph that runs over a page's end stays one. Headings come from the outline, else from the size of
     the type.
 
     Raises:
-        DocumentError: encrypted, broken, too many pages, or nothing but pictures (there is no OCR).
+        DocumentError: encrypted, broken, too many pages, or only pictures (there is no OCR).
     """
     with _PDFIUM:
         pages, bookmarks, metadata = _extract(source)
@@ -75,7 +75,7 @@ def load_pdf(source: Source) -> LoadedContent:
 
 
 def _extract(source: Source) -> tuple[list[list[PdfLine]], dict[tuple[int, str], int], dict[str, Any]]:
-    """Lines by page, outline entries as (page, text) → level, and properties. Holds pdfium only here."""
+    """Return lines by page, outline entries as (page, text) → level, and properties. Locks pdfium."""
     from pypdfium2 import PdfDocument, PdfiumError
     from pypdfium2.raw import FPDF_ERR_PASSWORD
 
@@ -127,9 +127,9 @@ def _lines(page: PdfPage, number: int) -> list[PdfLine]:
 
 
 def _upright(page: PdfPage) -> PdfTextPage:
-    """The text of a page, turned so that most of it is upright: else pdfium may read it from its end.
+    """Return the text of a page, turned upright: else pdfium may read it from its end.
 
-    Scanners store pages on their side, with the text that was recognised turned alike.
+    Scanners store pages sideways, with the recognised text rotated likewise.
     """
     from pypdfium2.raw import FPDFText_CountChars, FPDFText_GetCharAngle
 
@@ -148,7 +148,7 @@ def _upright(page: PdfPage) -> PdfTextPage:
 
 
 def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, float, float]:
-    """Left, bottom, right and top of the stretch between two positions of one line."""
+    """Return left, bottom, right and top of the stretch between two positions of one line."""
     from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex
 
     boxes = [
@@ -160,7 +160,7 @@ def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, f
 
 
 def _type_size(text_page: PdfTextPage, position: int) -> float:
-    """Size of the type at a position, in points of the page; 0 if the file does not say."""
+    """Return the size of the type at a position, in points of the page; 0 if the file does not say."""
     from pypdfium2.raw import (
         FS_MATRIX,
         FPDFText_GetCharIndexFromTextIndex,
@@ -177,7 +177,7 @@ def _type_size(text_page: PdfTextPage, position: int) -> float:
 def _rotate(
     box: tuple[float, float, float, float], rotation: int, width: float, height: float
 ) -> tuple[float, float, float, float]:
-    """A box on a page as it is shown; `width` and `height` are those of the shown page."""
+    """Rotate a box to the shown page; `width` and `height` are those of the shown page."""
     left, bottom, right, top = box
     if rotation == 90:
         return bottom, height - right, top, height - left
@@ -215,7 +215,7 @@ def _metadata(document: PdfDocument) -> dict[str, Any]:
 
 _SOFT_HYPHEN = "\u00ad"
 _EDGE = 0.12
-"""Part of a page's height, at the top and at the bottom, where running heads and feet stand."""
+"""Part of a page's height, at the top and at the bottom, where running heads and feet are."""
 _EDGE_LINES = 3
 _LARGER = 1.15
 _MAX_HEADING = 150
@@ -227,9 +227,9 @@ _CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 
 @dataclass(frozen=True, slots=True)
 class PdfLine:
-    """A line of text where it stands, in points, y upwards, on the page as it is shown.
+    """A line of text with its position, in points, y upwards, on the page as it is shown.
 
-    `size` is that of its type: it stands in the file, while the height of glyphs depends on the fonts that a
+    `size` is that of its type: the file gives it, while the height of glyphs depends on the fonts that a
     machine has, where the file brings none.
     """
 
@@ -242,7 +242,7 @@ class PdfLine:
     page_height: float
 
     def with_hyphen(self) -> PdfLine:
-        """The same line, ending in the first half of a word."""
+        """Return the same line, marked as ending in the first half of a word."""
         return replace(self, text=self.text + _SOFT_HYPHEN)
 
 
@@ -268,7 +268,7 @@ class PdfParagraph:
 def find_paragraphs(
     pages: Sequence[Sequence[PdfLine]], bookmarks: Mapping[tuple[int, str], int]
 ) -> list[PdfParagraph]:
-    """Paragraphs in reading order, headings marked.
+    """Return paragraphs in reading order, headings marked.
 
     Args:
         pages: lines by page, in the order in which pdfium reads them.
@@ -298,7 +298,7 @@ def _at_edge(page: Sequence[PdfLine], index: int) -> bool:
 
 
 def _find_running_heads(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
-    """Shapes of lines that stand at the edge of at least half of the pages (of both, if there are two)."""
+    """Return the shapes of running heads: lines at the edge of at least half of the pages (of two: both)."""
     counts = Counter(
         shape
         for page in pages
@@ -309,7 +309,7 @@ def _find_running_heads(pages: Sequence[Sequence[PdfLine]]) -> set[str]:
 
 
 def _merge_rows(lines: Sequence[PdfLine]) -> list[PdfLine]:
-    """Put pieces that stand side by side on one line, such as cells of a table, back together."""
+    """Merge adjacent pieces on one line, such as cells of a table."""
     merged: list[PdfLine] = []
     for line in lines:
         last = merged[-1] if merged else None
@@ -352,7 +352,7 @@ def _paragraph(group: Sequence[PdfLine]) -> PdfParagraph:
 
 
 def _leading(lines: Sequence[PdfLine]) -> float:
-    """The usual distance between two lines, as a multiple of the type size."""
+    """Return the usual distance between two lines, as a multiple of the type size."""
     steps = [
         (last.bottom - line.bottom) / line.size
         for last, line in pairwise(lines)
@@ -389,7 +389,7 @@ def _runs_on(before: str, after: str) -> bool:
 def _by_outline(
     paragraphs: list[PdfParagraph], bookmarks: Mapping[tuple[int, str], int]
 ) -> list[PdfParagraph]:
-    """Mark what the outline names; empty if it names nothing that is there."""
+    """Mark headings by the outline; empty if no entry is found in the text."""
     marked = [
         replace(paragraph, level=bookmarks.get((paragraph.page, clean_line(join_lines(paragraph.text))), 0))
         for paragraph in paragraphs
@@ -398,7 +398,7 @@ def _by_outline(
 
 
 def _by_size(paragraphs: list[PdfParagraph]) -> list[PdfParagraph]:
-    """Mark short paragraphs in larger type than the text's, the largest as level 1."""
+    """Mark short paragraphs in larger type than the body as headings, the largest as level 1."""
     weights: Counter[float] = Counter()
     for paragraph in paragraphs:
         weights[_round_size(paragraph.size)] += len(paragraph.text)
@@ -444,7 +444,7 @@ _SHORTEST = 3
 
 
 class Dehyphenator:
-    """Decide for each hyphen at a line end of a document whether it stays.
+    """Decides for each hyphen at a line end of a document whether it stays.
 
     Args:
         texts: the document's, with line feeds where lines end.
@@ -460,7 +460,7 @@ class Dehyphenator:
                     self._words.update(word.split("-"))
 
     def dehyphenate(self, text: str) -> str:
-        """A text without hyphens that only a line's end brought about."""
+        """Return a text without the hyphens that only a line end caused."""
         if "-\n" in text or "\u00ad\n" in text or "\u2010\n" in text:
             text = _BREAK.sub(self._join, text)
         return text.replace("\u00ad\n", "-")

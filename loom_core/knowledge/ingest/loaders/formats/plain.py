@@ -1,4 +1,4 @@
-"""Plain text: paragraphs as they are laid out, headings where they are unmistakable."""
+"""Plain text: paragraphs by layout, headings where they are unmistakable."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_plain(text: str) -> LoadedContent:
 
 
 def _with_title(text: str, blocks: list[Block], first: Block) -> LoadedContent:
-    """Only an underlined heading at the very top is a title; `第一部` and `1. Scope` are not."""
+    """Use an underlined heading at the very top as the title; `第一部` and `1. Scope` are none."""
     underlined = first.kind == "heading" and is_rule(text[first.end :].lstrip().split("\n", 1)[0].strip())
     title = clean_line(text[first.start : first.end]) if underlined else ""
     return LoadedContent(text, tuple(blocks), title, "heading" if underlined else "none")
@@ -78,7 +78,7 @@ def _lines(text: str) -> list[TextLine]:
 
 
 def _paragraphs(text: str, lines: list[TextLine]) -> list[list[TextLine]]:
-    """Cut lines without a blank one between them into paragraphs."""
+    """Split lines without a blank one between them into paragraphs."""
     if not lines:
         return []
     if any(_is_unwrapped(line.text) for line in lines):
@@ -125,7 +125,7 @@ _NUMBERED = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})\.?[ \t　]+(?=[^\W\d_a-zß-
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A heading candidate or any other line.
+    """A line of text, with the layout that heading detection needs.
 
     Attributes:
         start: offset of its first character that is not white space.
@@ -139,7 +139,7 @@ class TextLine:
 
 
 def find_headings(lines: list[TextLine]) -> dict[int, int]:
-    """Which lines are headings: index in `lines` → level from 1.
+    """Detect headings: index in `lines` → level from 1.
 
     Recognised are lines underlined with `===` or `---`; `第一章 …`, `第二节 …`, `一、…`, `（一）…`;
     `Chapter 3 …`, `Part II`; `1.2 Title`. All must be short and not end like a sentence. Those in Latin
@@ -202,13 +202,13 @@ def _stands_out(
         return False
     following = next((i for i in range(index + 1, min(index + 4, len(lines))) if lines[i].text), None)
     if following is None:
-        return False  # nothing stands below it
+        return False  # nothing is below it
     after = candidates[following]
     return after is None or after.kind != candidate.kind
 
 
 def _underline_level(lines: list[TextLine], index: int) -> int:
-    """Level of a line that the next one underlines, or 0."""
+    """Return the level of a line that the next one underlines, or 0."""
     if index + 1 >= len(lines) or not lines[index].text or len(lines[index].text) > _MAX_LATIN:
         return 0
     match = _UNDERLINE.fullmatch(lines[index + 1].text)

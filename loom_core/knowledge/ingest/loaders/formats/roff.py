@@ -1,4 +1,4 @@
-"""The language of man pages (roff): requests and lines of text, escapes as characters."""
+"""Parser of roff, the language of man pages: requests, lines of text, escapes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def is_roff(text: str) -> bool:
 
 
 def split_arguments(text: str) -> list[str]:
-    """The arguments of a macro; quoted ones may hold blanks."""
+    """Return the arguments of a macro; quoted ones may hold blanks."""
     return [
         quoted.replace('""', '"') if match[0].startswith('"') else plain
         for match in _ARGUMENT.finditer(text)
@@ -101,14 +101,14 @@ class Roff:
         self._else: list[bool] = []
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Lines as (name of the macro, arguments), or ("", text)."""
+        """Yield lines as (name of the macro, arguments), or ("", text)."""
         while self._lines:
             line = self._next()
             match = _LINE.fullmatch(line) if line[:1] in {".", "'"} else None
             if match is None:
                 yield "", line
                 continue
-            # What ends a condition may stand right after a request.
+            # The end of a condition may follow a request directly.
             name, _, tail = match[1].partition("\\}")
             rest = tail + match[2]
             if name in {"if", "ie", "el"} or name.startswith("el\\"):
@@ -123,7 +123,7 @@ class Roff:
                 yield name, rest
 
     def plain(self, text: str) -> str:
-        """A text with its escapes carried out."""
+        """Return a text with its escapes carried out."""
         for _ in range(4):  # strings may hold strings
             if "\\*" not in text:
                 break
@@ -131,7 +131,7 @@ class Roff:
         return _ESCAPE.sub(self._character, text) if "\\" in text else text
 
     def _next(self) -> str:
-        """The next line without its comment, joined with those that continue it."""
+        """Return the next line without its comment, joined with those that continue it."""
         line = _without_comment(self._lines.pop())
         while self._lines and line.endswith("\\") and not line.endswith("\\\\") and len(line) < _MAX_LINE:
             line = line[:-1] + _without_comment(self._lines.pop())

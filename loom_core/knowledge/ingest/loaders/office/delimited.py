@@ -1,4 +1,4 @@
-"""CSV, TSV and their relatives: every record a row."""
+"""CSV, TSV and similar formats: every record a row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def load_delimited(source: Source) -> LoadedContent:
 
 
 def _delimiter(text: str) -> str:
-    """The candidate that cuts the first lines into the most columns of the steadiest number."""
+    """Return the candidate that splits the first lines into the most columns of the steadiest number."""
     probe = text[:_PROBE_CHARS]
     if len(text) > _PROBE_CHARS:
         probe = probe[: probe.rfind("\n") + 1] or probe
@@ -49,7 +49,7 @@ def _delimiter(text: str) -> str:
 
 
 def _records(text: str, delimiter: str) -> Iterator[list[str]]:
-    """Parse, taking quotes for mere characters if they do not pair up."""
+    """Parse the records; quotes are plain characters if they do not pair up."""
     # The module refuses fields over a limit that is one for the whole process; ours is on the text.
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     quoted = _quotes_pair_up(text, delimiter)
@@ -60,7 +60,7 @@ def _records(text: str, delimiter: str) -> Iterator[list[str]]:
 
 
 def _quotes_pair_up(text: str, delimiter: str) -> bool:
-    """An odd quote swallows everything after it into one field, which then fails at the end of the text."""
+    """Whether quotes pair up: an odd one swallows the rest of the text into one field."""
     if '"' not in text:
         return True
     reader = csv.reader(

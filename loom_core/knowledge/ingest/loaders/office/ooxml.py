@@ -45,7 +45,7 @@ def check_parts(source: Source, archive: zipfile.ZipFile) -> None:
 
 
 def core_properties(properties: CoreProperties | CorePropertiesPart) -> dict[str, Any]:
-    """Title, author, subject, tags and date (ECMA-376, part 2, section 11), where they are set."""
+    """Return title, author, subject, tags and date (ECMA-376, part 2, section 11), where set."""
     fields: dict[str, Any] = {
         name: text
         for name in ("title", "author", "subject")
@@ -97,7 +97,7 @@ def write_drawing(
 
     Args:
         writer: where to.
-        relation: leads to the part; if that is no chart or diagram, nothing is written.
+        relation: leads to the part; if that is not a chart or diagram, nothing is written.
         kind: of the blocks for titles and texts.
         page: the slide it is on.
     """
@@ -119,7 +119,7 @@ def write_drawing(
 
 
 def _titles(chart: Element) -> list[str]:
-    """The chart's title, then those of its axes."""
+    """Return the chart's title, then those of its axes."""
     titles = (_text(title) for title in chart.iter() if local_name(title) == "title")
     return list(dict.fromkeys(title for title in titles if title))
 
@@ -165,7 +165,7 @@ def _write_extended(writer: ContentWriter, root: Element, page: int | None) -> N
 
 
 def _points(parent: Element, day_zero: datetime) -> dict[int, str]:
-    """Cached values by index; of categories on several levels, all of them with slashes between."""
+    """Return cached values by index; of categories on several levels, all of them with slashes between."""
     levels = [element for element in parent.iter() if local_name(element) == "lvl"]
     if not levels:
         code = next(
@@ -201,7 +201,7 @@ def _value(point: Element) -> str:
 
 
 def _format_value(point: Element, code: str, day_zero: datetime) -> str:
-    """A cached value as people read it: 19.2 for 19.199999999999999, a date for the number of its day."""
+    """Format a cached value: 19.2 for 19.199999999999999, a date for the number of its day."""
     text = _value(point)
     code = _QUOTED.sub("", point.get("formatCode") or code)
     try:
@@ -217,7 +217,7 @@ def _format_value(point: Element, code: str, day_zero: datetime) -> str:
 
 
 def _text(element: Element) -> str:
-    """Running text below an element: paragraphs of `a:t`, or a cached string."""
+    """Return running text below an element: paragraphs of `a:t`, or a cached string."""
     return clean_line(
         "".join(
             (part.text or "") if local_name(part) in {"t", "v"} else " "

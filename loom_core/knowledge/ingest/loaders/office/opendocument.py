@@ -175,7 +175,7 @@ class _Reader:
         write_table(self.writer, rows, header=header if header and rows else None, page=self._page)
 
     def _object(self, element: Element) -> None:
-        """A chart that is kept as a document of its own, each once."""
+        """Write a chart that is embedded as a separate document, each once."""
         href = next((value for key, value in element.attrib.items() if key.endswith("}href")), "")
         name = posixpath.normpath(posixpath.join(href, "content.xml"))
         if name not in self._objects:
@@ -193,12 +193,12 @@ class _Reader:
 
 
 def _attribute(element: Element, name: str) -> str:
-    """An attribute's value, whatever its namespace."""
+    """Return an attribute's value, whatever its namespace."""
     return next((value for key, value in element.attrib.items() if key.rpartition("}")[2] == name), "")
 
 
 def _text(paragraph: Element) -> str:
-    """A paragraph's running text, without notes, comments and what is anchored in it."""
+    """Return a paragraph's running text, without notes, comments and what is anchored in it."""
     pieces: list[str] = []
     stack: list[Element | str] = [paragraph]
     while stack:
@@ -222,7 +222,7 @@ def _text(paragraph: Element) -> str:
 
 
 def _find_anchors(paragraph: Element) -> Iterator[Element]:
-    """Frames and groups inside a paragraph, the outermost only."""
+    """Yield frames and groups inside a paragraph, the outermost only."""
     stack = list(reversed(paragraph))
     while stack:
         element = stack.pop()
@@ -245,7 +245,7 @@ def _paragraphs(element: Element, *, also: Iterable[str] = ()) -> Iterator[Eleme
 
 
 def _cells(row: Element) -> list[str]:
-    """The texts of a row, each in its column: below a cell over several columns are empty ones."""
+    """Return the texts of a row, each in its column: below a cell over several columns are empty ones."""
     cells: list[str] = []
     for cell in row:
         if local_name(cell) in {"table-cell", "covered-table-cell"}:
@@ -256,7 +256,7 @@ def _cells(row: Element) -> list[str]:
 
 
 def _lines(shape: Element) -> str:
-    """Paragraphs of a shape on a line each, indented by their level in lists."""
+    """Return paragraphs of a shape on a line each, indented by their level in lists."""
     lines: list[str] = []
     stack = [(shape, 0)]
     while stack:
@@ -271,7 +271,7 @@ def _lines(shape: Element) -> str:
 
 
 def _shapes(slide: Element) -> Iterator[Element]:
-    """Shapes from top to bottom and left to right, groups opened."""
+    """Yield shapes from top to bottom and left to right, groups opened."""
     stack = sorted(slide, key=_position, reverse=True)
     while stack:
         shape = stack.pop()
@@ -291,7 +291,7 @@ def _length(value: str) -> float:
 
 
 def _metadata(source: Source, archive: zipfile.ZipFile) -> dict[str, Any]:
-    """Title, author, subject, tags and date, where they are set."""
+    """Return title, author, subject, tags and date, where set."""
     found: dict[str, list[str]] = {}
     for element in parse_xml(read_part(source, archive, "meta.xml", _KIND)).iter():
         if text := clean_line(element.text or ""):

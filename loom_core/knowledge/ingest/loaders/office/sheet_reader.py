@@ -1,4 +1,4 @@
-"""The program that opens a spreadsheet in a process of its own; `sheets` starts it.
+"""Child process that opens a spreadsheet; `sheets` starts it.
 
 The library behind it aborts its process when it cannot get memory, and it reserves as much as a file
 announces: one cell in the last corner of a sheet is enough. The file goes in through standard input, and what
@@ -41,7 +41,7 @@ def read_workbook(data: BinaryIO, out: TextIO) -> None:
 
 
 def _text(cell: _Cell) -> str:
-    """A cell as people read it: whole numbers without a fraction, midnight without a time."""
+    """Format a cell: whole numbers without a fraction, midnight without a time."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, float):

@@ -48,7 +48,7 @@ def load_sheets(source: Source) -> LoadedContent:
 
 
 def _write_sheet(writer: ContentWriter, sheet: str, rows: Iterator[list[str]]) -> None:
-    """An empty sheet leaves no trace, so its heading waits for the first row."""
+    """Write a sheet; its heading waits for the first row, as an empty sheet is left out."""
     first = next((row for row in rows if any(cell.strip() for cell in row)), None)
     if first is not None:
         writer.heading(sheet, level=2)  # the title of a sheet is not the title of the document
@@ -61,7 +61,7 @@ def _led_by(first: list[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
 
 
 def _sheets(source: Source, output: Iterator[bytes]) -> Iterator[tuple[str, Iterator[list[str]]]]:
-    """Sheets with their rows; each sheet's rows must be read before the next sheet is asked for."""
+    """Yield sheets with their rows; read all rows of a sheet before the next one."""
     pending: list[str] = []
     length = 0
 
@@ -98,7 +98,7 @@ def _refusal(source: Source, reason: str) -> DocumentError:
 
 @contextmanager
 def _reader(source: Source) -> Generator[Iterator[bytes]]:
-    """Run the child on the file; gives the lines it writes."""
+    """Run the child on the file, and yield the lines it writes."""
     child = subprocess.Popen(
         [sys.executable, "-P", "-m", _READER],
         stdin=subprocess.PIPE,

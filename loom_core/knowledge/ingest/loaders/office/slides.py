@@ -79,7 +79,7 @@ def _write_slide(writer: ContentWriter, slide: Slide, page: int) -> None:
 
 
 def _in_reading_order(shapes: Iterable[BaseShape]) -> Iterator[BaseShape]:
-    """Shapes by position, groups opened; one without a position of its own comes first."""
+    """Yield shapes by position, groups opened; one without a position comes first."""
     from pptx.shapes.group import GroupShape
 
     stack = [iter(sorted(shapes, key=_position))]
@@ -98,7 +98,7 @@ def _position(shape: BaseShape) -> tuple[int, int]:
 
 
 def _lines(frame: TextFrame) -> str:
-    """Paragraphs on a line each, indented by their level, so that a list still shows."""
+    """Return paragraphs on a line each, indented by their level, so that a list still shows."""
     return "\n".join(
         f"{'  ' * paragraph.level}{text}"
         for paragraph in frame.paragraphs

@@ -116,7 +116,7 @@ class _Styles:
         self._styles = {style.get(f"{_W}styleId", ""): style for style in root.iter(f"{_W}style")}
 
     def of(self, paragraph: Element) -> tuple[str, int, int | None]:
-        """Style name in lower case, heading level (0 for none), list level (None for none)."""
+        """Return the style name in lower case, heading level (0 for none), list level (None for none)."""
         properties = paragraph.find(f"{_W}pPr")
         style_id = _value(properties, "pStyle")
         chain = self._chain(style_id)
@@ -173,7 +173,7 @@ def _blocks(body: Element) -> Iterator[Element]:
 
 
 def _text(paragraph: Element) -> str:
-    """A paragraph's text with insertions and links, without deletions, text boxes and field codes."""
+    """Return a paragraph's text with insertions and links, without deletions, text boxes and field codes."""
     pieces: list[str] = []
     stack = list(reversed(paragraph))
     while stack:
@@ -188,7 +188,7 @@ def _text(paragraph: Element) -> str:
 
 
 def _drawings(paragraph: Element) -> Iterator[str]:
-    """Ids of the parts that hold a paragraph's charts and diagrams."""
+    """Yield ids of the parts that hold a paragraph's charts and diagrams."""
     for drawing in paragraph.iter(*(f"{{*}}{name}" for name in _DRAWINGS)):
         yield drawing.get(f"{_R}id") or drawing.get(f"{_R}dm") or ""
 
@@ -200,7 +200,7 @@ def _text_boxes(paragraph: Element) -> Iterator[Element]:
 
 
 def _find_header(table: Element) -> list[str] | None:
-    """The first row, if Word repeats it on every page."""
+    """Return the first row, if Word repeats it on every page."""
     first = table.find(f"{_W}tr")
     if first is None or first.find(f"{_W}trPr/{_W}tblHeader") is None:
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loom_core.errors import IndexDamagedError, RecordError
+from loom_core.errors import IndexDamagedError, StoreError
 from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 from loom_core.knowledge.indexes.engines.vector_rows import FileRows
 
@@ -136,7 +136,7 @@ def test_files_that_are_cut_off_while_they_are_in_use_are_noticed_before_they_ar
 def test_a_full_disk_is_told_as_such_and_loses_nothing(stem: Path) -> None:
     writer = opened(stem, used=3, writable=True)
     with on_a_full_disk(stem.with_suffix(".keys")):
-        with pytest.raises(RecordError, match="No space left") as caught:
+        with pytest.raises(StoreError, match="No space left") as caught:
             writer.append(*rows_of(1, first=4))
         assert "disk is full" in (caught.value.advice or "")
         assert writer.rows.used == 3

@@ -217,9 +217,9 @@ async def test_the_key_is_in_no_error_and_no_log(caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        (b"<html>", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"\xff", "no JSON"),
+        (b"<html>", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"\xff", "not valid JSON"),
         (b'{"error": "x"}', "results: Field required"),
         (b'"results"', "the whole"),
         (b'{"results": [{"index": 4, "score": 1}]}', "ranks passage 4 of 4"),

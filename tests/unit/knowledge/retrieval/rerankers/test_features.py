@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from loom_core.errors import ConfigError
 from loom_core.knowledge.model import KnowledgeItem
 from loom_core.knowledge.retrieval.rerankers.features import FeatureReranker
-from loom_core.plugins import create, registered
+from loom_core.plugins import create, list_registered
 
 
 def passages(*texts: str) -> list[KnowledgeItem]:
@@ -22,7 +22,7 @@ async def order(query: str, *texts: str) -> list[str]:
 
 
 def test_it_is_found_by_its_name():
-    assert set(registered("reranker")) >= {"api", "cross_encoder", "features", "llm"}
+    assert set(list_registered("reranker")) >= {"api", "cross_encoder", "features", "llm"}
     assert isinstance(create("reranker", "features", weight=0.5), FeatureReranker)
 
 

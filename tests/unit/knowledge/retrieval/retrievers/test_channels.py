@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from loom_core.embedding.registry import create_embedder
-from loom_core.errors import ConfigError, RecordError
+from loom_core.errors import ConfigError, StoreError
 from loom_core.knowledge.retrieval.retrievers.channels import PassageLexicalIndexCache
 from loom_core.plugins import create
 
@@ -185,17 +185,17 @@ async def test_passages_that_are_too_old_are_not_used_where_the_source_fails(mak
     retriever = create("retriever", "bm25", [source], clock=clock)
     await retriever.retrieve("marzipan")
     clock.now += 60
-    source.failure = RecordError("Disk error.")
+    source.failure = StoreError("Disk error.")
     for _ in range(2):
-        with pytest.raises(RecordError):
+        with pytest.raises(StoreError):
             await retriever.retrieve("marzipan")
 
 
 async def test_source_that_cannot_be_read_is_tried_again(make_source: MakeSource) -> None:
     source = make_source(channels=["dense"])
     retriever = create("retriever", "bm25", [source])
-    source.failure = RecordError("Disk error.")
-    with pytest.raises(RecordError):
+    source.failure = StoreError("Disk error.")
+    with pytest.raises(StoreError):
         await retriever.retrieve("marzipan")
     source.failure = None
     assert (await retriever.retrieve("marzipan"))[0]["chunk_id"] == "c-Lübeck"

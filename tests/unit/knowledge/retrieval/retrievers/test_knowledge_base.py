@@ -122,7 +122,7 @@ async def test_knowledge_base_of_another_kind_is_asked_in_its_own_way(library: G
 
 
 def test_source_that_is_no_knowledge_base_cannot_be_asked_as_a_whole(harbours: MemorySource) -> None:
-    with pytest.raises(ConfigError, match="'harbours' is no knowledge base"):
+    with pytest.raises(ConfigError, match="'harbours' is not a knowledge base"):
         create("retriever", "knowledge_base", [harbours])
 
 

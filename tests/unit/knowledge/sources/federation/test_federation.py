@@ -132,7 +132,7 @@ async def test_a_source_that_fails_or_is_late_is_named_and_costs_the_others_noth
     assert first == "1 of 4 sources answered."
     assert second == "down: The network is down. Check the cable."
     assert third == "slow: It did not answer within 0.05 s. Ask again, or allow it more time."
-    assert fourth.startswith("buggy: It failed by an error of its own (ZeroDivisionError).")
+    assert fourth.startswith("buggy: It failed with an unexpected error (ZeroDivisionError);")
     assert "the source 'buggy' failed" in caplog.text
 
 

@@ -118,7 +118,7 @@ async def test_a_source_that_fails_at_the_second_question_has_answered_the_first
     assert {"films:The Silent Harbour", "people:Mara Lindqvist", "towns:Silent"} <= ids
     assert not answer.partial
     assert len(towns.asked) == 2
-    assert "the source 'towns' could not be asked once more" in caplog.text
+    assert "the follow-up query to the source 'towns' failed" in caplog.text
 
 
 async def test_both_questions_together_take_no_longer_than_a_source_may():

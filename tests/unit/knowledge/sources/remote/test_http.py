@@ -131,7 +131,7 @@ async def test_an_answer_that_is_too_large_is_told_with_what_can_be_set(server):
 
 
 async def test_what_is_no_json_is_told(server):
-    with pytest.raises(SourceError, match="what is no JSON"):
+    with pytest.raises(SourceError, match="did not answer with JSON"):
         await api(server, answer="<html>").query("rope")
     with pytest.raises(SourceError, match="no list of passages"):
         await api(server, answer='{"error": "x"}').query("rope")

@@ -126,7 +126,7 @@ async def test_nothing_found_is_no_error_and_a_refusal_is_one():
 
 async def test_tools_that_the_server_s_filter_denies_are_not_called():
     async with connected(server("structured", deny=("search",))) as source:
-        with pytest.raises(SourceError, match="no tool that can be told to search"):
+        with pytest.raises(SourceError, match="no recognizable search tool"):
             await source.query("rope")
     async with connected(server("toolless")) as source:
         with pytest.raises(SourceError) as refused:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Run
 
-__all__ = ["PagedRuns", "WrittenPage", "add_html_option", "named_run", "written_page"]
+__all__ = ["PagedRuns", "WrittenPage", "add_html_option", "find_run", "write_run_page"]
 
 _LATEST = "latest"
 _LOOKED_AT = 50  # of the latest runs, until there is one that no other one had done
@@ -73,7 +73,7 @@ def add_html_option(command: argparse.ArgumentParser) -> None:
     )
 
 
-async def written_page(
+async def write_run_page(
     service: PagedRuns, given: Sequence[str], *, listed: Sequence[Run], limit: int, program: str
 ) -> WrittenPage:
     """Write the page that `--html` asks for.
@@ -100,7 +100,7 @@ async def written_page(
         raise InvalidInputError(
             f"--html needs a file before {given[0]}.", advice=f"Write: --html run.html {given[0]}"
         )
-    found = [await named_run(service, each) for each in ids] if ids else list(listed[:limit])
+    found = [await find_run(service, each) for each in ids] if ids else list(listed[:limit])
     runs = {run.id: run for run in found}
     more = not ids and len(listed) > limit
     text = await runs_page(service.journal(), list(runs.values()), program=program, more=more)
@@ -109,7 +109,7 @@ async def written_page(
     return WrittenPage(path=path, runs=len(runs), size=size)
 
 
-async def named_run(service: PagedRuns, name: str) -> Run:
+async def find_run(service: PagedRuns, name: str) -> Run:
     """Find the run with an id; `latest` is the latest run that is no child of another one.
 
     Raises:

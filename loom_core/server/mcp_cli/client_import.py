@@ -19,8 +19,8 @@ from loom_core.errors import ConfigError, InvalidInputError, NotFoundError, Unre
 from loom_core.jsonc import object_of
 from loom_core.mcp_client.configuration.config_file import ServerFile, user_file
 from loom_core.mcp_client.configuration.entry import Entry
-from loom_core.mcp_client.configuration.masking import shown_entry
-from loom_core.mcp_client.configuration.server_config import in_names
+from loom_core.mcp_client.configuration.masking import mask_entry
+from loom_core.mcp_client.configuration.server_config import is_name_character
 from loom_core.server.install.clients import CLIENTS, Client
 from loom_core.server.install.config_file import ConfigFile
 from loom_core.server.install.launch import runs
@@ -47,7 +47,7 @@ _HOME_VARIABLE = "USERPROFILE" if sys.platform == "win32" else "HOME"
 
 
 @dataclass(slots=True)
-class _Taken:
+class _ImportedEntries:
     """The imported entries, and notes on them."""
 
     entries: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -77,7 +77,7 @@ def import_servers(program: Program, args: argparse.Namespace, *, home: Path) ->
             f"{client.title} has no server {missing[0]!r} in {path}.", advice=f"It has: {names}."
         )
     there = ServerFile.read(user_file(home)).entries
-    taken = _Taken()
+    taken = _ImportedEntries()
     for name, entry in written.items():
         if not args.name or name in args.name:
             _take(taken, client, program, name, entry, there)
@@ -89,9 +89,9 @@ def import_servers(program: Program, args: argparse.Namespace, *, home: Path) ->
 
 
 def _report(
-    client: Client, source: Path, target: Path, taken: _Taken, *, command: str, dry_run: bool
+    client: Client, source: Path, target: Path, taken: _ImportedEntries, *, command: str, dry_run: bool
 ) -> McpReport:
-    shown = {name: shown_entry(entry) for name, entry in taken.entries.items()}
+    shown = {name: mask_entry(entry) for name, entry in taken.entries.items()}
     lines = [f"{name}: {json.dumps(entry, ensure_ascii=False)}" for name, entry in shown.items()]
     number = "1 server" if len(shown) == 1 else f"{len(shown)} servers"
     would = "would be " if dry_run else ""
@@ -136,7 +136,7 @@ def _objects(value: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _take(
-    taken: _Taken,
+    taken: _ImportedEntries,
     client: Client,
     program: Program,
     written_name: str,
@@ -147,7 +147,7 @@ def _take(
         taken.notes.append(f"{written_name!r} is {program.name} itself: it is not taken over.")
         return
     name = _name(written_name)
-    entry, left_out = _converted(client, written)
+    entry, left_out = _convert(client, written)
     try:
         check_entry(name, entry)
     except InvalidInputError as error:
@@ -176,11 +176,11 @@ def _take(
 def _name(written: str) -> str:
     """Convert a name to a valid server name."""
     text = unicodedata.normalize("NFC", written)
-    words = "".join(char if in_names(char) else " " for char in text).split()
+    words = "".join(char if is_name_character(char) else " " for char in text).split()
     return "-".join(words)[:_LONGEST_NAME] or "server"
 
 
-def _converted(client: Client, written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _convert(client: Client, written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Convert an entry to Loom's form, and return the names in it that Loom does not know."""
     given = {key: value for key, value in written.items() if value not in _EMPTY}
     loom: dict[str, Any] = {}

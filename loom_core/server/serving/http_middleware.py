@@ -25,9 +25,9 @@ from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from loom_core.observability.families import HTTP_REFUSED
-from loom_core.server.auth.caller import EVERYTHING, SCOPES
+from loom_core.server.auth.caller import FULL_ACCESS, SCOPES
 from loom_core.server.auth.refusal import Refusal, RefusedError
-from loom_core.server.middleware.authorization import CALLER_KEY, ToolScope, required_scope
+from loom_core.server.middleware.authorization import CALLER_KEY, ToolScope, scope_of_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from loom_core.server.middleware.audit import RefusalAudit
     from loom_core.server.serving.limits import CallerLimits, Kind, Limits, SessionCount
 
-__all__ = ["GateRules", "HttpGate", "HttpState", "timed_protocol"]
+__all__ = ["HttpMiddleware", "HttpPolicy", "HttpState", "build_protocol"]
 
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
@@ -54,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class GateRules:
+class HttpPolicy:
     """Policy of the HTTP middleware.
 
     Attributes:
@@ -91,7 +91,7 @@ class HttpState:
     serving: bool = True
 
 
-class HttpGate:
+class HttpMiddleware:
     """ASGI middleware: authenticate a request and admit it, or refuse it.
 
     Args:
@@ -108,7 +108,7 @@ class HttpGate:
         self,
         app: ASGIApp,
         *,
-        rules: GateRules,
+        rules: HttpPolicy,
         shares: CallerLimits,
         sessions: SessionCount,
         metrics: LoomMetrics,
@@ -148,12 +148,12 @@ class HttpGate:
         Raises:
             RefusedError: it may not.
         """
-        credential = await self._identified(request)
+        credential = await self._identify(request)
         if request.url.path != self._rules.endpoint:
             self._check_operator(request, credential)
             await self._app(request.scope, request.receive, answer.send)
             return
-        caller = credential.caller if credential else EVERYTHING
+        caller = credential.caller if credential else FULL_ACCESS
         with ExitStack() as running:
             if credential:
                 self._check_share(request, credential.caller)
@@ -161,7 +161,7 @@ class HttpGate:
             if _opens_session(request):
                 opened = running.enter_context(self._sessions.opening(caller.id))
             if credential:
-                running.enter_context(self._shares.answering(credential.caller, _kind_of(request)))
+                running.enter_context(self._shares.hold_share(credential.caller, _kind_of(request)))
             body = await self._body(request.receive)
             if body is None:
                 return  # the client has gone
@@ -169,7 +169,7 @@ class HttpGate:
                 self._check_scope(credential.caller, body)
             await self._serve(request, credential, body, answer, opened=opened)
 
-    async def _identified(self, request: Request) -> Credential | None:
+    async def _identify(self, request: Request) -> Credential | None:
         """Authenticate a request; None without authentication."""
         wrong = await self._checks.validate_request(request)
         if wrong is not None and wrong.status_code == 421:
@@ -209,7 +209,7 @@ class HttpGate:
         sent = cast("dict[str, object]", message)
         method, params = sent.get("method"), sent.get("params")
         named = cast("Mapping[str, object]", params) if isinstance(params, dict) else None
-        scope = required_scope(str(method), named, self._rules.tool_scope)
+        scope = scope_of_request(str(method), named, self._rules.tool_scope)
         if scope is not None:
             self._rules.authentication.demand(scope, caller)
 
@@ -239,25 +239,25 @@ class HttpGate:
         *,
         opened: Callable[[str], None] | None,
     ) -> None:
-        caller = credential.caller if credential else EVERYTHING
+        caller = credential.caller if credential else FULL_ACCESS
         request.scope[CALLER_KEY] = caller
         session = self._session_of(request, caller)
         answer.on_start = lambda: self._count_session(request, session, answer, opened)
-        self._sessions.began(session)
+        self._sessions.begin_request(session)
         try:
             if credential is None:
-                await self._app(request.scope, _replayed(body, request.receive), answer.send)
+                await self._app(request.scope, _replay_body(body, request.receive), answer.send)
                 return
             request.scope["user"] = _user(caller)
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._watch, credential, tasks.cancel_scope)
-                await self._app(request.scope, _replayed(body, request.receive), answer.send)
+                await self._app(request.scope, _replay_body(body, request.receive), answer.send)
                 tasks.cancel_scope.cancel()
             if not answer.complete and not credential.holds():
                 text = "The token does not hold any more."
                 await self._break_off(Refusal(401, "expired_token", text, caller=caller), request, answer)
         finally:
-            self._sessions.ended(session)
+            self._sessions.end_request(session)
 
     def _session_of(self, request: Request, caller: Caller) -> str:
         """Return the session of a request; empty if it has none.
@@ -295,7 +295,7 @@ class HttpGate:
         if opened and answer.session and answer.status < 400:
             opened(answer.session)
         elif session and (answer.status == 404 or (request.method == "DELETE" and answer.status < 300)):
-            self._sessions.closed(session)
+            self._sessions.remove(session)
 
     async def _refuse(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
         self._metrics.add(HTTP_REFUSED, refusal.reason)
@@ -350,7 +350,7 @@ def _in_handshake_era(request: Request) -> bool:
     return version is None or version in HANDSHAKE_PROTOCOL_VERSIONS
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Wrap `receive`: replay a body that was read, then pass on further messages."""
     left = [body]
 
@@ -367,7 +367,7 @@ def _user(caller: Caller) -> AuthenticatedUser:
     return AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=sorted(caller.scopes)))
 
 
-def timed_protocol(head_seconds: float, on_timeout: Callable[[], None]) -> type[H11Protocol]:
+def build_protocol(head_seconds: float, on_timeout: Callable[[], None]) -> type[H11Protocol]:
     """Build the HTTP protocol class for uvicorn, with a timeout for request heads.
 
     Args:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from loom_core.errors import ConfigError, InvalidInputError
 from loom_core.jsonc import object_of
-from loom_core.mcp_client.configuration.command_names import named_by, verb
+from loom_core.mcp_client.configuration.command_names import use_program, verb
 from loom_core.mcp_client.configuration.config_file import ServerFile, project_file, user_file
-from loom_core.mcp_client.configuration.masking import shown_arguments, shown_entry, shown_url
+from loom_core.mcp_client.configuration.masking import mask_arguments, mask_entry, mask_url
 from loom_core.mcp_client.configuration.servers import read_servers
 from loom_core.mcp_client.configuration.trust import ToolPins
 from loom_core.paths import loom_home
 from loom_core.server.cli.command_line import show_report
-from loom_core.server.cli.console import agreed, say
+from loom_core.server.cli.console import confirm, say
 from loom_core.server.mcp_cli.entries import McpReport, check_entry, drop_entry, notes_on_entry, put_entries
 from loom_core.server.mcp_cli.login import log_in, log_out
-from loom_core.server.mcp_cli.trust import Asking
+from loom_core.server.mcp_cli.trust import Prompter
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loom_core.mcp_client.configuration.servers import Servers
     from loom_core.server.install.command import Program
 
-__all__ = ["Listed", "list_servers", "listed_entries", "run_mcp", "run_mcp_command", "target_of"]
+__all__ = ["ServerListing", "list_servers", "read_entries", "run_mcp", "run_mcp_command", "target_of"]
 
 
 def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -> int:
@@ -44,15 +44,15 @@ def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -
     Raises:
         LoomError: as `run_mcp_command`.
     """
-    asking = Asking(show=say, agreed=agreed)
-    with named_by(program.name), nullcontext() if args.debug else _told_once():
-        report = run_mcp_command(program, args, served, home=loom_home(args.home), asking=asking)
+    asking = Prompter(show=say, confirm=confirm)
+    with use_program(program.name), nullcontext() if args.debug else _mute_log():
+        report = run_mcp_command(program, args, served, home=loom_home(args.home), prompter=asking)
     show_report(report, as_json=args.json)
     return report.code
 
 
 @contextmanager
-def _told_once() -> Generator[None]:
+def _mute_log() -> Generator[None]:
     """Mute the log in the block: the report has the same messages."""
     log = logging.getLogger("loom_core.mcp_client")
     before = log.level
@@ -64,7 +64,7 @@ def _told_once() -> Generator[None]:
 
 
 def run_mcp_command(
-    program: Program, args: argparse.Namespace, served: Sequence[str], *, home: Path, asking: Asking
+    program: Program, args: argparse.Namespace, served: Sequence[str], *, home: Path, prompter: Prompter
 ) -> McpReport:
     """Do what the arguments say. Blocks.
 
@@ -73,7 +73,7 @@ def run_mcp_command(
         args: options of `mcp_options.add_mcp_options`.
         served: what stands behind `--`: a command and what it is given.
         home: Loom's folder.
-        asking: the person at the terminal.
+        prompter: the person at the terminal.
 
     Raises:
         InvalidInputError: the arguments do not fit together, or a name is taken.
@@ -92,21 +92,21 @@ def run_mcp_command(
     if args.action == "test":
         from loom_core.server.mcp_cli.probe import probe_servers
 
-        return probe_servers(args, home=home, project=project_file(folder), show=asking.show)
+        return probe_servers(args, home=home, project=project_file(folder), show=prompter.show)
     if args.action == "login":
-        return log_in(args, home=home, project=project_file(folder), show=asking.show)
+        return log_in(args, home=home, project=project_file(folder), show=prompter.show)
     if args.action == "logout":
         return log_out(args, home=home, project=project_file(folder))
     if args.action == "trust":
         from loom_core.server.mcp_cli.trust import trust_file
 
-        return trust_file(args, home=home, folder=folder, asking=asking)
+        return trust_file(args, home=home, folder=folder, prompter=prompter)
     if args.action == "approve":
         from loom_core.server.mcp_cli.trust import approve_tools
 
-        return approve_tools(args, home=home, project=project_file(folder), asking=asking)
+        return approve_tools(args, home=home, project=project_file(folder), prompter=prompter)
     if args.action == "import":
-        from loom_core.server.mcp_cli.importing import import_servers
+        from loom_core.server.mcp_cli.client_import import import_servers
 
         return import_servers(program, args, home=home)
     return list_servers(home, project_file(folder), command=program.name)
@@ -116,7 +116,7 @@ def _add(command: str, args: argparse.Namespace, served: Sequence[str], home: Pa
     entry = _entry(command, args, served)
     check_entry(args.name, entry)
     put_entries(home, {args.name: entry}, replace=args.force)
-    shown = shown_entry(entry)
+    shown = mask_entry(entry)
     lines = [f"{args.name!r} is in {user_file(home)} now:", json.dumps(shown, ensure_ascii=False, indent=2)]
     notes = [*notes_on_entry(args.name, entry), f"See whether it answers: {command} mcp test {args.name}"]
     return McpReport(lines, notes, {"name": args.name, "file": str(user_file(home)), "entry": shown})
@@ -125,7 +125,7 @@ def _add(command: str, args: argparse.Namespace, served: Sequence[str], home: Pa
 def _remove(args: argparse.Namespace, home: Path) -> McpReport:
     entry = drop_entry(home, args.name)
     ToolPins(home).forget(args.name)
-    shown = shown_entry(entry)
+    shown = mask_entry(entry)
     lines = [f"{args.name!r} is no longer in {user_file(home)}. It was:"]
     lines.append(json.dumps(shown, ensure_ascii=False, indent=2))
     return McpReport(lines, data={"name": args.name, "file": str(user_file(home)), "entry": shown})
@@ -156,7 +156,7 @@ Status = Literal["ready", "off", "problem", "not trusted", "not used"]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ServerListing:
     """A server as `mcp list` shows it.
 
     Attributes:
@@ -194,12 +194,12 @@ def list_servers(home: Path, project: Path | None, *, command: str) -> McpReport
         command: our own, for advice.
     """
     servers = read_servers(home, project=project, keyring=False)
-    listed: list[Listed] = []
+    listed: list[ServerListing] = []
     seen: set[str] = set()
     for scope, path in (("user", user_file(home)), ("project", project)):
-        entries = {} if path is None else listed_entries(path)
+        entries = {} if path is None else read_entries(path)
         listed += [
-            _listed(
+            _list_entry(
                 name, entry, where, cast("Literal['user', 'project']", scope), servers, hidden=name in seen
             )
             for name, (entry, where) in entries.items()
@@ -221,7 +221,7 @@ def list_servers(home: Path, project: Path | None, *, command: str) -> McpReport
     return McpReport(lines, notes, data)
 
 
-def listed_entries(path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
+def read_entries(path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
     """Read the entries of a file with their positions; none of a broken file, which is reported elsewhere."""
     try:
         file = ServerFile.read(path)
@@ -234,13 +234,13 @@ def listed_entries(path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
 def target_of(entry: Mapping[str, Any]) -> str:
     """Return the command or URL of an entry, without secrets."""
     if isinstance(url := entry.get("url"), str):
-        return shown_url(url)
+        return mask_url(url)
     arguments: object = entry.get("args")
-    words = shown_arguments(cast("list[object]", arguments)) if isinstance(arguments, list) else []
+    words = mask_arguments(cast("list[object]", arguments)) if isinstance(arguments, list) else []
     return " ".join([str(entry.get("command", "")), *words])
 
 
-def _listed(
+def _list_entry(
     name: str,
     entry: Mapping[str, Any],
     where: str,
@@ -248,7 +248,7 @@ def _listed(
     servers: Servers,
     *,
     hidden: bool,
-) -> Listed:
+) -> ServerListing:
     ready = next((config for config in servers.ready if config.name == name), None)
     problem = servers.problems.get(name)
     status: Status = "ready" if ready else "problem"
@@ -262,4 +262,4 @@ def _listed(
         ready.transport if ready else "http" if "url" in entry else "stdio" if "command" in entry else ""
     )
     told = f"{problem.message} {problem.advice}".rstrip() if problem else ""
-    return Listed(name, transport, target_of(entry), scope, where, status, told)
+    return ServerListing(name, transport, target_of(entry), scope, where, status, told)

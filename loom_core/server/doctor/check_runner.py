@@ -13,10 +13,10 @@ import anyio
 from anyio import RunFinishedError, from_thread
 from anyio.lowlevel import current_token
 
-from loom_core.errors import LoomError, unwrapped
-from loom_core.server.cli.health import HealthReport, Section, problem, told_by
+from loom_core.errors import LoomError, unwrap_group
+from loom_core.server.cli.health import HealthReport, HealthSection, problem, problem_from_error
 
-__all__ = ["Check", "blocking", "examine"]
+__all__ = ["Check", "blocking", "run_checks"]
 
 _T = TypeVar("_T")
 
@@ -34,11 +34,11 @@ class Check:
     """
 
     name: str
-    look: Callable[[], Awaitable[Section | Sequence[Section] | None]]
+    look: Callable[[], Awaitable[HealthSection | Sequence[HealthSection] | None]]
     seconds: float = 10.0
 
 
-async def examine(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
+async def run_checks(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
     """Run checks, and report on them in their order. It takes at most the longest deadline.
 
     A check that hangs or fails becomes a finding of its section.
@@ -48,10 +48,10 @@ async def examine(checks: Sequence[Check], *, program: str, version: str) -> Hea
         program: the command that is examined, such as `loom-kb`.
         version: its version.
     """
-    found: list[Sequence[Section]] = [()] * len(checks)
+    found: list[Sequence[HealthSection]] = [()] * len(checks)
 
     async def look(place: int, check: Check) -> None:
-        found[place] = await _looked(check, program)
+        found[place] = await _run_check(check, program)
 
     async with anyio.create_task_group() as tasks:
         for place, check in enumerate(checks):
@@ -89,7 +89,7 @@ def blocking(look: Callable[[], _T]) -> Callable[[], Awaitable[_T]]:
     return run
 
 
-async def _looked(check: Check, program: str) -> Sequence[Section]:
+async def _run_check(check: Check, program: str) -> Sequence[HealthSection]:
     again = f"Run `{program} doctor` again; report it as a bug if it stays so."
     finding = problem(
         "gives-no-answer",
@@ -101,14 +101,14 @@ async def _looked(check: Check, program: str) -> Sequence[Section]:
             section = await check.look()
             if section is None:
                 return ()
-            return (section,) if isinstance(section, Section) else section
+            return (section,) if isinstance(section, HealthSection) else section
     except LoomError as error:
-        finding = told_by(error, "cannot-be-examined", remedy=again)
+        finding = problem_from_error(error, "cannot-be-examined", remedy=again)
     except Exception as error:  # noqa: BLE001 - the outermost handler of a check: the others are to be told
-        cause = unwrapped(error)
+        cause = unwrap_group(error)
         _log.debug("the check %r failed", check.name, exc_info=cause)
         reason = str(cause).partition("\n")[0]
         message = f"It cannot be examined: {type(cause).__name__}: {reason}"
         remedy = f"Install {program} again with all it requires." if isinstance(cause, ImportError) else again
         finding = problem("cannot-be-examined", message, remedy)
-    return (Section(name=check.name, findings=[finding]),)
+    return (HealthSection(name=check.name, findings=[finding]),)

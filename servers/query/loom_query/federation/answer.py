@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from loom_core.llm.interface import LLMProvider
     from loom_query.models import Pattern
 
-__all__ = ["answered"]
+__all__ = ["generate_answer"]
 
 _MODEL_SECONDS = 30.0  # with what the sources may take, below what hosts wait for a call
 
 
-async def answered(
+async def generate_answer(
     llm: LLMProvider,
     federation: Federation,
     question: str,

@@ -7,12 +7,12 @@ from importlib import import_module
 import anyio
 from anyio import to_thread
 
-__all__ = ["Engine"]
+__all__ = ["EngineLoader"]
 
 _MODULES = ("loom_core.knowledge.rag.knowledge_base", "loom_core.knowledge.retrieval.patterns")
 
 
-class Engine:
+class EngineLoader:
     """Loader of the modules for knowledge bases and generation, which take a second to import.
 
     Sources are asked concurrently, each in its own threads. One thread imports everything before: no deadline
