@@ -115,7 +115,7 @@ class _Comparison:
 
 
 def _forms(schema: Schema, root: Schema) -> list[Schema]:
-    """Return the alternatives of a schema, references followed, each with what holds for all of them."""
+    """Return the alternatives of a schema, with resolved references and the common constraints."""
     if "$ref" in schema:
         rest = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         target: Any = root
@@ -164,7 +164,7 @@ def _within(keyword: str, narrow: object, wide: object) -> bool:
 
 
 def _describe(schema: Schema) -> str:
-    """Return a schema in a word or two."""
+    """Describe a schema in a word or two."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if (values := _values(schema)) is not None:

@@ -17,7 +17,7 @@ def write(root: Path, name: str, text: str) -> None:
 def test_a_word_of_the_deny_list_is_reported_with_its_place(tmp_path: Path):
     word = language.DENIED[0]
     write(tmp_path, "docs/page.md", f"Fine.\n\nTry it {word}.\n")
-    assert language.find_denied(tmp_path) == [f"docs/page.md:3: `{word}` is no plain English"]
+    assert language.faults(tmp_path) == [f"docs/page.md:3: `{word}` is no plain English"]
 
 
 def test_a_generated_page_is_checked_as_well(tmp_path: Path):
