@@ -1,4 +1,4 @@
-"""Conversations with flows: fixed pieces of business, begun by rules or a model, run step by step."""
+"""Conversations with flows: fixed business processes, started by trigger patterns or a model."""
 
 from __future__ import annotations
 

@@ -44,37 +44,37 @@ _WAIT_SECONDS = 45.0
 
 
 class WorkflowOrchestrator:
-    """Takes the messages of conversations, and does what they want.
+    """Orchestrator of conversations: route each message, and do what it asks for.
 
         journal = Journal(home / "runs.db")
         async with WorkflowOrchestrator(read_flow_file(path), journal=journal) as assistant:
             reply = await assistant.query("我要请三天假")
             reply = await assistant.query("感冒了", session_id=reply.session_id)
 
-    In this order: what the conversation waits for; trigger patterns; a decision by the model, beside which
-    the knowledge sources are asked. What is under way is in the journal: it outlives the process, and any
+    The order is: pending questions of the conversation; trigger patterns; a decision by the model, while the
+    knowledge sources are queried. Active runs are in the journal: they survive the process, and any
     number of processes may serve the same sessions.
 
     Args:
-        config: the flows: a file that was read, or a `FlowFile` that the program has made, which is checked.
-        context: variables of conversations (`tenantId`, `chatbotId`) where a message brings none; they take
-            the place of those of the file.
-        caller: sends requests; by default one of its own.
-        journal: keeps sessions and runs; by default as long as the program runs.
-        memory: keeps what is said; by default in the journal's file.
-        llm: the model; by default that of the file, and none if it names none.
-        knowledge: what is asked for knowledge; by default the file's `retrieve_knowledge_url`.
-        tools: what steps and skills may call besides the file's `system_tools`.
+        config: the flows: a parsed file, or a `FlowFile` built by the program, which is validated.
+        context: default variables of conversations (`tenantId`, `chatbotId`), if a message has none; they
+            override those of the file.
+        caller: sender of requests; by default one of its own.
+        journal: journal of sessions and runs; by default in memory.
+        memory: memory of conversations; by default in the journal's file.
+        llm: the model; by default that of the file, if any.
+        knowledge: the knowledge source; by default the file's `retrieve_knowledge_url`.
+        tools: tools for steps and skills, in addition to the file's `system_tools`.
         live: tools of servers; see `Toolbox`.
-        permissions: whether tools may be called; what the file says of its own counts with a word here.
-        audit: has every decision about tools on file.
-        answer_seconds: how long people are waited for; None for as long as it takes.
-        wait_seconds: how long a message waits for its run before it is told that the run goes on.
-        limits: what keeps flows from going on for ever.
-        look_seconds: how often is looked for runs that a dead process has left; None for never.
+        permissions: rules for tool calls; a single word is combined with the file's own rules.
+        audit: audit log of decisions about tools.
+        answer_seconds: timeout for responses of people; None for none.
+        wait_seconds: how long a message waits for its run before the reply says that it continues.
+        limits: limits that prevent endless flows.
+        look_seconds: interval of the search for orphaned runs of crashed processes; None for never.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file is not usable.
     """
 
     def __init__(
@@ -123,16 +123,16 @@ class WorkflowOrchestrator:
 
     @property
     def loaded(self) -> LoadedFlows:
-        """The flows that it goes by."""
+        """The flows in use."""
         return self._in_use.current.loaded
 
     @property
     def executor(self) -> FlowExecutor:
-        """What runs them."""
+        """The executor of flows."""
         return self._in_use.current.executor
 
     def build_system_prompt(self) -> str:
-        """The system prompt that the model decides with; see `loom_core.flow.build_system_prompt`."""
+        """Return the system prompt for decisions; see `loom_core.flow.build_system_prompt`."""
         return self._in_use.current.build_system_prompt()
 
     async def __aenter__(self) -> Self:
@@ -168,19 +168,19 @@ class WorkflowOrchestrator:
         tools: Iterable[Tool] | Literal["same"] = "same",
         live: Sequence[Callable[[], tuple[Tool, ...]]] | Literal["same"] = "same",
     ) -> None:
-        """Go by another file from now on. Runs that are driven go on with what they were taken up with.
+        """Reload: use another file for new runs; active runs keep the file that they use.
 
-        What else may be given is what the class takes, and `same` what it has been given.
+        The other arguments are those of the class; `same` keeps the current value.
 
         Args:
             loaded: the file.
             llm: the model; None for that of the file.
-            knowledge: what is asked for knowledge; None for what the file names.
-            tools: what may be called besides its `system_tools`.
+            knowledge: the knowledge source; None for that of the file.
+            tools: tools in addition to its `system_tools`.
             live: tools of servers.
 
         Raises:
-            ConfigError: it cannot be used; everything stays as it was.
+            ConfigError: it is not usable; nothing changes.
         """
         before = self._in_use.overrides
         overrides = replace(
@@ -204,22 +204,23 @@ class WorkflowOrchestrator:
         wait_seconds: float | None = None,
         tracks_delivery: bool = True,
     ) -> FlowReply:
-        """Take a message.
+        """Answer a message.
 
-        Where an earlier message was answered before its run had ended, the reply begins with how it did.
+        If an earlier message was answered before its run ended, the reply starts with the result.
 
         Args:
-            message: what the user says.
+            message: the user's message.
             session_id: the conversation; empty for a new one.
-            context: variables of it that are new or have changed; one conversation serves one tenant.
-            caller: who asks; a session belongs to its caller.
-            idempotency_key: the same message with the same key is taken once, and told the same again.
-            wait_seconds: how long its run is waited for; None for what holds for all.
-            tracks_delivery: whether the reply reaches the user as it is (else call `confirm_delivery`).
+            context: new or changed variables; one conversation serves one tenant.
+            caller: the caller; a session belongs to its caller.
+            idempotency_key: a repeated message with the same key gets the same reply, and has no further
+                effect.
+            wait_seconds: timeout of waiting for its run; None for the default.
+            tracks_delivery: whether the reply reaches the user at once; (else call call `confirm_delivery` when it does.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
-            InvalidInputError: the message is too long, or the context or the key cannot be used.
+            NotFoundError: the caller has no such session.
+            InvalidInputError: the message is too long, or the context or the key is invalid.
             RecordError: the journal cannot be written.
         """
         self._in_use.check_open()
@@ -265,18 +266,18 @@ class WorkflowOrchestrator:
         wait_seconds: float | None = None,
         tracks_delivery: bool = True,
     ) -> FlowReply | None:
-        """Begin what a message asked for besides, where what came first has ended; None for nothing.
+        """Start the next request of an earlier message, if the previous one has ended; None if there is none.
 
-        `query` does so by itself, as far as it waits for runs.
+        `query` does so by itself, as long as it waits for runs.
 
         Args:
             session_id: the conversation.
-            caller: whose.
+            caller: the caller.
             wait_seconds: as for `query`.
             tracks_delivery: as for `query`.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
+            NotFoundError: the caller has no such session.
             RecordError: the journal cannot be written.
         """
         began = time.perf_counter()
@@ -297,7 +298,7 @@ class WorkflowOrchestrator:
     async def _with_rest(
         self, reply: FlowReply, *, caller: str, wait_seconds: float | None, tracks_delivery: bool
     ) -> FlowReply:
-        """A reply, and what comes of what else its message, or one before, has asked for."""
+        """Add the replies to the remaining requests of the message, or of an earlier one."""
         while reply.status in FINAL_STATUSES and not reply.pending:
             more = await self.continue_session(
                 reply.session_id, caller=caller, wait_seconds=wait_seconds, tracks_delivery=tracks_delivery
@@ -310,16 +311,16 @@ class WorkflowOrchestrator:
     async def confirm_delivery(
         self, session_id: str, *, run: Run | None = None, told: Sequence[str] = (), caller: str = ""
     ) -> None:
-        """How runs have ended reaches the user of a conversation now: its next reply does not say it again.
+        """Confirm that the user has received the results of runs; the next reply does not repeat them.
 
         Args:
             session_id: the conversation.
-            run: a run that the user is shown as it stands, if it has ended.
-            told: ids of runs that a reply, made with `reaches=False`, tells of: `FlowReply.told`.
-            caller: whose conversation it is.
+            run: a run whose current state the user sees, if it has ended.
+            told: ids of runs in a reply that was not delivered at once: `FlowReply.told`.
+            caller: owner of the conversation.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
+            NotFoundError: the caller has no such session.
             RecordError: the journal cannot be written.
         """
         await self._delivery.confirm_delivery(session_id, run, told, caller=caller)
@@ -333,18 +334,18 @@ class WorkflowOrchestrator:
         caller: str = "",
         ask_model: bool = True,
     ) -> Explanation:
-        """What would be done with a message. Nothing is begun, told to anybody, or remembered.
+        """Explain what a message would do, without any effect.
 
         Args:
-            message: what the user would say.
-            session_id: in this conversation; empty for a new one.
+            message: the user's message.
+            session_id: the conversation; empty for a new one.
             context: as for `query`.
-            caller: who asks.
-            ask_model: whether the model is asked, where it would be.
+            caller: the caller.
+            ask_model: whether to ask the model, if it would be asked.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
-            InvalidInputError: the message is too long, or the context cannot be used.
+            NotFoundError: the caller has no such session.
+            InvalidInputError: the message is too long, or the context is invalid.
         """
         self._in_use.check_open()
         check_message(message)
@@ -365,21 +366,21 @@ class WorkflowOrchestrator:
         idempotency_key: str = "",
         wait_seconds: float | None = None,
     ) -> FlowReply:
-        """Begin a flow by its id, and wait for it as `query` does.
+        """Start a flow by its id, and wait for it as `query` does.
 
         Args:
-            flow_id: which.
-            inputs: its inputs; what is required and missing is asked for.
-            message: what it is begun for.
-            session_id: as for `query`, as all others.
-            context: see there.
-            caller: see there.
-            idempotency_key: of the run.
-            wait_seconds: see there.
+            flow_id: id of the flow.
+            inputs: its inputs; required ones that are missing are asked for.
+            message: the message that it is started for.
+            session_id: as for `query`.
+            context: as for `query`.
+            caller: as for `query`.
+            idempotency_key: idempotency key of the run.
+            wait_seconds: as for `query`.
 
         Raises:
-            NotFoundError: there is no such flow, or no such session of this caller.
-            InvalidInputError: the inputs do not fit its schema, or the key came with others.
+            NotFoundError: the flow does not exist, or the caller has no such session.
+            InvalidInputError: the inputs are invalid by its schema, or the key was used with others.
             RecordError: the journal cannot be written.
         """
         with self._in_use.current.acquire() as runtime:
@@ -405,11 +406,11 @@ class WorkflowOrchestrator:
     async def send_command(
         self, run_id: str, order: Command, *, caller: str = "", wait_seconds: float | None = None
     ) -> FlowReply:
-        """Tell a run something, and wait for it as `query` does; for who knows its id and what it waits for.
+        """Send a command to a run by its id, and wait for it as `query` does.
 
         Raises:
-            NotFoundError: there is no such run of this caller.
-            InvalidInputError: it does not fit how the run stands.
+            NotFoundError: the caller has no such run.
+            InvalidInputError: the command does not fit the run's state.
             RecordError: the journal cannot be written.
         """
         run = await self.host.send_commands(run_id, order, caller=caller)
@@ -418,16 +419,16 @@ class WorkflowOrchestrator:
     async def status(
         self, run_id: str, *, caller: str = "", after: int = 0, wait_seconds: float | None = 0.0
     ) -> FlowReply:
-        """How a run stands.
+        """Return the state of a run.
 
         Args:
-            run_id: which.
-            caller: whose.
-            after: seq of its last event that is known; something newer is waited for.
-            wait_seconds: how long; None for what holds for all.
+            run_id: id of the run.
+            caller: the caller.
+            after: sequence number of the last known event; the call waits for a later one.
+            wait_seconds: timeout; None for the default.
 
         Raises:
-            NotFoundError: there is no such run of this caller.
+            NotFoundError: the caller has no such run.
         """
         run = await self.journal.get(run_id, caller=caller)
         route = route_of(run)

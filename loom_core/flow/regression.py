@@ -1,13 +1,13 @@
-"""Checks messages against what is expected of them: a file of JSON lines, and a report of what differs.
+"""Regression test of a flow file: messages with expected results in JSON Lines, and a report of differences.
 
     {"message": "我要请3天假", "session": "a", "expect": {"flow": "leave", "inputs": {"days": 3}}}
     {"message": "感冒了", "session": "a", "expect": {"action": "answer", "inputs": {"reason": "感冒了"}}}
     {"message": "我想休息几天", "decision": {"action": "flow", "target": "leave"}, "expect": {"how": "model"}}
 
-Nothing is asked of the network: requests are answered with an empty object. Lines of one session follow each
-other. What stands as `decision` is what the model says to the message; without it there is none. Where only
-rules are checked, lines with a decision are held against `expect_rules`, and left out without it, with those
-of their session that follow.
+Nothing is sent: requests get an empty object as response. Lines of one session follow each other. `decision`
+is the model's decision about the message; without it there is none. If only rules are tested, lines with
+a decision are compared with `expect_rules`; without it, they are skipped with the following lines of
+their session.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _StrictModel(BaseModel):
 
 
 class Expectation(_StrictModel):
-    """What is expected of a message; what is not named may be anything."""
+    """The expected result of a message; omitted fields may have any value."""
 
     action: str = Field(default="", description="What is done, as `Route.action`.")
     how: str = Field(default="", description="What decides, as `Route.how`.")
@@ -84,14 +84,14 @@ class Utterance(_StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not as expected.
+    """A difference from the expected result.
 
     Attributes:
-        line: of the file, from 1.
-        message: what the user says.
+        line: line number, from 1.
+        message: the user's message.
         what: `action`, `how`, `flow`, `inputs.<name>`, `candidates`, `status`, or `error`.
-        expected: what was expected.
-        found: what there is.
+        expected: the expected value.
+        found: the actual value.
     """
 
     line: int
@@ -109,12 +109,12 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class RegressionReport:
-    """What came of checking.
+    """Result of a regression test.
 
     Attributes:
-        checked: how many lines were.
-        left_out: lines that were not, as they need a model.
-        differences: what is not as expected.
+        checked: number of lines that were checked.
+        left_out: number of lines that were skipped because they need a model.
+        differences: differences from the expected results.
     """
 
     checked: int
@@ -123,15 +123,15 @@ class RegressionReport:
 
     @property
     def failed(self) -> int:
-        """How many lines differ."""
+        """Number of lines that differ."""
         return len({each.line for each in self.differences})
 
 
 def read_utterances(text: str, *, name: str = "utterances.jsonl") -> list[Utterance]:
-    """The lines of a file; empty ones and those that begin with `//` do not count.
+    """Parse the lines of a file; empty lines and those that start with `//` are skipped.
 
     Raises:
-        ConfigError: a line is none; the message says which, and why.
+        ConfigError: a line is invalid; the message says which, and why.
     """
     found: list[Utterance] = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -159,7 +159,7 @@ def _reason(detail: ErrorDetails) -> str:
 
 
 def _keys_at(path: Sequence[str | int]) -> str:
-    """Advice: what can be written where something is wrong, and what may have been meant."""
+    """Return advice on the keys that are allowed at a path, with a suggestion."""
     part = Expectation if path[:-1] and path[0] in {"expect", "expect_rules"} else Utterance
     known = [key for key in part.model_fields if key != "line"]
     near = get_close_matches(str(path[-1]), known, n=1) if path else []
@@ -175,18 +175,18 @@ async def check_utterances(
     llm: LLMProvider | None = None,
     tools: Sequence[Tool] = (),
 ) -> RegressionReport:
-    """Take messages as a conversation would, and compare.
+    """Process messages as a conversation would, and compare the results.
 
     Args:
         loaded: the flows.
-        utterances: what is checked.
-        mode: whether lines may have a model's decision, or rules alone decide.
-        llm: a model that decides instead of the script.
-        tools: what steps and skills may call besides the file's own.
+        utterances: the lines.
+        mode: whether lines may have a model's decision, or only rules decide.
+        llm: a model to use instead of the scripted one.
+        tools: tools for steps and skills in addition to the file's own.
     """
     script = _ScriptedModel()
     model = (llm or script.provider) if mode == "scripted" else None
-    # The file's own model must not be asked, nor made: its key may not be here.
+    # The file's own model must not be called, nor built: its key may not exist here.
     without = replace(loaded, file=loaded.file.model_copy(update={"model": None}))
     differences: list[Difference] = []
     left_out: list[int] = []
@@ -217,7 +217,7 @@ async def check_utterances(
 
 
 class _ScriptedModel:
-    """A model that says what a line says, and fails where it says nothing."""
+    """A scripted model: it answers as the line says, and fails if the line says nothing."""
 
     def __init__(self) -> None:
         self.decision: Mapping[str, Any] | None = None
@@ -230,7 +230,7 @@ class _ScriptedModel:
 
 
 class _RecordingCaller(EndpointCaller):
-    """Answers requests by itself, and remembers what they would have been made with."""
+    """A stub that answers requests itself, and records them."""
 
     def __init__(self, file: FlowFile) -> None:
         super().__init__(file)
@@ -245,7 +245,7 @@ class _RecordingCaller(EndpointCaller):
         step_id: str = "",
         seconds: float | None = None,
     ) -> EndpointResult:
-        """See `EndpointCaller.call`; nothing is sent."""
+        """Record a request without sending it; see `EndpointCaller.call`."""
         self.inputs[run_id] = dict(values.inputs)
         return EndpointResult(200, {}, {}, 1, 0.0, "", "")
 
@@ -268,7 +268,7 @@ async def _dry_orchestrator(
 async def _inputs(
     orchestrator: WorkflowOrchestrator, caller: _RecordingCaller, reply: FlowReply
 ) -> Mapping[str, Any]:
-    """What a flow has been given so far."""
+    """Return the inputs of a flow so far."""
     if not reply.run_id:
         return {}
     run = await orchestrator.journal.get(reply.run_id)

@@ -1,4 +1,4 @@
-"""`flow.json`: what it may say, how it is read, checked, watched and drawn, and Arazzo in and out."""
+"""`flow.json`: models, parser, validation, file watcher, diagrams, and import and export of Arazzo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read and watch `flow.json`: JSON with comments and trailing commas; what is wrong has a place and advice.
+"""Parser and watcher of `flow.json`: JSON with comments and trailing commas; problems have place and advice.
 
 {
   "flow_url": "https://flow-api.example",
@@ -57,7 +57,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 
-_DEPTH = 64  # levels whose places are known: steps stand in steps
+_DEPTH = 64  # depth to which positions are known: steps contain steps
 _MAX_BYTES = 16 << 20
 _ADVICE = "Correct it there; docs/reference/flow-config.md has every key."
 _REFERENCE = re.compile(r"\benv:([A-Za-z_]\w*)")
@@ -66,12 +66,12 @@ _VERSION = 16  # hexadecimal digits
 
 @dataclass(frozen=True, slots=True)
 class LoadedFlows:
-    """A flow file, read and checked.
+    """A flow file, parsed and validated.
 
     Attributes:
-        file: what it says.
-        version: changes when that does; comments and blanks do not count.
-        path: where it is.
+        file: the parsed file.
+        version: a digest of the content; comments and whitespace do not count.
+        path: path of the file.
         variables: environment variables that it refers to.
     """
 
@@ -82,15 +82,15 @@ class LoadedFlows:
 
 
 def read_flow_file(path: Path, *, tools: Collection[str] = ()) -> LoadedFlows:
-    """Parse a flow file. Blocks.
+    """Read and parse a flow file. Blocks.
 
     Args:
         path: the file.
-        tools: names of tools that there are besides `system_tools`.
+        tools: names of available tools in addition to `system_tools`.
 
     Raises:
-        ConfigError: it is not there, cannot be read, or is no such configuration; the message says where and
-            why.
+        ConfigError: it does not exist, is not readable, or is no valid configuration; the message says where
+            and why.
     """
     return _load(_read(path), path, tools)
 
@@ -99,8 +99,8 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
     """Parse the text of a flow file.
 
     Args:
-        text: what stands in the file.
-        name: what the file is called in messages.
+        text: the content of the file.
+        name: name of the file in messages.
         tools: as for `read_flow_file`.
 
     Raises:
@@ -110,21 +110,21 @@ def parse_flow_file(text: str, *, name: str = "flow.json", tools: Collection[str
 
 
 def check_flow_file(file: FlowFile, *, tools: Collection[str] = ()) -> LoadedFlows:
-    """Check a configuration that a program has made, as a file is checked.
+    """Validate a configuration built by a program, with the same checks as a file.
 
     Args:
         file: the configuration.
         tools: as for `read_flow_file`.
 
     Raises:
-        ConfigError: it cannot be used; the message says where and why.
+        ConfigError: it is invalid; the message says where and why.
     """
     text = file.model_dump_json(by_alias=True, exclude_unset=True, indent=2)
     return parse_flow_file(text, name=type(file).__name__, tools=tools)
 
 
 def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[PlacedProblem]:
-    """Everything that is wrong with a file, in the order of the file. Blocks.
+    """Return all problems of a file, in the order of the file. Blocks.
 
     Args:
         path: the file.
@@ -141,7 +141,7 @@ def flow_file_problems(path: Path, *, tools: Collection[str] = ()) -> list[Place
 
 
 def flow_file_warnings(path: Path) -> list[PlacedProblem]:
-    """What in a file that is in order will not work on this machine as it is. Blocks.
+    """Return the parts of a valid file that will not work on this machine as it is. Blocks.
 
     Args:
         path: the file.
@@ -168,17 +168,17 @@ def _load(written: ConfigText | None, path: Path, tools: Collection[str]) -> Loa
 
 
 def _empty_file_error(path: Path) -> UnreadableConfigError:
-    """An editor that writes a file anew empties it first: what stood there is not gone for that."""
+    """Return the error for an empty file: an editor may truncate a file before it saves it."""
     advice = "Write {} for a file without flows; `loom-flow-server init` writes one that works."
-    return UnreadableConfigError(PlacedProblem(str(path), 1, 1, "there is nothing in it.", advice))
+    return UnreadableConfigError(PlacedProblem(str(path), 1, 1, "the file is empty.", advice))
 
 
 def _problems(written: ConfigText, tools: Collection[str]) -> tuple[FlowFile | None, list[ConfigProblem]]:
-    """What a text says, as far as it is a flow file at all; and what is wrong with it."""
+    """Parse a text as far as it is a flow file at all, and return its problems."""
     try:
         json.dumps(written.value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return None, [ConfigProblem((), r"there is half a character: \ud800 to \udfff come in pairs.")]
+        return None, [ConfigProblem((), r"there is a lone surrogate: \ud800 to \udfff come in pairs.")]
     except RecursionError:
         return None, [ConfigProblem((), "it is nested too deeply.")]
     try:
@@ -204,11 +204,11 @@ _WHOLE = re.compile(r"https?://[^/?#{}\s]+", re.IGNORECASE)
 def environment_problems(
     written: Mapping[str, Any], *, environment: Mapping[str, str] = os.environ
 ) -> Iterator[ConfigProblem]:
-    """Addresses that may not be asked, and variables that the file refers to and that are not set.
+    """Return blocked addresses, and environment variables that the file refers to and that are not set.
 
     Args:
-        written: what the file says.
-        environment: the variables.
+        written: the parsed text.
+        environment: the environment variables.
     """
     yield from _blocked_address_problems(written)
     told = set[str]()
@@ -220,12 +220,12 @@ def environment_problems(
             yield ConfigProblem(
                 text.path,
                 f"the environment variable {name} is not set.",
-                "Set it where the server is started.",
+                "Set it in the server's environment.",
             )
 
 
 def _blocked_address_problems(written: Mapping[str, Any]) -> Iterator[ConfigProblem]:
-    """Whole addresses of hosts that are known by their names alone not to be asked."""
+    """Return absolute addresses whose host is blocked by its name alone."""
     from loom_core.net import GuardedClient, NetPolicy
 
     net = cast("Mapping[str, list[str]]", written.get("net") or {})
@@ -254,20 +254,20 @@ _PLACEHOLDERS: Mapping[str, Mapping[str, Any]] = {
 }
 _PATTERNS = "trigger_patterns"
 _VALUES: Mapping[str, object] = {"flow_url": _PLACEHOLDER_URL, "input_schema": _ANY}
-"""In place of what others refer to, so that these are not told that there is none."""
+"""Placeholders for invalid parts that others refer to, so that these are not reported as well."""
 
 
 class ValidParts:
-    """A flow file without what has a wrong form: the smallest parts are left out that can be.
+    """A flow file without its invalid parts; only the smallest possible parts are left out.
 
-    In the place of a flow, a skill, a tool or a step that cannot be without what is wrong in it stands
-    another of the same name.
+    A flow, skill, tool or step that is invalid without the wrong part is replaced by a placeholder of the
+    same name.
 
     Args:
-        written: what the file says.
+        written: the parsed text.
 
     Attributes:
-        file: what is left; None where too much is wrong.
+        file: the remaining file; None if too much is wrong.
     """
 
     def __init__(self, written: Mapping[str, Any]) -> None:
@@ -275,7 +275,7 @@ class ValidParts:
         self._stand_ins = set[ConfigPath]()
         self._gaps = set[ConfigPath]()
         self.file: FlowFile | None = None
-        for _ in range(_ROUNDS):  # what lacks what was left out is left out in the next
+        for _ in range(_ROUNDS):  # parts that need the parts left out are left out in the next round
             try:
                 self.file = FlowFile.model_validate(self._value)
             except ValidationError as error:
@@ -286,11 +286,11 @@ class ValidParts:
                 return
 
     def is_meaningless(self, path: ConfigPath) -> bool:
-        """Whether what is wrong at a path comes of what was left out."""
+        """Return whether the problem at a path is only a result of a part that was left out."""
         return path in self._gaps or any(path[: len(part)] == part for part in self._stand_ins)
 
     def _is_left_out(self, path: ConfigPath) -> bool:
-        """Leave out a part, or put another in its place; False if neither can be done."""
+        """Leave out a part or replace it by a placeholder; return False if neither is possible."""
         if kind := _kind(path):
             if path in self._stand_ins:
                 return False
@@ -299,7 +299,7 @@ class ValidParts:
             index = cast("int", path[-1])
             parts[index] = _placeholder_value(kind, parts[index], len(self._stand_ins))
             return True
-        if path and isinstance(path[-1], int):  # else the places of its neighbours change
+        if path and isinstance(path[-1], int):  # otherwise the positions of its neighbours would change
             path = path[:-1]
         if not path or path[-1] in _PLACEHOLDERS.keys() - {"steps"} or isinstance(path[-1], int):
             return False
@@ -320,7 +320,7 @@ class ValidParts:
 
 
 def _kind(path: ConfigPath) -> str:
-    """Return the value at a path, if something can stand in for it."""
+    """Return the kind of the value at a path, if a placeholder exists for it."""
     match path:
         case (*_, str(key), int()) if key in _PLACEHOLDERS or key == _PATTERNS:
             return key
@@ -347,15 +347,15 @@ _Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 class FlowFileWatcher:
-    """What a flow file says now. If it becomes wrong, what it said before stays, and it is said so.
+    """Watcher of a flow file. If the file becomes invalid, the last valid version stays in use.
 
-    A file that has not changed is not opened again. What has been handed out never changes: who holds it
-    goes on with it.
+    A file that has not changed is not read again. Returned flows never change, so a caller can keep using
+    them.
 
     Args:
         path: the file.
-        tools: names of tools that there are besides `system_tools`.
-        interval: seconds in which the file is looked at at most once.
+        tools: names of available tools in addition to `system_tools`.
+        interval: minimum number of seconds between two checks.
     """
 
     def __init__(self, path: Path, *, tools: Collection[str] = (), interval: float = 1.0) -> None:
@@ -370,14 +370,14 @@ class FlowFileWatcher:
 
     @property
     def problem(self) -> str:
-        """Why what stands in the file is not used; empty if it is."""
+        """The reason why the current file is not used; empty if it is used."""
         return self._problem
 
     async def latest(self) -> LoadedFlows:
-        """What the file says, or what it said when it was last in order.
+        """Return the current flows, or the last valid ones.
 
         Raises:
-            ConfigError: it is wrong, and has never been in order.
+            ConfigError: it is invalid, and no earlier version was valid.
         """
         async with self._lock:
             if self._loaded is not None and time.monotonic() - self._looked < self._interval:
@@ -394,12 +394,12 @@ class FlowFileWatcher:
         except ConfigError as error:
             if self._loaded is None:
                 raise
-            self._problem = f"{error} What it said before is still used."
+            self._problem = f"{error} The last valid version stays in use."
             _log.warning("%s", self._problem)
             loaded = self._loaded
         else:
             if self._problem or (self._loaded and loaded.version != self._loaded.version):
-                _log.info("%s has been read again.", self._path)
+                _log.info("%s was reloaded.", self._path)
             self._problem = ""
             if self._loaded is not None and loaded.version == self._loaded.version:
                 loaded = self._loaded
@@ -411,7 +411,7 @@ class FlowFileWatcher:
 
 
 def _file_stamp(path: Path) -> _Stamp | None:
-    """What changes when a file does; None if it is not there."""
+    """Return a stamp that changes whenever the file does; None if it does not exist."""
     try:
         stat = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Validation of a flow file beyond its models: its parts fit, and what its flows refer to is there."""
+"""Validation of a flow file beyond its models: its parts fit together, and all references resolve."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ __all__ = [
 
 
 _T = TypeVar("_T")
-_SCRIPTED = "mock"  # for tests; it is given its answers under `options`
+_SCRIPTED = "mock"  # for tests; its answers are given in `options`
 
 
 def file_problems(file: FlowFile, *, tools: Collection[str] = ()) -> Iterator[ConfigProblem]:
-    """What is wrong with a file; what is wrong with a flow, skill or tool names it.
+    """Return the problems of a file; each names its flow, skill or tool.
 
     Args:
         file: the file.
-        tools: names of tools that there are besides `system_tools`. One with a colon is a tool of an MCP
-            server, and is not looked for.
+        tools: names of available tools in addition to `system_tools`. A name with a colon is a tool of an MCP
+            server and is not checked.
     """
     for problem in _all_problems(file, tools):
         match problem.path:
@@ -98,7 +98,7 @@ def _all_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProb
         yield from flow_problems(flow, path, around)
         if flow.as_tool and (flow.tool_name or flow.flow_id) in names[: offered.index(flow)]:
             yield ConfigProblem(
-                (*path, "as_tool"), "another flow is offered as a tool of this name.", "Write `tool_name`."
+                (*path, "as_tool"), "another flow has a tool of this name.", "Write `tool_name`."
             )
     yield from _cycle_problems(file, flows)
     yield from _tool_problems(file)
@@ -107,10 +107,10 @@ def _all_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigProb
 
 
 def _model_problems(file: FlowFile) -> Iterator[ConfigProblem]:
-    """Language models of a provider that there is not."""
+    """Yield language models whose provider does not exist."""
     if file.model is None:
         return
-    from loom_core.llm.factory import provider_choices  # vendors and plugins, where one is named only
+    from loom_core.llm.factory import provider_choices  # vendors and plugins, only for a named one
 
     known = provider_choices()
     places: list[tuple[ConfigPath, ProviderConfig]] = [(("model",), file.model)]
@@ -129,15 +129,13 @@ def _address_problems(file: FlowFile) -> Iterator[ConfigProblem]:
     if url and (not url.lower().startswith(("https://", "http://")) or any(each in url for each in "{#")):
         yield ConfigProblem(
             ("flow_url",),
-            "this is no address that paths can be put behind.",
-            "Write it whole, without placeholders and without `#`: https://api.example/flows.",
+            "this is no base address for paths.",
+            "Write an absolute address, without placeholders and without `#`: https://api.example/flows.",
         )
     if file.retrieve_knowledge_url is None:
         return
     if file.knowledge is not None:
-        yield ConfigProblem(
-            ("knowledge",), "there is `retrieve_knowledge_url` already.", "Keep the one or the other."
-        )
+        yield ConfigProblem(("knowledge",), "there is `retrieve_knowledge_url` already.", "Keep one of them.")
     knowledge, path = file.retrieve_knowledge_url, ("retrieve_knowledge_url",)
     yield from address_problems(knowledge.url, path, flow_url=url)
     texts = [
@@ -176,7 +174,7 @@ def _duplicate_problems(
 
 
 def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator[ConfigProblem]:
-    """Flows that would run themselves, directly or by way of others."""
+    """Yield flows that run themselves, directly or through other flows."""
     runs = {
         flow.flow_id: [placed.step.workflow_id for placed in walk_steps(flow.steps, ())]
         for flow in flows.values()
@@ -185,13 +183,13 @@ def _cycle_problems(file: FlowFile, flows: Mapping[str, FlowConfig]) -> Iterator
         index = next(index for index, flow in enumerate(file.flows) if flow.flow_id == cycle[0])
         yield ConfigProblem(
             ("flows", index, "flow_id"),
-            f"the flow would run itself: {' → '.join(cycle)}.",
-            "Take one `workflowId` out of this circle.",
+            f"the flow runs itself: {' → '.join(cycle)}.",
+            "Remove one `workflowId` from this cycle.",
         )
 
 
 def _find_cycle(needed: Mapping[str, Sequence[str]]) -> list[str]:
-    """A circle in what needs what, its first part at both ends; empty if there is none."""
+    """Return a cycle in a dependency graph, with its first node at both ends; empty if there is none."""
     try:
         TopologicalSorter(needed).prepare()
     except CycleError as error:
@@ -240,7 +238,7 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
             yield ConfigProblem(
                 (*path, "excludes"),
                 f"it depends on {min(both)!r} and excludes it.",
-                "Keep the one or the other.",
+                "Keep one of them.",
             )
     if cycle := _find_cycle(
         {skill.id: [each for each in skill.depends_on if each in ids] for skill in file.skills}
@@ -248,8 +246,8 @@ def _skill_problems(file: FlowFile, tools: Collection[str]) -> Iterator[ConfigPr
         index = next(index for index, skill in enumerate(file.skills) if skill.id == cycle[0])
         yield ConfigProblem(
             ("skills", index, "depends_on"),
-            f"what it depends on depends on it: {' → '.join(cycle)}.",
-            "Take one id out of this circle.",
+            f"its dependencies form a cycle: {' → '.join(cycle)}.",
+            "Remove one id from this cycle.",
         )
 
 
@@ -257,9 +255,9 @@ SERVER_TOOLS = frozenset({"flow_chat", "flow_run", "flow_list", "flow_explain", 
 """Names of the server's own tools."""
 
 DESCRIBE_TOOL = "Describe it in `system_tools`, or name a tool of an MCP server as server:tool."
-"""What to do where there is no tool of any name."""
+"""Advice where no tool exists."""
 
-_PATTERNS = "It is a regular expression; a character that is meant itself has a backslash before it: \\(."
+_PATTERNS = "It is a regular expression; a literal special character needs a backslash before it: \\(."
 _TOOL_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 _ANSWER = "answer"
 _ANSWERS = frozenset({"body", "header", "statusCode"})
@@ -268,7 +266,7 @@ _RESULT = "result"
 
 @dataclass(frozen=True, slots=True)
 class ValidationContext:
-    """What there is around a flow.
+    """The parts of a file that validation of one flow needs.
 
     Attributes:
         file: the whole file.
@@ -282,7 +280,7 @@ class ValidationContext:
 
 
 def flow_problems(flow: FlowConfig, path: ConfigPath, around: ValidationContext) -> Iterator[ConfigProblem]:
-    """List the errors of a flow."""
+    """Return the problems of a flow."""
     flow_url = around.file.flow_url
     yield from schema_problems(flow.input_schema, (*path, "input_schema"))
     if flow.endpoint is not None:
@@ -315,8 +313,8 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: ValidationContext)
         yield from reference_problems(step_texts(each), inputs, outputs, own=flow.outputs, before=done)
     yield from reference_problems(_texts(flow, path), inputs, outputs, own=flow.outputs)
     if "steps" in flow.model_fields_set and not flow.steps:
-        advice = "Write one, or leave `steps` out: then `endpoint` is asked, or `flow_url`."
-        yield ConfigProblem((*path, "steps"), "there is no step in it.", advice)
+        advice = "Write one, or leave `steps` out: then the request goes to `endpoint`, or to `flow_url`."
+        yield ConfigProblem((*path, "steps"), "it has no steps.", advice)
     if flow.steps:
         yield from _answer_problems(_texts(flow, path))
     yield from _pattern_problems(flow, path)
@@ -324,7 +322,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: ValidationContext)
 
 
 def _answer_problems(texts: Iterator[TemplateText]) -> Iterator[ConfigProblem]:
-    """What a flow of several steps says of an answer at its end, where there is none."""
+    """Yield references to an answer in the final texts of a flow with steps, where none exists."""
     for text in texts:
         try:
             found = [each for each in text.expressions() if each.root in _ANSWERS]
@@ -339,7 +337,7 @@ def _answer_problems(texts: Iterator[TemplateText]) -> Iterator[ConfigProblem]:
 
 
 def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """List the errors of a JSON Schema of inputs."""
+    """Return the problems of a JSON Schema of inputs."""
     if problem := schema_problem(schema):
         yield ConfigProblem(path, f"the schema {problem}.", "See json-schema.org.")
         return
@@ -357,7 +355,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
 
 
 def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """Choices that no user can make: they are called alike, or the type of the input does not take them."""
+    """Yield choices that no user can make: their names are equal, or the type does not allow them."""
     named: object = schema.get("properties")
     for name, part in cast("Mapping[str, object]", named).items() if isinstance(named, Mapping) else ():
         if not isinstance(part, Mapping):
@@ -377,13 +375,13 @@ def _choice_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator
                 if seen.setdefault(called, choice.value) != choice.value:
                     yield ConfigProblem(
                         at,
-                        f"{choice.value!r} is called as {seen[called]!r} is: {called!r}.",
+                        f"{choice.value!r} has the same name as {seen[called]!r}: {called!r}.",
                         "Give each a `title` of its own.",
                     )
 
 
 def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[TemplateText]:
-    """What is filled in outside of steps."""
+    """Yield the templates of a flow outside of its steps."""
     if flow.endpoint is not None:
         yield from endpoint_texts(flow.endpoint, (*path, "endpoint"))
     for name, expression in flow.outputs.items():
@@ -392,7 +390,7 @@ def _texts(flow: FlowConfig, path: ConfigPath) -> Iterator[TemplateText]:
 
 
 def _inputs(flow: FlowConfig, placed: Sequence[PlacedStep]) -> Collection[str] | None:
-    """Names of inputs: those of the schema, and what is asked for with a schema of its own."""
+    """Return the names of inputs: those of the schema, and those that steps ask for with their own schema."""
     names = input_names(flow.input_schema)
     if names is None:
         return None
@@ -414,7 +412,7 @@ def _outputs(placed: Sequence[PlacedStep], flows: Mapping[str, FlowConfig]) -> d
 
 
 def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> Iterator[ConfigProblem]:
-    """Tools, flows and inputs that a step names."""
+    """Yield references of a step to tools, flows and inputs that do not exist."""
     step, path = placed.step, placed.path
     if step.tool and ":" not in step.tool and step.tool not in around.tools:
         yield ConfigProblem(
@@ -438,7 +436,7 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
     if placed.in_branch and _has_ask_step(flow.steps):
         yield ConfigProblem(
             (*path, "workflowId"),
-            f"the flow {flow.flow_id!r} asks the user, which is not done side by side with other steps.",
+            f"the flow {flow.flow_id!r} asks the user, which is not possible in parallel with other steps.",
             "Run it in a step before or after.",
         )
     names = input_names(flow.input_schema)
@@ -452,7 +450,7 @@ def _step_reference_problems(placed: PlacedStep, around: ValidationContext) -> I
 
 
 def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterator[ConfigProblem]:
-    """An answer that becomes an input of which nothing is known."""
+    """Yield answers stored in an input that has no schema."""
     ask = placed.step.ask
     if ask is None or not ask.into or ask.answer is not None or inputs is None or ask.into in inputs:
         return
@@ -492,7 +490,7 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
     if not _TOOL_NAME.fullmatch(name):
         yield ConfigProblem(
             (*path, key),
-            f"a tool cannot be called {name[:80]!r}.",
+            f"a tool cannot have the name {name[:80]!r}.",
             "Write `tool_name`: a small letter, then small letters, digits and `_`, at most 40.",
         )
     elif name in SERVER_TOOLS:
@@ -500,17 +498,16 @@ def _flow_tool_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigPr
     if not flow.description:
         yield ConfigProblem(
             (*path, "as_tool"),
-            "a tool without a description is of no use to a model.",
+            "a tool needs a description, so that a model can use it.",
             "Write `description`.",
         )
 
 
 def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
-    """For each step, by id, the ids of those that may have been done when it begins.
+    """Return for each step, by id, the ids of the steps that may precede it.
 
-    A step may follow the one before it, and whatever leads to it by `goto` or `retry`. Steps of a branch
-    follow what stands before the parallel step, and come before what stands behind it; not so those of
-    different branches.
+    A step may follow the one before it, and any step that leads to it by `goto` or `retry`. Steps of a branch
+    follow the steps before the parallel step, and precede those after it; steps of different branches do not.
 
     Args:
         steps: of a flow.
@@ -529,12 +526,12 @@ def steps_before(steps: Sequence[StepConfig]) -> Mapping[str, Collection[str]]:
 
 
 def _add_successors(steps: Sequence[StepConfig], leads: dict[str, set[str]], *, on: Collection[str]) -> None:
-    """Note where each step leads.
+    """Add the steps that can follow each step.
 
     Args:
-        steps: a list of them.
-        leads: is added to.
-        on: where the last of them leads.
+        steps: a list of steps.
+        leads: the result, which is extended.
+        on: the step after the last one.
     """
     for index, step in enumerate(steps):
         following = {steps[index + 1].step_id} if index + 1 < len(steps) else {*on}

@@ -1,4 +1,4 @@
-"""A flow file as it speaks one language: of texts for people in both, the part in that one."""
+"""Localization of a flow file: for bilingual texts, select the part in one language."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _S = TypeVar("_S", bound="ConfigSection")
 
 
 def localize(file: FlowFile, language: Language) -> FlowFile:
-    """A file whose names, titles, questions and answers are in a language, as far as they are in both."""
+    """Localize a file: names, titles, questions and answers, as far as they are bilingual."""
     settings = _replace_changed(file.basic_settings, language, "name", "greeting")
     update = {
         "basic_settings": settings,
@@ -38,7 +38,7 @@ _C = TypeVar("_C", "SkillConfig", "SystemToolConfig")
 
 
 def _localize_confirm(part: _C, language: Language) -> _C:
-    """A skill or a tool, with what users are asked before a call."""
+    """Localize the question before a call of a skill or a tool."""
     return _replace_changed(part, language, "confirm") if isinstance(part.confirm, str) else part
 
 
@@ -78,7 +78,7 @@ def _localize_endpoint(endpoint: EndpointConfig | None, language: Language) -> E
 
 
 def _localize_schema(schema: Mapping[str, JsonValue], language: Language) -> dict[str, Any]:
-    """A schema with the titles and descriptions of its properties."""
+    """Localize the titles and descriptions in a schema."""
     named = schema.get("properties")
     if not isinstance(named, Mapping):
         return _localize_title(schema, language)
@@ -99,5 +99,5 @@ def _localize_title(part: Mapping[str, JsonValue], language: Language) -> dict[s
 
 
 def _replace_changed(section: _S, language: Language, *names: str) -> _S:
-    """A part of the file with some of its texts in a language."""
+    """Localize some fields of a part of the file."""
     return section.model_copy(update={name: in_language(getattr(section, name), language) for name in names})

@@ -1,4 +1,4 @@
-"""A flow as a diagram in Mermaid's words."""
+"""Mermaid flowchart of a flow."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _PLAIN = ("[", "]")
 
 
 def render_mermaid(flow: FlowConfig) -> str:
-    """A flowchart of a flow: its steps, where each leads to, and what runs side by side.
+    """Render a flow as a flowchart: its steps, their successors, and parallel branches.
 
-    Drawn lines are followed after success, dotted ones after a failure.
+    Solid lines follow a success, dotted ones a failure.
     """
     drawing = _Diagram()
     drawing.add_line(f"%% {_plain(flow.title)}")
@@ -44,7 +44,7 @@ def render_mermaid(flow: FlowConfig) -> str:
 
 
 class _Diagram:
-    """Lines being written. Ids of steps may be of any script; those of Mermaid's nodes are numbers."""
+    """Lines of a flowchart. Step ids may be in any script, so nodes are numbered."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -54,7 +54,7 @@ class _Diagram:
         self.lines.append(text)
 
     def add_steps(self, steps: Sequence[StepConfig], *, end: str) -> str:
-        """Draws a list of steps, and says what its first one is called."""
+        """Draw a list of steps, and return the name of its first node."""
         names = {step.step_id: self._next_node_id() for step in steps}
         for index, step in enumerate(steps):
             following = names[steps[index + 1].step_id] if index + 1 < len(steps) else end
@@ -72,7 +72,7 @@ class _Diagram:
         return f"n{self._nodes}"
 
     def _branches(self, step: StepConfig, name: str) -> str:
-        """Draws what runs side by side, and says what node it leads to."""
+        """Draw parallel branches, and return the name of the node that joins them."""
         joined = self._next_node_id()
         self.add_line(f"  {name}>{_quote(step.step_id)}]")
         self.add_line(f"  subgraph s{name}[{_quote(step.description or step.step_id)}]")
@@ -104,7 +104,7 @@ class _Diagram:
 
 
 def _label(step: StepConfig) -> str:
-    """What a step does, as a reader of the diagram wants to know it."""
+    """Return the label of a step."""
     what = ""
     if step.operation is not None:
         what = f"{step.operation.method} {step.operation.url}"
@@ -124,11 +124,11 @@ def _edge_label(action: Action, otherwise: str = "") -> str:
 
 
 def _plain(text: str) -> str:
-    """A text on one line and not too long."""
+    """Return a text on one line, shortened."""
     line = " ".join(text.split())
     return line if len(line) <= _MAX_LENGTH else f"{line[: _MAX_LENGTH - 1]}…"
 
 
 def _quote(text: str) -> str:
-    """A text between quotation marks; what would end it or mark it up is written as a number."""
+    """Quote a text; characters with a meaning in Mermaid become character references."""
     return '"' + "".join(f"#{ord(each)};" if each in '"#;<>&`' else each for each in _plain(text)) + '"'

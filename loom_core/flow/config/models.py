@@ -1,4 +1,4 @@
-"""`flow.json`: flows, skills, system tools and sources of knowledge (docs/reference/flow-config.md)."""
+"""Models of `flow.json`: flows, skills, system tools, knowledge (docs/reference/flow-config.md)."""
 
 from __future__ import annotations
 
@@ -55,30 +55,28 @@ _CALLER_CONTEXT: dict[str, JsonValue] = {
 
 
 class KnowledgeEndpointConfig(ConfigSection):
-    """An API that is asked for what is known about a message, before it is needed; a text is its address."""
+    """An API that is queried for knowledge about a message in advance; a text is its address."""
 
-    url: Address = Field(min_length=1, description="An http(s) address, or a path behind `flow_url`.")
+    url: Address = Field(min_length=1, description="An http(s) address, or a path relative to `flow_url`.")
     method: Literal["GET", "POST"] = Field(
         default="GET", description="GET sends the parameters in the address, POST as a JSON object."
     )
     headers: Headers = Field(default={}, repr=False, description="Headers, as those of an endpoint.")
-    query_field: str = Field(
-        default="keywords", min_length=1, description="The parameter that the message is put in."
-    )
+    query_field: str = Field(default="keywords", min_length=1, description="The parameter for the message.")
     send: Literal["question", "keywords"] = Field(
         default="question",
-        description="What is put there: the message, or only its content words, with spaces between them.",
+        description="Its value: the message, or only its content words, separated by spaces.",
     )
-    limit_field: str = Field(default="", description="The parameter of how many passages are wanted.")
+    limit_field: str = Field(default="", description="The parameter for the number of passages.")
     parameters: Query = Field(
         default=_CALLER_CONTEXT,
         repr=False,
         description="Further parameters: templates (what has no value is left out), or secrets.",
     )
     mapping: ResultMapping = Field(
-        default=ResultMapping(), description="Where the passages are in the answer, as in query.json."
+        default=ResultMapping(), description="Where the passages are in the response, as in query.json."
     )
-    limit: int = Field(default=5, ge=1, le=50, description="So many passages are used.")
+    limit: int = Field(default=5, ge=1, le=50, description="Maximum number of passages.")
 
 
 def _parse_address(written: object) -> object:
@@ -92,15 +90,15 @@ WrittenKnowledgeEndpoint = Annotated[
 
 
 class LocalSource(ConfigSection):
-    """A knowledge base of Loom on this machine."""
+    """A local knowledge base of Loom."""
 
     kind: Literal["local"]
     knowledge_base: str = Field(min_length=1, description="Its name.")
-    home: str = Field(default="", description="Loom's folder that it is in; by default the server's own.")
+    home: str = Field(default="", description="Its Loom home; by default the server's own.")
 
 
 class HttpSource(HTTPKnowledgeConfig):
-    """An HTTP API that searches."""
+    """An HTTP search API."""
 
     kind: Literal["http"]
 
@@ -110,12 +108,12 @@ class McpSource(MCPKnowledgeConfig):
 
     kind: Literal["mcp"]
     server: Annotated[str, Field(min_length=1)] | dict[str, Any] = Field(
-        repr=False, description="A server's name in mcp.json, or an entry as it would stand there."
+        repr=False, description="A server's name in mcp.json, or an entry in the same form."
     )
 
 
 class DocumentsSource(ConfigSection):
-    """A few texts that stand in the file itself."""
+    """A few texts given in the file itself."""
 
     kind: Literal["documents"]
     documents: list[TextDocument] = Field(min_length=1, description="Objects, each with a text.")
@@ -124,88 +122,93 @@ class DocumentsSource(ConfigSection):
 KnowledgeSource: TypeAlias = Annotated[
     LocalSource | HttpSource | McpSource | DocumentsSource, Field(discriminator="kind")
 ]
-"""A source of knowledge, as `query.json` names them."""
+"""A knowledge source, in the same form as in `query.json`."""
 
 
 SKILLS_PROFILE = "$skills"
-"""The profile of runs of skills and single tools; no flow has such an id."""
+"""The profile of runs of skills and single tools; no flow has this id."""
 
 Ambiguous: TypeAlias = Literal["first", "llm", "ask"]
-"""A message that fits several flows alike: the first of them is meant, the model chooses or the user does."""
+"""Policy for a message that fits several flows equally: take the first, let the model choose, or ask the
+user."""
 
 Question: TypeAlias = Annotated[str, Field(min_length=1)]
 """A template that a user reads."""
 
 Confirm: TypeAlias = Literal["never", "always", "model"]
-"""When the user is asked before a flow begins."""
+"""When to ask the user for confirmation before a flow starts."""
 
 _TRUNCATED = 4096
 
 
 class BasicSettings(ConfigSection):
-    """Who speaks."""
+    """Name, language and instructions of the assistant."""
 
-    name: str = Field(default="", description="What the assistant is called.")
-    description: str = Field(default="", description="What it is for, in a sentence.")
+    name: str = Field(default="", description="The assistant's name.")
+    description: str = Field(default="", description="Its purpose, in a sentence.")
     language: Literal["auto", "zh", "en"] = Field(
         default="auto",
         description="The language of its own sentences: `zh`, `en`, or `auto`, that of the message.",
     )
-    instructions: str = Field(default="", description="What the model is told first.")
-    greeting: str = Field(default="", description="What it says to a greeting, or to nothing.")
+    instructions: str = Field(default="", description="Instructions for the model.")
+    greeting: str = Field(default="", description="Its reply to a greeting, or to an empty message.")
 
 
 class NetConfig(ConfigSection):
-    """What may be asked of the network: the open internet, and besides it what is named here."""
+    """Network policy: requests may go to public addresses, and to the hosts named here."""
 
     allow: list[str] = Field(
         default=[],
-        description="Hosts, addresses and networks (`flow-api.corp`, `10.0.0.0/8`) that may be asked though "
-        "not on the open internet. Addresses of cloud metadata are never.",
+        description="Hosts, addresses and networks (`flow-api.corp`, `10.0.0.0/8`) that are allowed "
+        "in addition to the open internet. Addresses of cloud metadata never are.",
     )
     only: list[str] = Field(
         default=[],
-        description="If any: hosts that may be asked, and no others; `*.example.org` for all below.",
+        description="If any: the only hosts that are allowed; `*.example.org` for all below.",
     )
     trace: list[str] = Field(
         default=[],
-        description="Hosts that are told which trace a request belongs to (`traceparent`, W3C); "
+        description="Hosts that receive the trace context of a request (`traceparent`, W3C); "
         "`*.example.org` for all below. By default none is.",
     )
-    seconds: float = Field(default=60.0, gt=0, le=600, description="The longest that a request may take.")
-    max_bytes: int = Field(default=4 << 20, ge=1024, le=64 << 20, description="The largest answer, in bytes.")
-    concurrency: int = Field(default=20, ge=1, le=1000, description="Requests under way together.")
+    seconds: float = Field(default=60.0, gt=0, le=600, description="Timeout of a request.")
+    max_bytes: int = Field(
+        default=4 << 20, ge=1024, le=64 << 20, description="Maximum size of a response, in bytes."
+    )
+    concurrency: int = Field(default=20, ge=1, le=1000, description="Maximum number of concurrent requests.")
     per_minute: int | None = Field(
-        default=None, ge=1, description="Requests to one host in a minute; by default as many as there are."
+        default=None,
+        ge=1,
+        description="Maximum number of requests to one host in a minute; by default no limit.",
     )
 
 
 class FlowConfig(ConfigSection):
-    """A fixed piece of business: one request, or several steps."""
+    """A flow: a fixed business process of one request or several steps."""
 
     flow_id: Id = Field(description="Its id, unique in the file.")
     name: str = Field(
         default="",
-        description="What people call it; by default its id. This and all that people read "
+        description="Its name for people; by default its id. This and all that people read "
         "may be in both languages, with ` / ` between: `请假 / Leave`. Each reads the part in their own.",
     )
-    description: str = Field(default="", description="What it does and when it is meant; models read this.")
-    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    description: str = Field(default="", description="What it does and when to use it; for models.")
+    enabled: bool = Field(default=True, description="Whether it is enabled.")
     trigger_patterns: list[Annotated[str, Field(min_length=1, max_length=_TRUNCATED)]] = Field(
         default=[],
         description="Regular expressions (RE2) that are searched for in a message, whatever the case and "
         "width of letters. A named group that is an input fills it: `请(?P<days>\\d+)天假`.",
     )
     priority: int = Field(
-        default=0, ge=-1000, le=1000, description="Of several flows that fit, the highest is meant."
+        default=0, ge=-1000, le=1000, description="Of several flows that match, the highest wins."
     )
     ambiguous: Ambiguous | None = Field(
         default=None,
-        description="What becomes of messages that fit another flow alike; by default as the file.",
+        description="Policy for messages that match another flow equally; by default that of the file.",
     )
     confirm: Confirm = Field(
         default="model",
-        description="When the user is asked before it begins: `never`, `always`, or `model`: if the "
+        description="When the user confirms before it starts: `never`, `always`, or `model`: if the "
         "model has chosen it, is not sure, and it changes something.",
     )
     input_schema: Schema = Field(
@@ -213,90 +216,85 @@ class FlowConfig(ConfigSection):
         description="JSON Schema of its inputs, an object; what is required and missing is asked for.",
     )
     endpoint: WrittenEndpoint | None = Field(
-        default=None, description="Its only request. Without it and without steps, `flow_url` is asked."
+        default=None,
+        description="Its only request. Without it and without steps, the request goes to `flow_url`.",
     )
-    steps: list[StepConfig] = Field(default=[], description="Its steps, one after the other.")
-    outputs: dict[str, str] = Field(
-        default={}, description="Names and expressions: what it gives back, as data."
-    )
+    steps: list[StepConfig] = Field(default=[], description="Its steps, in order.")
+    outputs: dict[str, str] = Field(default={}, description="Names and expressions of its outputs.")
     response: str = Field(
         default="",
-        description="What the user reads at its end: a template, such as `单号 {$response.body#/id}`; by "
+        description="Text for the user at its end: a template, such as `单号 {$response.body#/id}`; by "
         "default its result as it is.",
     )
     timeout_seconds: float | None = Field(
         default=None,
         gt=0,
         le=86_400,
-        description="For a run of it, without the time in which the user is waited for; by default no limit.",
+        description="Timeout of a run, without the time spent waiting for the user; by default none.",
     )
-    as_tool: bool = Field(
-        default=False, description="Whether the server also offers it as a tool of its own."
-    )
+    as_tool: bool = Field(default=False, description="Whether the server also offers it as a separate tool.")
     tool_name: str = Field(
         default="",
-        description="What that tool is called, by default as `flow_id`: a small letter, then small letters, "
+        description="The name of that tool, by default `flow_id`: a small letter, then small letters, "
         "digits and `_`, at most 40.",
     )
-    examples: list[str] = Field(default=[], description="Messages that mean it; models read them.")
+    examples: list[str] = Field(default=[], description="Example messages, for models.")
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """Name of the flow for people."""
         return self.name or self.flow_id
 
 
 class SkillConfig(ConfigSection):
-    """What to do in a situation that a model recognises."""
+    """Instructions for a situation that a model recognises."""
 
     id: str = Field(default="", max_length=64, description="Its id; by default `skill-1` and so on.")
-    condition: str = Field(min_length=1, description="When it applies, as models read it.")
-    action: str = Field(min_length=1, description="What is to be done then, as models read it.")
-    tools: list[str] = Field(
-        default=[], description="Tools that may be called while it applies, and only then."
-    )
+    condition: str = Field(min_length=1, description="When it applies, for models.")
+    action: str = Field(min_length=1, description="What to do then, for models.")
+    tools: list[str] = Field(default=[], description="Tools that are available only while it applies.")
     confirm: Literal[False] | Question | None = Field(
         default=None,
         description="What the user is asked before one of its tools is called that may change something: a "
         "template, such as `Shall I send “{$inputs.text}”? / 要我发送“{$inputs.text}”吗？`, whose inputs are "
         "the arguments; by default Loom words it. `false`: they are not asked.",
     )
-    priority: int = Field(default=0, ge=-1000, le=1000, description="The highest comes first.")
+    priority: int = Field(default=0, ge=-1000, le=1000, description="The highest is first.")
     depends_on: list[str] = Field(default=[], description="Ids of skills without which it does not apply.")
     excludes: list[str] = Field(
         default=[], description="Ids of skills that do not apply where it does, unless they rank higher."
     )
-    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    enabled: bool = Field(default=True, description="Whether it is enabled.")
 
 
 class SystemToolConfig(ConfigSection):
     """A request that models may call as a tool."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", description="Its name: letters, digits, `_` and `-`.")
-    description: str = Field(min_length=1, description="What it does and when to call it; models read this.")
+    description: str = Field(min_length=1, description="What it does and when to call it, for models.")
     parameters: Schema = Field(default={}, description="JSON Schema of its arguments, an object.")
     endpoint: WrittenEndpoint = Field(description="The request; its inputs are the arguments.")
     read_only: bool | None = Field(
-        default=None, description="Whether it changes nothing; by default with GET and HEAD."
+        default=None, description="Whether it is read-only; by default for GET and HEAD."
     )
     idempotent: bool | None = Field(
-        default=None, description="Whether twice does what once does; by default what its request says."
+        default=None, description="Whether it is idempotent; by default as its request."
     )
     confirm: bool | Question | None = Field(
         default=None,
         description="Whether the user is asked before a call; by default if it changes something. A text is "
         "what they are asked: a template, such as `Shall I save {$inputs.phone}?`.",
     )
-    enabled: bool = Field(default=True, description="Whether it is there at all.")
+    enabled: bool = Field(default=True, description="Whether it is enabled.")
 
     @property
     def is_read_only(self) -> bool:
-        """Whether it only reads, as is said or as its method promises."""
+        """Whether the tool is read-only, as declared or as its method implies."""
         return self.endpoint.method in {"GET", "HEAD"} if self.read_only is None else self.read_only
 
     @property
     def repeatable(self) -> bool:
-        """Whether a call of which it is not known if it was made may be made again."""
+        """Whether a call whose outcome is unknown may be repeated."""
         return self.endpoint.repeatable if self.idempotent is None else self.idempotent
 
 
@@ -308,25 +306,27 @@ def _assign_ids(skills: list[SkillConfig]) -> list[SkillConfig]:
 
 
 class FlowFile(ConfigSection):
-    """What stands in the file."""
+    """A flow file."""
 
-    schema_url: str = Field(default="", alias="$schema", description="For editors: where this schema is.")
-    basic_settings: BasicSettings = Field(default=BasicSettings(), description="Who speaks, and how.")
+    schema_url: str = Field(default="", alias="$schema", description="Address of this schema, for editors.")
+    basic_settings: BasicSettings = Field(
+        default=BasicSettings(), description="The assistant: its name, language and instructions."
+    )
     model: ProviderConfigInput | None = Field(
         default=None,
         description='A language model, a text (`"deepseek"`) or an object; without one, rules decide alone.',
     )
     retrieve_knowledge_url: WrittenKnowledgeEndpoint | None = Field(
-        default=None, description="An API that is asked for knowledge, as an address or an object."
+        default=None, description="An API to query for knowledge, as an address or an object."
     )
     knowledge: KnowledgeSource | None = Field(
-        default=None, description="Instead of that: a source as in query.json."
+        default=None, description="Alternatively, a source as in query.json."
     )
     knowledge_seconds: float = Field(
-        default=2.0, gt=0, le=60, description="How long an answer waits for knowledge at most."
+        default=2.0, gt=0, le=60, description="Maximum time that an answer waits for knowledge."
     )
     knowledge_cache_seconds: float = Field(
-        default=300.0, ge=0, le=86400, description="How long what was found is kept; 0: not at all."
+        default=300.0, ge=0, le=86400, description="How long results are cached; 0: no cache."
     )
     decision_seconds: float = Field(
         default=15.0,
@@ -337,12 +337,12 @@ class FlowFile(ConfigSection):
     )
     flow_url: Address = Field(
         default="",
-        description="What paths of endpoints are put behind; and what is asked for a flow that has neither "
-        "endpoint nor steps: POST {flow_id, message, parameters, context}.",
+        description="Base address for paths of endpoints, and address of the request of a flow without "
+        "endpoint and steps: POST {flow_id, message, parameters, context}.",
     )
-    flows: list[FlowConfig] = Field(default=[], description="The flows; of equals the first is meant.")
+    flows: list[FlowConfig] = Field(default=[], description="The flows; of equal matches the first wins.")
     skills: Annotated[list[SkillConfig], AfterValidator(_assign_ids)] = Field(
-        default=[], description="What to do in which situation."
+        default=[], description="The skills: what to do in which situation."
     )
     system_tools: list[SystemToolConfig] = Field(default=[], description="Requests that models may call.")
     context: dict[str, JsonValue] = Field(
@@ -350,10 +350,10 @@ class FlowFile(ConfigSection):
         description="Variables of a conversation (tenantId, chatbotId…) and their values where a message "
         "brings none.",
     )
-    net: NetConfig = Field(default=NetConfig(), description="What may be asked of the network.")
+    net: NetConfig = Field(default=NetConfig(), description="Network policy.")
     ambiguous: Ambiguous = Field(
         default="llm",
-        description="What becomes of a message that fits several flows alike: `first` of them, `llm`: the "
+        description="Policy for a message that matches several flows equally: `first` of them, `llm`: the "
         "model chooses (without one the user), `ask`: the user does.",
     )
     confidence: float = Field(
@@ -361,14 +361,14 @@ class FlowFile(ConfigSection):
     )
 
     def flow(self, flow_id: str) -> FlowConfig | None:
-        """The flow of an id, if it is there and enabled."""
+        """Return the enabled flow of an id, or None."""
         return next((each for each in self.flows if each.flow_id == flow_id and each.enabled), None)
 
     def find_flow(self, flow_id: str) -> FlowConfig:
-        """A flow by its id.
+        """Return a flow by its id.
 
         Raises:
-            NotFoundError: there is none, or it is switched off.
+            NotFoundError: it does not exist or is disabled.
         """
         flow = self.flow(flow_id)
         if flow is None:
@@ -377,17 +377,17 @@ class FlowFile(ConfigSection):
         return flow
 
     def counterpart_of(self, flow: FlowConfig) -> FlowConfig:
-        """The same flow as this file has it, such as in the language of this file; itself, if it has none."""
+        """Return this file's version of a flow, such as a localized one; the flow itself if it has none."""
         return self.flow(flow.flow_id) or flow
 
     def can_execute(self, profile: str) -> bool:
-        """Whether runs of a profile can go on by this file: it has the flow, or they are of skills."""
+        """Return whether this file can execute runs of a profile: it has the flow, or they are of skills."""
         return profile == SKILLS_PROFILE or self.flow(profile) is not None
 
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
-        """The request of a flow that has no steps.
+        """Return the request of a flow that has no steps.
 
-        One without an endpoint posts its id, the message, the inputs and the context to `flow_url`.
+        A flow without an endpoint posts its id, the message, the inputs and the context to `flow_url`.
         """
         if flow.endpoint is not None:
             return flow.endpoint
@@ -401,7 +401,7 @@ class FlowFile(ConfigSection):
 
 
 class AgentConfigSchema(FlowFile):
-    """A flow file that a program makes of `basic_settings` and `tools`, which are its `system_tools`."""
+    """A flow file built by a program from `basic_settings` and `tools`, which become `system_tools`."""
 
     system_tools: list[SystemToolConfig] = Field(
         default=[], validation_alias=AliasChoices("tools", "system_tools")
@@ -414,12 +414,12 @@ _READ_ONLY_METHODS = frozenset({"GET", "HEAD"})
 def has_side_effects(
     file: FlowFile, flow: FlowConfig, *, reads_only: Callable[[str], bool] | None = None
 ) -> bool:
-    """Whether a step of a flow may change something outside: a request that is not GET or HEAD, or a tool.
+    """Return whether a flow may have side effects: by a request that is not GET or HEAD, or by a tool.
 
     Args:
-        file: where the flow is.
-        flow: which.
-        reads_only: says of a tool that is not of the file whether it changes nothing; by default each may.
+        file: the file of the flow.
+        flow: the flow.
+        reads_only: returns whether a tool outside of the file is read-only; by default none is.
     """
     return _flow_has_side_effects(file, flow, reads_only or (lambda _: False), frozenset())
 
@@ -457,9 +457,9 @@ def _is_read_only_tool(file: FlowFile, tool: str, reads_only: Callable[[str], bo
 
 
 def flow_json_schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a flow file, with a title and a description for each key.
+    """Return the JSON Schema (2020-12) of a flow file, with a title and a description for each key.
 
-    An editor uses it where the file says so: `"$schema": "./flow.schema.json"`.
+    Editors use it if the file refers to it: `"$schema": "./flow.schema.json"`.
     """
     schema = FlowFile.model_json_schema()
     return {**schema, "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "flow.json"}

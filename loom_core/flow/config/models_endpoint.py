@@ -1,4 +1,4 @@
-"""An HTTP request as the file writes it: its address, headers and secrets, and how its answer is judged."""
+"""Models of an HTTP request in a flow file: address, headers, secrets, and success criteria."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ _RESERVED_HEADERS = {"host", "content-length", "transfer-encoding", "connection"
 
 
 class ConfigSection(BaseModel):
-    """What every part of the file is: nothing unknown, nothing of another type, and it stays as it is."""
+    """Base model of all parts of the file: strict, frozen, without unknown keys."""
 
-    # Inputs stay out of messages, as one may be a key in the wrong place.
+    # Inputs are not in error messages, as one may be a key in the wrong place.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
 
 
 def reference_in(text: str) -> str:
-    """The `env:NAME` or `keyring:NAME` that a value is, also behind a word (`Bearer env:KEY`), or nothing."""
+    """Return the `env:NAME` or `keyring:NAME` of a value, also after a word (`Bearer env:KEY`), or ""."""
     found = _REFERENCE.fullmatch(text)
     return found[1] if found else ""
 
@@ -74,7 +74,7 @@ def _check_address(url: str) -> str:
         or "\\" in url
         or any(each.isspace() for each in _PLACEHOLDER.sub("", url))
     ):
-        raise ValueError("an address holds no blanks, backslashes or control characters")
+        raise ValueError("an address contains no blanks, backslashes or control characters")
     if url.startswith("//"):
         raise ValueError(
             "an address begins with https:// or http://, or with a single slash after `flow_url`"
@@ -92,7 +92,7 @@ def _check_address(url: str) -> str:
         if "{" in parts.netloc or "$" in parts.netloc:
             raise ValueError("a host may not come from a placeholder; write one endpoint for each host")
         if "@" in parts.netloc:
-            raise ValueError("a password may not stand in an address; use `headers`")
+            raise ValueError("an address may not contain a password; use `headers`")
         if not host:
             raise ValueError("the address has no host")
         rest = url[len(parts.scheme) + 3 + len(parts.netloc) :]
@@ -104,7 +104,7 @@ def _check_address(url: str) -> str:
 
 
 def _check_secret_value(name: str, value: str) -> None:
-    """Checks what stands where secrets do: a reference, or something of the run's own context."""
+    """Check that a secret is a reference or comes from the run's context."""
     reference = reference_in(value)
     if _FILLED.fullmatch(value):
         return
@@ -115,14 +115,14 @@ def _check_secret_value(name: str, value: str) -> None:
 
 
 def check_headers(headers: dict[str, str]) -> dict[str, str]:
-    """Headers as they are.
+    """Validate headers.
 
     Raises:
-        ValueError: a name or a value can be none, or a secret stands there itself.
+        ValueError: a name or a value is invalid, or a secret is given literally.
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
-            raise ValueError(f"{name[:MAX_ID]!r} is no header that can be set")
+            raise ValueError(f"{name[:MAX_ID]!r} is no header that may be set")
         if any((each < " " and each != "\t") or each == "\x7f" for each in value):
             raise ValueError(f"{name}: the value of a header is one line")
         if _SECRET_HEADER.search(name) or reference_in(value):
@@ -131,10 +131,10 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def check_query(query: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
-    """Query parameters as they are.
+    """Validate query parameters.
 
     Raises:
-        ValueError: a secret stands there itself.
+        ValueError: a secret is given literally.
     """
     for name, value in (query or {}).items():
         if isinstance(value, str) and (reference_in(value) or (value and _SECRET_QUERY.search(name))):
@@ -146,7 +146,7 @@ Id = Annotated[str, AfterValidator(_check_id), Field(min_length=1, max_length=MA
 """Letters and digits of any script, `_` and `-`."""
 
 Address = Annotated[str, AfterValidator(_check_address)]
-"""An http(s) address, or a path behind `flow_url`; placeholders stand behind the host only."""
+"""An http(s) address, or a path relative to `flow_url`; placeholders may follow only after the host."""
 
 Headers = Annotated[dict[str, str], AfterValidator(check_headers)]
 """Headers of a request: templates, or references to secrets."""
@@ -166,7 +166,7 @@ ContentType = Literal["application/json", "application/x-www-form-urlencoded", "
 
 
 class Criterion(ConfigSection):
-    """Something that has to hold; a text is a condition of the simple kind."""
+    """A criterion; a text is a condition of the simple kind."""
 
     condition: str = Field(
         min_length=1,
@@ -174,10 +174,12 @@ class Criterion(ConfigSection):
         "`regex`: an expression that the context is searched for; `jsonpath`: a query (RFC 9535) that finds "
         "something in it.",
     )
-    type: Literal["simple", "regex", "jsonpath"] = Field(default="simple", description="How it is meant.")
+    type: Literal["simple", "regex", "jsonpath"] = Field(
+        default="simple", description="Type of the condition."
+    )
     context: str = Field(
         default="",
-        description="What `regex` and `jsonpath` look at, such as `$response.body`; `simple` needs none.",
+        description="Input of `regex` and `jsonpath`, such as `$response.body`; `simple` needs none.",
     )
 
 
@@ -193,13 +195,13 @@ WrittenCriterion = Annotated[
 class EndpointConfig(ConfigSection):
     """An HTTP request; a text such as `"POST /leave"` is its method and address.
 
-    If neither `query` nor `body` is written, the inputs are sent, except those that the address or a header
-    names: with GET, HEAD and DELETE as query parameters, else as a JSON object. `"query": {}` sends none.
+    Without `query` and `body`, the inputs are sent, except those that the address or a header uses: with GET,
+    HEAD and DELETE as query parameters, else as a JSON object. `"query": {}` sends none.
     """
 
     url: Address = Field(
         default="",
-        description="An http(s) address, or a path that is put behind `flow_url`; empty: `flow_url` itself. "
+        description="An http(s) address, or a path relative to `flow_url`; empty: `flow_url` itself. "
         "Placeholders such as `{$inputs.order_id}` may stand behind the host and are percent-encoded.",
     )
     method: Method = Field(default="POST", description="The method.")
@@ -217,51 +219,49 @@ class EndpointConfig(ConfigSection):
     )
     body: JsonValue = Field(
         default=None,
-        description="What is sent: any JSON with templates in it; a value that is one placeholder keeps its "
+        description="The body: any JSON with templates in it; a value that is one placeholder keeps its "
         "type.",
     )
-    content_type: ContentType = Field(default="application/json", description="How the body is sent.")
+    content_type: ContentType = Field(default="application/json", description="Content type of the body.")
     timeout_seconds: float = Field(
-        default=30.0, gt=0, le=600, description="For the request with its redirects and retries."
+        default=30.0, gt=0, le=600, description="Timeout of the request with its redirects and retries."
     )
     idempotent: bool | None = Field(
         default=None,
         description="Whether sending it twice does what once does, or the server knows `Idempotency-Key`; by "
         "default GET, HEAD, PUT and DELETE are.",
     )
-    retries: int = Field(
-        default=2, ge=0, le=10, description="How often it is sent again after a failure that passes."
-    )
+    retries: int = Field(default=2, ge=0, le=10, description="Number of retries after a transient failure.")
     success_criteria: list[WrittenCriterion] = Field(
         default=[],
         alias="successCriteria",
-        description="What has to hold for it to have succeeded; by default that the status is 2xx.",
+        description="Criteria of success; by default that the status is 2xx.",
     )
     result: str = Field(
         default="$response.body",
-        description="Which part of the answer is its result, such as `$response.body#/data`.",
+        description="The part of the response that is its result, such as `$response.body#/data`.",
     )
     failure: str = Field(
         default="",
         description="What users are told where it fails, such as `{$response.body#/msg}`; by default a "
-        "sentence that says whether nobody was reached, it was refused, and so on.",
+        "sentence that says whether the host was unreachable, it refused, and so on.",
     )
 
     @property
     def repeatable(self) -> bool:
-        """Whether a request of which it is not known if it arrived may be sent again."""
+        """Whether a request whose outcome is unknown may be sent again."""
         if self.idempotent is None:
             return self.method not in {"POST", "PATCH"}
         return self.idempotent
 
     @property
     def sends_inputs(self) -> bool:
-        """Whether the inputs are what is sent, as nothing else is written."""
+        """Whether the inputs are sent as parameters, because no others are given."""
         return self.query is None and self.body is None
 
 
 def _parse_endpoint(written: object) -> object:
-    """`POST /leave`, or an address alone; an object as it is."""
+    """Expand a text such as `POST /leave`, or an address alone; return an object unchanged."""
     if not isinstance(written, str):
         return written
     method, _, url = written.strip().partition(" ")

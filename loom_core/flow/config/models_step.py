@@ -1,4 +1,4 @@
-"""One step of a flow, with the names of Arazzo 1.1 where Arazzo has a name."""
+"""Models of a flow's step, with the names of Arazzo 1.1 where it has a name."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ __all__ = [
 ]
 
 StepKind: TypeAlias = Literal["operation", "tool", "workflow", "parallel", "ask", "confirm", "none"]
-"""What a step does; `none` only judges, keeps outputs, or goes on elsewhere."""
+"""The kind of a step; a step of kind `none` only evaluates criteria, sets outputs, or jumps."""
 
 
 class Parameter(ConfigSection):
-    """A value that a request, a tool or another flow is given."""
+    """A parameter of a request, a tool or another flow."""
 
     name: str = Field(min_length=1, description="Its name.")
     value: JsonValue = Field(description="Any JSON with templates in it.")
@@ -49,15 +49,15 @@ class RequestBody(ConfigSection):
     """Payload of a request."""
 
     content_type: ContentType = Field(
-        default="application/json", alias="contentType", description="How the payload is sent."
+        default="application/json", alias="contentType", description="Content type of the payload."
     )
     payload: JsonValue = Field(default=None, description="Any JSON with templates in it.")
 
 
 class Action(ConfigSection):
-    """What follows a step; of several, the first whose criteria hold."""
+    """The next action after a step; the first one whose criteria hold applies."""
 
-    name: str = Field(default="", description="For who reads the journal.")
+    name: str = Field(default="", description="Name in the journal.")
     type: Literal["end", "goto", "retry"] = Field(
         description="`end`: the flow, or the branch, is over, in good order; `goto`: on with another "
         "step; `retry`: the step once more, after a failure only."
@@ -71,9 +71,9 @@ class Action(ConfigSection):
         default=1.0, ge=0, le=3600, alias="retryAfter", description="Seconds before `retry`."
     )
     retry_limit: int = Field(
-        default=1, ge=1, le=100, alias="retryLimit", description="How often `retry` is done."
+        default=1, ge=1, le=100, alias="retryLimit", description="Maximum number of retries."
     )
-    criteria: list[WrittenCriterion] = Field(default=[], description="What has to hold; all of it.")
+    criteria: list[WrittenCriterion] = Field(default=[], description="Criteria, all of which must hold.")
     response: str = Field(
         default="",
         description="With `end`: what the user reads; by default the flow's response.",
@@ -81,7 +81,7 @@ class Action(ConfigSection):
 
 
 class AskConfig(ConfigSection):
-    """A question to the user, whose answer is waited for; a text is the question."""
+    """A question to the user that the run waits for; a text is the question."""
 
     question: str = Field(min_length=1, description="A template.")
     answer: Schema | None = Field(
@@ -96,7 +96,7 @@ class AskConfig(ConfigSection):
 
 
 class ConfirmConfig(ConfigSection):
-    """A yes or no of the user, which is waited for; a text is the question. A no is a failure of the step."""
+    """A yes-or-no question to the user; a text is the question. A no fails the step."""
 
     question: str = Field(min_length=1, description="A template.")
 
@@ -106,7 +106,7 @@ def _parse_question(written: object) -> object:
 
 
 def _parse_parameters(written: object) -> object:
-    """A list as in Arazzo; or an object of names and values."""
+    """Accept a list as in Arazzo, or an object of names and values."""
     if not isinstance(written, Mapping):
         return written
     named = cast("Mapping[str, object]", written)
@@ -124,9 +124,9 @@ _Confirm = Annotated[
 
 
 class StepConfig(ConfigSection):
-    """One step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
+    """A step: at most one of `operation`, `tool`, `workflowId`, `parallel`, `ask` and `confirm`.
 
-    Only `tool` and `confirm` go together.
+    Only `tool` and `confirm` may be combined.
     """
 
     step_id: Id = Field(alias="stepId", description="Its id, unique in the flow.")
@@ -134,12 +134,12 @@ class StepConfig(ConfigSection):
     operation: WrittenEndpoint | None = Field(
         default=None, description='A request: an object, or a text such as `"POST /leave"`.'
     )
-    tool: str = Field(default="", description="A tool that is called: one of `system_tools`, or of the host.")
-    workflow_id: str = Field(default="", alias="workflowId", description="Another flow that is run.")
+    tool: str = Field(default="", description="A tool to call: one of `system_tools`, or of the host.")
+    workflow_id: str = Field(default="", alias="workflowId", description="A flow to run.")
     parallel: list[list[StepConfig]] = Field(
-        default=[], description="Lists of steps that run side by side; the step ends when all have ended."
+        default=[], description="Lists of steps that run in parallel; the step ends when all have ended."
     )
-    ask: _Ask | None = Field(default=None, description="A question to the user, whose answer is waited for.")
+    ask: _Ask | None = Field(default=None, description="A question to the user that the run waits for.")
     confirm: _Confirm | Literal[False] | None = Field(
         default=None,
         description="A yes or no of the user; after a no the step has failed. With `tool`: what they are "
@@ -152,18 +152,18 @@ class StepConfig(ConfigSection):
         "in Arazzo. Without any, a tool or a flow gets the inputs that it knows by name.",
     )
     request_body: RequestBody | None = Field(
-        default=None, alias="requestBody", description="What the request sends, as in Arazzo."
+        default=None, alias="requestBody", description="Body of the request, as in Arazzo."
     )
     success_criteria: list[WrittenCriterion] = Field(
         default=[],
         alias="successCriteria",
-        description="What has to hold for the step to have succeeded, besides what its request says.",
+        description="Criteria of success, in addition to those of its request.",
     )
     on_success: list[Action] = Field(
-        default=[], alias="onSuccess", description="What follows then; by default the next step."
+        default=[], alias="onSuccess", description="What follows a success; by default the next step."
     )
     on_failure: list[Action] = Field(
-        default=[], alias="onFailure", description="What follows otherwise; by default the run has failed."
+        default=[], alias="onFailure", description="What follows a failure; by default the run fails."
     )
     outputs: dict[str, str] = Field(
         default={},
@@ -174,15 +174,18 @@ class StepConfig(ConfigSection):
     )
     idempotent: bool | None = Field(
         default=None,
-        description="Whether doing it twice does what once does; by default what its request or tool says.",
+        description="Whether it is idempotent; by default as its request or tool.",
     )
     timeout_seconds: float | None = Field(
-        default=None, gt=0, le=3600, description="For the step; waiting for the user does not count."
+        default=None,
+        gt=0,
+        le=3600,
+        description="Timeout of the step, without the time spent waiting for the user.",
     )
 
     @property
     def kind(self) -> StepKind:
-        """What the step does."""
+        """Kind of the step."""
         if self.operation is not None:
             return "operation"
         if self.tool:
@@ -197,14 +200,14 @@ class StepConfig(ConfigSection):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What a tool or another flow is given, by name."""
+        """Arguments for a tool or another flow, by name."""
         return {each.name: each.value for each in self.parameters}
 
     def request(self) -> EndpointConfig:
-        """The request with what the step's `parameters`, `requestBody` and its like say of it.
+        """Return the request, merged with the step's `parameters`, `requestBody` and similar fields.
 
         Raises:
-            ValueError: the step makes none.
+            ValueError: the step has no request.
         """
         if self.operation is None:
             raise ValueError(f"{self.step_id} makes no request")

@@ -1,4 +1,4 @@
-"""References in the texts of a flow file: to inputs, which a JSON Schema names, and to outputs of steps."""
+"""Validation of references in a flow file's texts, to inputs and to outputs of steps."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ __all__ = [
 
 
 TextKind: TypeAlias = Literal["template", "url", "expression", "output", "condition"]
-"""How a text is meant: with placeholders in it, the same as an address, as one expression, as that of an
-output (which may end in `?`), as a condition."""
+"""The kind of a text: a template, an address template, an expression, an output expression (may end in `?`),
+or a condition."""
 
 NAME_INPUT = "Name it in the `properties` of `input_schema`."
-"""What to do where no input has a name."""
+"""Advice where no input has a name."""
 
 _SHOWN = 80
-_GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-config.md says what can be written."
+_GRAMMAR = "“Expressions, templates, conditions” in docs/reference/flow-config.md describes the syntax."
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateText:
-    """A text with something to be filled in.
+    """A text with references.
 
     Attributes:
-        path: where it stands.
+        path: its path.
         text: the text.
-        manner: how it is meant.
+        kind: the kind of the text.
     """
 
     path: ConfigPath
@@ -54,10 +54,10 @@ class TemplateText:
     kind: TextKind = "template"
 
     def expressions(self) -> tuple[Expression, ...]:
-        """What it names.
+        """Return the expressions in the text.
 
         Raises:
-            UnreadableTextError: it cannot be read.
+            UnreadableTextError: it cannot be parsed.
         """
         if self.kind == "condition":
             return Condition.of(self.text).expressions
@@ -71,7 +71,7 @@ class TemplateText:
 
 
 def texts_in(value: JsonValue | Mapping[str, JsonValue], path: ConfigPath) -> Iterator[TemplateText]:
-    """The texts of a JSON value, as templates; keys are none."""
+    """Yield the texts of a JSON value as templates; keys are not templates."""
     if isinstance(value, str):
         yield TemplateText(path, value)
     elif isinstance(value, Mapping):
@@ -90,14 +90,14 @@ def reference_problems(
     own: Collection[str] = (),
     before: Collection[str] | None = None,
 ) -> Iterator[ConfigProblem]:
-    """Texts that cannot be read, and references to what is not there, or not there yet.
+    """Yield texts that cannot be parsed, and references to names that do not exist, or not yet.
 
     Args:
-        texts: what refers.
-        inputs: names of inputs; None if any name will do.
+        texts: the texts with references.
+        inputs: names of inputs; None if any name is allowed.
         outputs: names of outputs by the id of their step.
         own: names of outputs of the flow itself.
-        before: ids of the steps that may have been done when the texts are filled in; None for all.
+        before: ids of the steps that may have completed when the texts are filled; None for all.
     """
     for text in texts:
         try:
@@ -135,7 +135,7 @@ def _step_problems(
     elif before is not None and step not in before:
         yield ConfigProblem(
             path,
-            f"the step {step!r} is not done before this one, so it has no outputs yet.",
+            f"the step {step!r} does not come before this one, so it has no outputs yet.",
             "Refer to a step before this one, or move it.",
         )
     elif rest and rest[0] not in outputs[step]:
@@ -147,12 +147,12 @@ def _step_problems(
 
 
 def missing_message(name: str, known: Collection[str], *, none: str) -> str:
-    """Advice where there is nothing of a name.
+    """Return advice for an unknown name.
 
     Args:
-        name: the name.
-        known: what there is.
-        none: the advice where there is nothing at all.
+        name: the unknown name.
+        known: the existing names.
+        none: the advice if there are no names at all.
     """
     near = get_close_matches(name, known, n=1)
     if near:
@@ -163,7 +163,7 @@ def missing_message(name: str, known: Collection[str], *, none: str) -> str:
 def unreadable_problem(
     path: ConfigPath, error: UnreadableTextError, *, advice: str = _GRAMMAR
 ) -> ConfigProblem:
-    """The problem that a text cannot be read; by default an expression, or what has some in it."""
+    """Return the problem that a text cannot be parsed; by default, an expression or a template."""
     where = f"character {error.column}" if error.line == 1 else f"line {error.line}, character {error.column}"
     inside = path[2:] if len(path) > 2 and isinstance(path[1], int) else path  # of a flow, skill or tool
     key = readable_path(inside)
@@ -175,7 +175,7 @@ _MAX_COUNT = 1000
 
 
 def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
-    """Names of properties, also of the parts that the schema is made of; None if any name will do.
+    """Return the property names of a schema, its subschemas included; None if any name is allowed.
 
     Args:
         schema: of an object.
@@ -202,10 +202,10 @@ def input_names(schema: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def _resolve_reference(schema: Mapping[str, Any], reference: object) -> object:
-    """What `#/$defs/…` stands for."""
+    """Resolve a reference such as `#/$defs/…`."""
     value: object = schema
     if not isinstance(reference, str) or not reference.startswith("#/"):
-        return {"additionalProperties": True}  # nothing is known of it
+        return {"additionalProperties": True}  # nothing is known about it
     for step in reference[2:].split("/"):
         value = _as_mapping(value).get(step.replace("~1", "/").replace("~0", "~"))
     return value

@@ -1,4 +1,4 @@
-"""Validation of steps and their requests beyond their models: whether they fit, and where addresses lead."""
+"""Validation of steps and requests beyond their models: fields fit together, and jumps resolve."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _KINDS = ("operation", "tool", "workflowId", "parallel", "ask", "confirm")
 
 @dataclass(frozen=True, slots=True)
 class PlacedStep:
-    """A step and where it stands.
+    """A step and its path.
 
     Attributes:
-        path: where.
+        path: its path.
         step: the step.
-        beside: ids of the steps of its list, itself included.
-        in_branch: whether it is in a branch of a parallel step.
+        siblings: ids of the steps of its list, itself included.
+        in_branch: whether it is in a parallel branch.
     """
 
     path: ConfigPath
@@ -53,17 +53,17 @@ class PlacedStep:
 def walk_steps(
     steps: Sequence[StepConfig], path: ConfigPath, *, in_branch: bool = False
 ) -> Iterator[PlacedStep]:
-    """Steps with all that stand in their branches."""
-    beside = [step.step_id for step in steps]
+    """Yield steps, those in branches included."""
+    siblings = [step.step_id for step in steps]
     for index, step in enumerate(steps):
         at = (*path, index)
-        yield PlacedStep(at, step, beside, in_branch)
+        yield PlacedStep(at, step, siblings, in_branch)
         for number, branch in enumerate(step.parallel):
             yield from walk_steps(branch, (*at, "parallel", number), in_branch=True)
 
 
 def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProblem]:
-    """List the errors of a step by itself and among its neighbours."""
+    """Return the problems of a step, by itself and among its siblings."""
     step, path = placed.step, placed.path
     said = [
         key
@@ -75,7 +75,7 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
         if there
     ]
     if step.confirm is False and step.kind != "tool":
-        yield ConfigProblem((*path, "confirm"), "there is nothing here that would be asked.", "Leave it out.")
+        yield ConfigProblem((*path, "confirm"), "this has no effect here.", "Leave it out.")
     if len(said) > 1 and said != ["tool", "confirm"]:
         yield ConfigProblem(
             (*path, said[1]), f"a step is one thing, not {' and '.join(said)}.", "Make it several steps."
@@ -88,12 +88,12 @@ def step_problems(placed: PlacedStep, *, flow_url: str) -> Iterator[ConfigProble
     if placed.in_branch and asks:
         yield ConfigProblem(
             (*path, asks),
-            "side by side with other steps the user is not asked.",
+            "the user cannot be asked in parallel with other steps.",
             "Ask in a step before or after.",
         )
     if any(not branch for branch in step.parallel) or len(step.parallel) == 1:
         yield ConfigProblem(
-            (*path, "parallel"), "two or more lists of steps run side by side.", "None of them is empty."
+            (*path, "parallel"), "`parallel` needs two or more lists of steps.", "None of them is empty."
         )
     if step.operation is not None:
         yield from endpoint_problems(step.operation, (*path, "operation"), flow_url=flow_url)
@@ -112,15 +112,15 @@ def _argument_problems(step: StepConfig, path: ConfigPath) -> Iterator[ConfigPro
             yield ConfigProblem((*path, "requestBody"), "the operation has a body already.", "Keep one.")
         yield from secret_problems(texts_in(step.request_body.payload, (*path, "requestBody", "payload")))
     if step.parameters and step.kind not in {"operation", "tool", "workflow"}:
-        yield ConfigProblem((*path, "parameters"), "there is nothing here that takes parameters.")
+        yield ConfigProblem((*path, "parameters"), "this step takes no parameters.")
     names = [(each.in_, each.name) for each in step.parameters]
     for index, each in enumerate(step.parameters):
         at = (*path, "parameters", index)
         if (each.in_, each.name) in names[:index]:
-            yield ConfigProblem(at, f"the parameter {each.name[:80]!r} is there twice.")
+            yield ConfigProblem(at, f"the parameter {each.name[:80]!r} is defined twice.")
         if request is None:
             if each.in_:
-                yield ConfigProblem((*at, "in"), "only parameters of a request are put somewhere.")
+                yield ConfigProblem((*at, "in"), "only parameters of a request have `in`.")
             yield from secret_problems(texts_in(each.value, (*at, "value")))
             continue
         try:
@@ -141,7 +141,7 @@ def _action_problems(
         if action.type == "retry" and not after_failure:
             yield ConfigProblem(
                 (*at, "type"),
-                "only what has failed is done again.",
+                "only a failed step is retried.",
                 "To wait for something, let `successCriteria` say what, and retry in `onFailure`.",
             )
         if action.type == "end":
@@ -152,7 +152,7 @@ def _action_problems(
                 (*at, "stepId"),
                 f"there is no step {action.step_id[:80]!r} in this list."
                 if action.step_id
-                else "it lacks a step.",
+                else "it needs a step.",
                 missing_message(action.step_id, placed.siblings, none="Name one."),
             )
         if action.response and (action.type != "end" or placed.in_branch):
@@ -160,7 +160,7 @@ def _action_problems(
 
 
 def step_texts(placed: PlacedStep) -> Iterator[TemplateText]:
-    """Everything in a step that is filled in, without what stands in its branches."""
+    """Yield the templates of a step, without those of its branches."""
     step, path = placed.step, placed.path
     if step.operation is not None:
         yield from endpoint_texts(step.operation, (*path, "operation"))
@@ -185,32 +185,32 @@ _SECRETS = "Write secrets into `headers` or `query`, where they are hidden from 
 
 
 def address_problems(url: str, path: ConfigPath, *, flow_url: str) -> Iterator[ConfigProblem]:
-    """What is wrong with an address besides its form: there is nothing that it is put behind."""
+    """Yield the problem that a path has no `flow_url` to resolve against."""
     if not url.lower().startswith(("https://", "http://")) and not flow_url:
-        what = f"the path {url[:80]!r} is put behind `flow_url`" if url else "`flow_url` is asked"
+        what = f"the path {url[:80]!r} is relative to `flow_url`" if url else "the request goes to `flow_url`"
         yield ConfigProblem(
-            path, f"{what}, which is not there.", 'Write "flow_url": "https://…", or a whole address.'
+            path, f"{what}, which is not set.", 'Write "flow_url": "https://…", or an absolute address.'
         )
 
 
 def endpoint_problems(
     endpoint: EndpointConfig, path: ConfigPath, *, flow_url: str
 ) -> Iterator[ConfigProblem]:
-    """List the errors of a request."""
+    """Return the problems of a request."""
     yield from address_problems(endpoint.url, (*path, "url"), flow_url=flow_url)
     yield from secret_problems(texts_in(endpoint.body, (*path, "body")))
     yield from criteria_problems(endpoint.success_criteria, (*path, "successCriteria"))
 
 
 def secret_problems(texts: Iterator[TemplateText]) -> Iterator[ConfigProblem]:
-    """References to secrets where they are not looked up."""
+    """Yield references to secrets where they are not resolved."""
     for text in texts:
         if reference_in(text.text):
-            yield ConfigProblem(text.path, "a secret is not looked up here.", _SECRETS)
+            yield ConfigProblem(text.path, "a secret is not resolved here.", _SECRETS)
 
 
 def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[TemplateText]:
-    """Everything in a request that is filled in."""
+    """Yield the templates of a request."""
     yield TemplateText((*path, "url"), endpoint.url, "url")
     yield from texts_in({**endpoint.headers}, (*path, "headers"))
     yield from texts_in(endpoint.query or {}, (*path, "query"))
@@ -221,7 +221,7 @@ def endpoint_texts(endpoint: EndpointConfig, path: ConfigPath) -> Iterator[Templ
 
 
 def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[TemplateText]:
-    """What criteria look at, as far as they can be read."""
+    """Yield the texts of criteria, as far as they can be parsed."""
     for index, criterion in enumerate(criteria):
         if criterion.type == "simple":
             yield TemplateText((*path, index, "condition"), criterion.condition, "condition")
@@ -230,12 +230,12 @@ def criteria_texts(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[
 
 
 def criteria_problems(criteria: Sequence[Criterion], path: ConfigPath) -> Iterator[ConfigProblem]:
-    """List the errors of criteria that are no conditions."""
+    """Yield criteria that are no valid conditions."""
     for index, criterion in enumerate(criteria):
         if criterion.type == "simple":
             if criterion.context:
                 yield ConfigProblem(
-                    (*path, index, "context"), "a condition names itself what it looks at.", "Leave it out."
+                    (*path, index, "context"), "a condition has no separate context.", "Leave it out."
                 )
             continue
         if not criterion.context:

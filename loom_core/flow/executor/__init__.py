@@ -1,4 +1,4 @@
-"""Runs flows, step by step in a journal."""
+"""Executor of flows: step by step, with a journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether anything of a run is under way, or everything waits for people."""
+"""Activity of a run: whether any part of it is active, or all parts wait for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["RunActivity"]
 
 
 class _StepTimeout:
-    """The time of a step, which stands still while people are waited for."""
+    """Timeout of a step; it does not count the time spent waiting for people."""
 
     def __init__(self, seconds: float, work: anyio.CancelScope) -> None:
         self._watch = Stopwatch(0.0, until=seconds)
@@ -34,10 +34,10 @@ _limits: ContextVar[tuple[_StepTimeout, ...]] = ContextVar("_limits", default=()
 
 
 class RunActivity:
-    """Counts what goes on side by side in one run.
+    """Counter of the concurrent parts of one run that are active.
 
     Args:
-        park: is called when everything waits.
+        park: called when all parts wait.
     """
 
     def __init__(self, park: Callable[[], None]) -> None:
@@ -46,7 +46,7 @@ class RunActivity:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """Around waiting for people, which can be given up and begun again later."""
+        """Context of waiting for people; the wait can be cancelled and repeated later."""
         with self.stop_clocks():
             self.remove_task()
             try:
@@ -56,7 +56,7 @@ class RunActivity:
 
     @contextmanager
     def stop_clocks(self) -> Generator[None]:
-        """Around waiting for people in the middle of something: the time of steps stands still."""
+        """Context of waiting for people in the middle of a step: its timeout is suspended."""
         for limit in _limits.get():
             limit.change_waiting(1)
         try:
@@ -66,18 +66,18 @@ class RunActivity:
                 limit.change_waiting(-1)
 
     def add_tasks(self, count: int) -> None:
-        """What goes on does so in so many parts from now on."""
+        """Count additional concurrent parts."""
         self._busy += count - 1
 
     def remove_task(self) -> None:
-        """A part has ended, or waits."""
+        """Count a part as ended or waiting."""
         self._busy -= 1
         if not self._busy:
             self._park()
 
     @contextmanager
     def limit_time(self, seconds: float | None) -> Generator[anyio.CancelScope]:
-        """Around something that may take so long, without the time in which people are waited for."""
+        """Context with a timeout that does not count the time spent waiting for people."""
         with anyio.CancelScope() as scope:
             if seconds is None:
                 yield scope

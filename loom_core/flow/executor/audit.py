@@ -1,4 +1,4 @@
-"""What a run of a flow writes into the audit: what people decide and order, and requests with an effect."""
+"""Audit of flow runs: decisions and commands of users, and requests with side effects."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _VERDICTS: dict[str, Verdict] = {"approve": "allow", "edit": "allow", "deny": "d
 
 
 class FlowAudit:
-    """Looks on at a run (`RunLog.observe`), and is told of requests before they are sent.
+    """Observer of runs (`RunLog.observe`) that writes audit entries, also before requests are sent.
 
-    Calls of tools are written by the pipeline.
+    The tool pipeline audits tool calls.
 
     Args:
-        audit: the file; None for none.
+        audit: the audit log; None for none.
     """
 
     def __init__(self, audit: AuditLog | None) -> None:
         self._audit = audit
 
     def on_event(self, event: StreamEvent, run: Run) -> None:
-        """Note what people have decided, and that they had the run pause or go on."""
+        """Record decisions, pauses and resumptions by users."""
         by, step = str(event.payload.get("by", "")), str(event.payload.get("step_id", ""))
         match event.type:
             case "approval_decided":
@@ -51,7 +51,7 @@ class FlowAudit:
                 pass
 
     def record_abort(self, run: Run, *, by: str) -> None:
-        """Note that a user ended the run. A run that a decision ends is not aborted by that."""
+        """Record that a user aborted the run; a run that ends by a decision is not aborted."""
         self._record("order", run, outcome="aborted", by=by, at=time())
 
     def _record(
@@ -82,7 +82,7 @@ class FlowAudit:
         self._audit.note(entry)
 
     def on_detach(self, run: Run) -> None:
-        """Nothing is left to be noted; what was is written by `write`."""
+        """Do nothing: `write` writes what was recorded."""
 
     async def record_request(
         self,
@@ -95,19 +95,19 @@ class FlowAudit:
         outcome: str = "",
         seconds: float = 0.0,
     ) -> None:
-        """Write down that a request is sent which may change something, and then what came of it.
+        """Record a request that may have side effects, before it is sent and with its outcome.
 
         Args:
-            kind: which of the two.
-            run: in which run.
+            kind: start or end of the request.
+            run: the run.
             what: method and address, without the query.
-            key: of the step, with its visit.
-            arguments: what is sent; references to secrets are still references.
+            key: of the step's visit.
+            arguments: the payload; references to secrets are not resolved.
             outcome: `success`, `failure` or `unknown`.
-            seconds: that it took.
+            seconds: duration.
 
         Raises:
-            LoomError: it cannot be written; nothing must be sent then. At the end it is written later.
+            LoomError: it cannot be written, so the request must not be sent. At its end, it is written later.
         """
         if self._audit is None:
             return
@@ -127,12 +127,12 @@ class FlowAudit:
                 await self._audit.write(entry)
             except StoreError as error:
                 raise LoomError(
-                    f"{what} was not sent, as it could not be put on the audit: {error}"
+                    f"{what} was not sent, because the audit log could not be written: {error}"
                 ) from error
         else:
             await self._audit.try_write(entry)
 
     async def write(self) -> None:
-        """Write what was noted, if anything."""
+        """Write the recorded entries, if there are any."""
         if self._audit is not None and self._audit.has_waiting:
             await self._audit.try_write()

@@ -1,4 +1,4 @@
-"""What a flow consists of, and whether it still is what it was when a run began."""
+"""The steps of a flow, and the check that they have not changed since a run began."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ __all__ = [
 ]
 
 REQUEST_STEP = "request"
-"""The id of the only step of a flow that has none in the file."""
+"""The id of the only step of a flow that has no steps in the file."""
 
 Digests = list[tuple[str, str]]
-"""Ids of steps in their order, each with a digest of all that decides what it does."""
+"""Digests of steps by id, in order; each covers everything that decides the step's behaviour."""
 
 
 class FlowChangedError(ConfigError):
-    """The steps that a run has done are not those of the flow any more."""
+    """The steps that a run has completed are not those of the flow any more."""
 
 
 def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:
-    """The steps of a flow; without any, it is one request, and outputs and response are about its answer."""
+    """Return the steps of a flow; a flow without steps has one, its request."""
     if flow.steps:
         return flow.steps
     ends = [Action(type="end", response=flow.response)] if flow.response else []
@@ -46,7 +46,7 @@ def flow_steps(file: FlowFile, flow: FlowConfig) -> Sequence[StepConfig]:
 
 
 def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
-    """Steps with all that stand in their branches."""
+    """Yield steps, those in branches included."""
     for step in steps:
         yield step
         for branch in step.parallel:
@@ -54,11 +54,11 @@ def iter_steps(steps: Sequence[StepConfig]) -> Iterator[StepConfig]:
 
 
 def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:
-    """The tools of MCP servers (`server:tool`) that steps and skills name.
+    """Return the tools of MCP servers (`server:tool`) that steps and skills name.
 
     Args:
         file: the flows.
-        unasked: only those about which users are not asked (`confirm: false`).
+        unasked: only those that need no approval (`confirm: false`).
     """
     named = [
         (step.tool, step.confirm) for flow in file.flows if flow.enabled for step in iter_steps(flow.steps)
@@ -69,7 +69,7 @@ def server_tools(file: FlowFile, *, unasked: bool = False) -> list[str]:
 
 
 def step_title(file: FlowFile, flow_id: str, step_id: str) -> str:
-    """What people call a step: its description, else its number; a request alone is called as its flow."""
+    """Return a step's title: its description, else its number; a single request has its flow's title."""
     flow = file.flow(flow_id)
     if flow is None:
         return "#"
@@ -82,20 +82,20 @@ def step_title(file: FlowFile, flow_id: str, step_id: str) -> str:
 
 
 def compute_digests(steps: Sequence[StepConfig]) -> Digests:
-    """See `Digests`; what only people read does not count."""
+    """Compute the digests of steps, without texts that only people read; see `Digests`."""
     return [(step.step_id, _digest(step)) for step in steps]
 
 
 def changed_steps_problem(before: Digests, now: Digests, done: Sequence[str]) -> str:
-    """Which step stands between a run and going on; empty if none does.
+    """Return which changed step prevents a run from continuing; empty if none does.
 
-    Steps up to the furthest one that has begun have to be the same, in the same order; behind it, anything
-    may have changed.
+    All steps up to the furthest one that has started must be the same, in the same order; later steps may
+    have changed.
 
     Args:
-        before: of the flow as it was.
-        now: of the flow as it is.
-        done: ids of the steps that have begun.
+        before: digests when the run began.
+        now: digests of the current file.
+        done: ids of the steps that have started.
     """
     places = [place for place, (step_id, _) in enumerate(before) if step_id in done]
     for place in range(max(places, default=-1) + 1):
@@ -111,7 +111,7 @@ def _digest(step: StepConfig) -> str:
 
 
 def _without_texts(step: StepConfig) -> dict[str, Any]:
-    """What only people read of a step and of those in its branches, for `exclude`."""
+    """Return the fields of a step and its branches that only people read, for `exclude`."""
     branches = {
         number: {place: _without_texts(inner) for place, inner in enumerate(branch)}
         for number, branch in enumerate(step.parallel)

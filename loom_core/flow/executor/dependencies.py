@@ -1,4 +1,4 @@
-"""What drives flows."""
+"""Dependencies of the execution of flows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["FlowDependencies", "FlowLimits", "RequestSender"]
 
 
 class RequestSender(Protocol):
-    """Sends requests; see `EndpointCaller`."""
+    """Sender of requests; see `EndpointCaller`."""
 
     async def call(
         self,
@@ -33,18 +33,18 @@ class RequestSender(Protocol):
         step_id: str = "",
         seconds: float | None = None,
     ) -> EndpointResult:
-        """See `EndpointCaller.call`."""
+        """Send a request; see `EndpointCaller.call`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """What keeps a flow from going on for ever.
+    """Limits that prevent endless flows.
 
     Attributes:
-        visits: how often a step may be come to, in a run or since a person last had a hand in it.
-        depth: flows within each other.
-        settle_seconds: that what changes something outside has to end, where its run is called off.
+        visits: maximum number of visits to a step, in a run or since a person last acted.
+        depth: maximum depth of nested flows.
+        settle_seconds: time for steps with side effects to end when their run is cancelled.
     """
 
     visits: int = 50
@@ -54,18 +54,18 @@ class FlowLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowDependencies:
-    """What drives flows, shared by all runs.
+    """Dependencies that all runs of flows share.
 
     Attributes:
         file: the flows.
-        spoken: the same as each language says them.
-        version: of the configuration.
-        caller: sends requests.
+        spoken: the flows localized in each language.
+        version: version of the configuration.
+        caller: sender of requests.
         toolbox: the tools.
-        pipeline: makes what plans and runs the calls of a run.
-        asking: whom runs ask: who answers by orders, at the least.
-        limits: see there.
-        audit: has what people decide on file, and requests that have an effect.
+        pipeline: returns the tool pipeline of a run.
+        asking: human input policy; at least, people can respond by commands.
+        limits: limits of runs.
+        audit: audit of decisions, and of requests with side effects.
     """
 
     file: FlowFile

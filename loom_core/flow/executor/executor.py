@@ -1,4 +1,4 @@
-"""Runs flows: begins them, goes on with them, tells them what people say."""
+"""`FlowExecutor`: start, resume and command runs of flows."""
 
 from __future__ import annotations
 
@@ -42,42 +42,42 @@ _WAIT_SECONDS = 30.0
 
 
 class _RemoteFlowFile(FlowFile):
-    """The flows of an API that knows them by their ids: any id is one, and is posted to `flow_url`."""
+    """The flows of an API that knows them by id: any id is valid, and requests go to `flow_url`."""
 
     def flow(self, flow_id: str) -> FlowConfig | None:
-        """See `FlowFile.flow`."""
+        """Build a flow of any id; see `FlowFile.flow`."""
         return FlowConfig(flow_id=flow_id)
 
     def endpoint_of(self, flow: FlowConfig) -> EndpointConfig:
-        """See `FlowFile.endpoint_of`."""
+        """Return a request to `flow_url`; see `FlowFile.endpoint_of`."""
         return super().endpoint_of(flow).model_copy(update={"url": self.flow_url})
 
 
 class FlowExecutor:
-    """Runs the flows of a file; each run is in the journal, and goes on after a crash.
+    """Executor of the flows of a file; each run is in the journal and survives a crash.
 
-    It drives runs by itself (`execute`, `order`, `go_on`), or has a `RunHost` do it:
-    `RunHost(journal, executor.runner)`; both may be, also in several processes.
+    It executes runs itself (`execute`, `send_command`, `resume`), or a `RunHost` does: `RunHost(journal,
+    executor.runner)`; both can be combined, also in several processes.
 
         executor = FlowExecutor("https://flow-api.example", caller, {"tenantId": "acme"})
         run = await executor.execute("leave_request", "我要请三天假", {"days": 3})
         print(run.status, run.output)
 
     Args:
-        flows: the flows; or the address of an API that has them: each flow that is executed is posted there
-            with its id, the message, the parameters and the context.
+        flows: the flows; or the address of an API that has them: each flow is posted there with its id, the
+            message, the parameters and the context.
         caller: sends requests.
         context: variables of all conversations, such as `tenantId`.
-        journal: keeps the runs; by default one in memory, until `aclose`.
-        tools: what steps may call.
+        journal: journal of runs; by default one in memory, until `aclose`.
+        tools: tools that steps may call.
         live: tools of servers; see `Toolbox`.
-        permissions: whether a tool may be called, must not be, or people are asked.
-        approve: is called with everything that has to be asked; without it, people answer by orders.
-        answer_seconds: how long people are waited for; who has not answered by then has refused. None for as
-            long as it takes.
-        audit: has every decision about tools on file.
-        scheduler: gives places to calls of tools; by default one of its own.
-        limits: what keeps a flow from going on for ever.
+        permissions: whether a tool call is allowed, denied, or needs approval.
+        approve: callback for every approval; without it, people respond by commands.
+        answer_seconds: timeout for responses of people, after which they count as declined. None for no
+            timeout.
+        audit: audit log of decisions about tools.
+        scheduler: assigns slots to tool calls; by default one of its own.
+        limits: limits that prevent endless flows.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class FlowExecutor:
         self.parts = self._build_dependencies(loaded, caller, tools, live)
 
     async def aclose(self) -> None:
-        """Close the journal, if it is the executor's own."""
+        """Close the journal, if the executor owns it."""
         if self._own_journal:
             await self.journal.aclose()
 
@@ -122,22 +122,22 @@ class FlowExecutor:
         tools: Iterable[Tool] = (),
         live: Sequence[Callable[[], tuple[Tool, ...]]] = (),
     ) -> None:
-        """Take another file from now on; runs that are driven go on with what they were taken up with.
+        """Use another file for new runs; active runs keep the file that they use.
 
         Raises:
-            ConfigError: two of the tools have the same name.
+            ConfigError: two tools have the same name.
         """
         self.parts = self._build_dependencies(loaded, caller, tools, live)
 
     def loop(self, log: RunLog) -> FlowLoop:
-        """Take a run up: what a `RunHost` calls."""
+        """Return the executor of a run; called by a `RunHost`."""
         return FlowLoop(self.parts, log)
 
     async def runner(self, profile: str) -> FlowExecutor:
-        """Itself, for the runs of its flows: what a `RunHost` takes.
+        """Return itself for runs of its flows; called by a `RunHost`.
 
         Raises:
-            NotFoundError: there is no flow of that id.
+            NotFoundError: no flow has this id.
         """
         self.parts.file.find_flow(profile)
         return self
@@ -157,25 +157,24 @@ class FlowExecutor:
         seconds: float | None = None,
         idempotency_key: str = "",
     ) -> RunRequest:
-        """What the journal is to hold of a run, checked.
+        """Build and validate the request of a run.
 
         Args:
-            flow_id: which flow.
-            message: what the user said.
-            parameters: inputs; what is required and not there is asked for.
+            flow_id: id of the flow.
+            message: the user's message.
+            parameters: inputs; required ones that are missing are asked for.
             session_id: the conversation; empty for a new one.
-            context: variables of it.
-            caller: who asks.
-            confirm: whether the user is asked before it begins; None: if the flow says `always`.
-            confirm_reason: what they are asked.
+            context: variables of the conversation.
+            caller: the caller.
+            confirm: whether to ask the user before it starts; None: if the flow says `always`.
+            confirm_reason: the question for that.
             route: how the flow was chosen, for the journal.
-            seconds: how long it may take, without the time in which people are waited for; by default what
-                the flow says.
+            seconds: timeout, without the time spent waiting for people; by default that of the flow.
             idempotency_key: see `RunRequest`.
 
         Raises:
             NotFoundError: there is no such flow.
-            InvalidInputError: the parameters do not fit its schema.
+            InvalidInputError: the parameters are invalid by its schema.
         """
         flow = self.parts.file.find_flow(flow_id)
         given = dict(parameters or {})
@@ -218,15 +217,15 @@ class FlowExecutor:
         seconds: float | None = None,
         idempotency_key: str = "",
     ) -> Run:
-        """Run a flow, to its end or until people have to say something; see `request`.
+        """Run a flow until it ends or waits for the user; see `build_request`.
 
         Returns:
-            How it stands then: what went wrong is in `Run.problem`, what is asked in `Run.pending`.
+            The run: errors are in `Run.problem`, questions in `Run.pending`.
 
         Raises:
             NotFoundError: there is no such flow.
-            InvalidInputError: the parameters do not fit its schema, or the session has a run that is not at
-                its end.
+            InvalidInputError: the parameters are invalid by its schema, or the session has a run that has not
+                ended.
             RecordError: the journal cannot be written.
         """
         request = self.build_request(
@@ -245,11 +244,11 @@ class FlowExecutor:
         return await self.resume((await self.journal.create(request)).id)
 
     async def send_command(self, run_id: str, order: Command, *, caller: str | None = None) -> Run:
-        """Tell a run something, and have it go on as far as it can; see `Journal.order`.
+        """Send a command to a run, and let it continue as far as it can; see `Journal.send_commands`.
 
         Raises:
-            InvalidInputError: it does not fit how the run stands.
-            NotFoundError: there is no such run of this caller.
+            InvalidInputError: the command does not fit the run's state.
+            NotFoundError: the caller has no such run.
         """
         await self.journal.send_commands(run_id, order, caller=caller)
         return await self.resume(run_id)
@@ -263,11 +262,11 @@ class FlowExecutor:
         by: str = "",
         caller: str | None = None,
     ) -> Run:
-        """Go on with a run that has failed, from a step, or with other inputs; see `Retry`.
+        """Continue a failed run from a step, or with other inputs; see `Retry`.
 
         Raises:
-            InvalidInputError: it has not failed, or the inputs do not fit its schema.
-            NotFoundError: there is no such run of this caller, or its flow has no such step.
+            InvalidInputError: the run has not failed, or the inputs are invalid by its schema.
+            NotFoundError: the caller has no such run, or its flow has no such step.
         """
         run = await self.journal.get(run_id, caller=caller)
         if step:
@@ -277,11 +276,11 @@ class FlowExecutor:
         )
 
     def build_retry(self, run: Run, step: str = "", *, inputs: Mapping[str, Any], by: str = "") -> Retry:
-        """The order that has a run go on with other inputs, which are checked.
+        """Build the command that continues a run with other inputs, and validate these.
 
         Raises:
-            InvalidInputError: they do not fit the schema of its flow.
-            NotFoundError: its flow is gone.
+            InvalidInputError: they are invalid by the flow's schema.
+            NotFoundError: the flow does not exist any more.
         """
         if not inputs:
             return Retry(step=step, by=by)
@@ -290,10 +289,10 @@ class FlowExecutor:
         return Retry(step=step, inputs=validate_inputs(flow, inputs, whole=False), by=by)
 
     async def resume(self, run_id: str) -> Run:
-        """Drive a run to its end or until people have to say something; wait, where another drives it.
+        """Execute a run until it ends or waits for the user; if another process executes it, wait.
 
         Raises:
-            NotFoundError: there is no such run.
+            NotFoundError: no run has this id.
         """
         while True:
             log = await self.journal.claim(run_id)

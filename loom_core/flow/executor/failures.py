@@ -1,7 +1,7 @@
-"""How it is told that a flow, or a request of it, has failed: to operators by its kind, to users in words.
+"""Failures of flows and requests: their kind for operators, and messages for users.
 
-Addresses, ids of steps and what servers answered are for operators (`Run.problem`); users, and the models
-that read what they were told, get a sentence of `Wording`, or what the flow file itself says.
+Addresses, step ids and responses of servers are for operators (`Run.problem`); users, and models that read
+the user's messages, get a sentence of `FlowMessages`, or a text of the flow file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class StepFailedError(LoomError):
-    """A step has failed, and nothing says what follows then.
+    """A step has failed, and no action handles the failure.
 
     Attributes:
         step: its path, such as `pay` or `outer/0/inner`.
-        said: what users are told.
+        said: the message for users.
     """
 
     def __init__(self, message: str, *, step: str, said: str, advice: str = "") -> None:
@@ -42,11 +42,11 @@ class StepFailedError(LoomError):
 
 
 class FlowTimeoutError(LoomError):
-    """A flow has taken all the time that it may."""
+    """A flow has exceeded its timeout."""
 
 
 def classify_failure(error: LoomError) -> str:
-    """The kind of an error that ends a run, for its journal."""
+    """Return the kind of an error that ends a run, for its journal."""
     match error:
         case StepFailedError():
             return "step"
@@ -61,7 +61,7 @@ def classify_failure(error: LoomError) -> str:
 
 
 def user_message(error: LoomError, wording: FlowMessages) -> str:
-    """What users are told of an error that ends a run."""
+    """Return the user's message for an error that ends a run."""
     match error:
         case StepFailedError():
             return error.said
@@ -76,12 +76,12 @@ def user_message(error: LoomError, wording: FlowMessages) -> str:
 
 
 def request_failure_message(outcome: NetFailure | int, wording: FlowMessages, *, unsure: bool) -> str:
-    """What users are told of a request that has failed.
+    """Return the user's message for a failed request.
 
     Args:
-        outcome: why there is no answer, or the HTTP status of the one there is.
-        wording: how.
-        unsure: whether something may have been changed all the same.
+        outcome: the error, or the HTTP status of the response.
+        wording: messages in the user's language.
+        unsure: whether something may have been changed nevertheless.
     """
     said = (
         _status_message(outcome, wording)
@@ -108,7 +108,7 @@ def _status_message(status: int, wording: FlowMessages) -> str:
     if status in {HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE}:
         return wording.busy
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED}:
-        return wording.broken  # it is we who are not let in
+        return wording.broken  # our credentials are rejected
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return wording.faulty
     return (

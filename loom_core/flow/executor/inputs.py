@@ -1,4 +1,4 @@
-"""The inputs of a flow: what is missing, whether what was given fits, what may still be corrected."""
+"""The inputs of a flow: defaults, missing inputs, validation, and names for people."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _IN_PARTS = (
 
 
 def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs with the defaults of those that were not given; null is as good as not given."""
+    """Return inputs with defaults for those that are missing or null."""
     inputs = {name: value for name, value in given.items() if value is not None}
     for name, part in _properties(schema).items():
         if isinstance(part, Mapping) and "default" in part and name not in inputs:
@@ -43,7 +43,7 @@ def with_defaults(schema: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
 
 
 def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list[str]:
-    """Names of what is required and not there."""
+    """Return the names of required inputs that are missing."""
     required = cast("Sequence[str]", schema.get("required", ()))
     return [name for name in required if name not in inputs]
 
@@ -51,23 +51,23 @@ def missing_inputs(schema: Mapping[str, Any], inputs: Mapping[str, Any]) -> list
 def validate_inputs(
     flow: FlowConfig, given: Mapping[str, Any], *, whole: bool = True, schema: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Inputs as the schema of a flow wants them, corrected where they are nearly right.
+    """Validate inputs against the schema of a flow, and repair small mistakes.
 
     Args:
-        flow: which.
+        flow: the flow.
         given: the inputs.
-        whole: whether all have to be there; otherwise each is checked by itself.
-        schema: another one than the flow's own.
+        whole: whether required ones must be present; otherwise each is checked by itself.
+        schema: a schema to use instead of the flow's.
 
     Raises:
-        InvalidInputError: they do not fit.
+        InvalidInputError: they are invalid.
     """
     try:
         json.dumps(dict(given), allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError):
         raise InvalidInputError(
-            f"The inputs for {flow.title} hold what JSON does not have: half a character, or a number "
-            "that is none or too long.",
+            f"The inputs for {flow.title} have a value that JSON does not support: a lone "
+            "surrogate, or a number that is not finite or too long.",
             advice="Give plain values.",
         ) from None
     schema = flow.input_schema if schema is None else schema
@@ -79,7 +79,7 @@ def validate_inputs(
 
 
 def input_form(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """JSON Schema of an answer that gives some inputs; it may correct others."""
+    """Return the JSON Schema of an answer that gives some inputs and may correct others."""
     properties = _properties(schema)
     form: dict[str, Any] = {
         "type": "object",
@@ -90,7 +90,7 @@ def input_form(schema: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any
 
 
 def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: Language | None = None) -> str:
-    """What people call some inputs; with a language, the titles of those that are to be chosen from, too."""
+    """Return the titles of some inputs; with a language, the titles of their choices too."""
     properties = _properties(schema)
     called: list[str] = []
     for name in names:
@@ -103,7 +103,7 @@ def input_names_of(schema: Mapping[str, Any], names: Sequence[str], language: La
 
 
 def uses_input(step: StepConfig, name: str) -> bool:
-    """Whether a step has done something with an input."""
+    """Return whether a step has used an input."""
     if step.kind in {"ask", "confirm", "none"}:
         return False
     if step.operation is not None and step.request().sends_inputs:
@@ -119,10 +119,10 @@ def uses_input(step: StepConfig, name: str) -> bool:
 
 
 def check_known(flow: FlowConfig, names: Sequence[str]) -> None:
-    """Refuse inputs that no schema names.
+    """Raise an error for inputs that no schema names.
 
     Raises:
-        InvalidInputError: there is one.
+        InvalidInputError: an input is unknown.
     """
     known = _properties(flow.input_schema)
     strange = [name for name in names if name not in known]

@@ -1,4 +1,4 @@
-"""Drive the run of a flow, step by step, from where its journal is to its end, or until people are asked."""
+"""Execution of a flow's run, step by step, from its journalled state until it ends or waits."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ __all__ = ["CurrentSteps", "FlowLoop", "StepMachine", "describe_changes"]
 
 
 class FlowLoop(RunExecutor[FlowRecorder]):
-    """One run of a flow.
+    """Executor of one run of a flow.
 
-    It is a state machine: where each list of steps stands follows from the journalled events. Each step is in
-    the journal before it does anything, and with what came of it after; so what has a result is not done
-    again, and of what had begun when the process died, what must not be done twice is asked about.
+    It is a state machine whose state follows from the journalled events. Each step is in the journal before
+    it does anything, and with its result afterwards; so a step with a result is never repeated. If a step
+    was running at a crash and must not be done twice, the user is asked.
 
-    While everything waits for people, the run is parked: nobody holds it, and what they say has it go on, in
-    whichever process.
+    While all parts wait for people, the run is parked: no process holds it, and a response resumes it in any
+    process.
 
     Args:
-        parts: what drives it.
-        log: the run, claimed.
+        parts: dependencies.
+        log: the claimed run.
     """
 
     span_form = INVOKE_WORKFLOW
@@ -85,7 +85,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         setting = parts.file.basic_settings.language
         language = language_of_run(log.run.request, setting=setting)
         asking = parts.asking
-        if asking.approve is None:  # who answers by orders is a customer
+        if asking.approve is None:  # users who respond by commands are customers
             phrases, unapproved = Phrases.of(language), FlowMessages.of(language).unapproved
             asking = replace(asking, unapproved=unapproved, confirmation=phrases.confirmation)
         super().__init__(log, FlowRecorder(log), asking=asking)
@@ -100,7 +100,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         self._group: TaskGroup | None = None
 
     async def execute(self) -> Run:
-        """See `Driving.drive`."""
+        """Execute the run; see `RunExecutor.execute`."""
         outer = calling_run()
         self._log.observe(self._parts.audit)
         try:
@@ -114,7 +114,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
                 await self._parts.audit.write()
 
     async def _begin(self) -> None:
-        """The frame of the flow is made where its errors are the run's: see `_advance`."""
+        """Do nothing here: `_advance` adds the flow's frame, so that its errors are the run's."""
 
     async def _wait_for_calls(self) -> None:
         async with anyio.create_task_group() as group:
@@ -123,7 +123,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
                 group.start_soon(self._machine.work.detach)
 
     def _stop(self) -> None:
-        """Cancel what is under way, but for what changes something: that has a moment to end by itself."""
+        """Cancel running steps; those with side effects get a moment to end."""
         machine, group = self._machine, self._group
         if machine is None or group is None or not machine.work.stop():
             super()._stop()
@@ -132,13 +132,13 @@ class FlowLoop(RunExecutor[FlowRecorder]):
 
     async def _settle(self, machine: StepMachine) -> None:
         with anyio.move_on_after(self._parts.limits.settle_seconds):
-            await machine.work.abandon()  # what goes on elsewhere for a call need not be waited for
+            await machine.work.abandon()  # work elsewhere for a tool call need not be waited for
             await machine.work.wait_until_settled()
         super()._stop()
 
     async def _wait_while_paused(self) -> None:
         if self._abort is not None:
-            await anyio.sleep_forever()  # until what is under way has settled
+            await anyio.sleep_forever()  # until running steps have settled
         if self._record.paused and self._idling is not None:
             with self._idling.waiting():
                 await super()._wait_while_paused()
@@ -146,13 +146,14 @@ class FlowLoop(RunExecutor[FlowRecorder]):
             await super()._wait_while_paused()
 
     def _is_revived_by(self, reviving: Command | None) -> bool:
-        # What is said to a flow that has just ended is for the next one.
+        # A message to a flow that has just ended is for the next one.
         return isinstance(reviving, Resume | Retry)
 
     def _timeout_error(self) -> LoomError:
         seconds = self._record.run.request.budget.seconds
         return FlowTimeoutError(
-            f"The flow has taken all of its {seconds:g} s.", advice="Resume it to grant the same once more."
+            f"The flow exceeded its timeout of {seconds:g} s.",
+            advice="Resume it to grant the same time again.",
         )
 
     def _revive(self, order: Command) -> None:
@@ -176,11 +177,11 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         )
 
     def _retry_target(self, order: Retry) -> tuple[str, str]:
-        """From where a run goes on: the path of a list of steps, and a step in it; empty for where it failed.
+        """Return the path of the list of steps and the step to retry from; empty for the failed one.
 
         Raises:
-            NotFoundError: there is no such step.
-            CorrectionError: inputs are to be others, and something was done with what they are.
+            NotFoundError: no such step exists.
+            CorrectionError: inputs are changed, and a side effect depends on the old ones.
         """
         state = self._record.state
         path, slash, step_id = order.step.rpartition("/")
@@ -190,8 +191,8 @@ class FlowLoop(RunExecutor[FlowRecorder]):
             known = [] if frame is None else [step.step_id for step in self._present.steps_of(frame)]
             if step_id not in known:
                 raise NotFoundError(
-                    f"The run cannot go on from the step {order.step!r}: "
-                    "it is not there, or was not come to.",
+                    f"The run cannot continue from the step {order.step!r}: "
+                    "it does not exist, or was not reached.",
                     advice=f"There are: {', '.join(known or self._present.list_known())}.",
                 )
         root = state.root
@@ -232,14 +233,14 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         while True:
             await machine.run(root)
             await record.commit()
-            self._apply_commands()  # nothing that was said before the end is left unread
+            self._apply_commands()  # no message before the end remains unread
             if not record.paused and self._abort is None:
                 break
             await self._wait_while_paused()
         self._end(scene, flow)
 
     def _start(self) -> None:
-        """The flow begins."""
+        """Start the flow."""
         request = self._record.run.request
         flow = self._file.find_flow(request.profile)
         steps = flow_steps(self._file, flow)
@@ -262,10 +263,10 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         self._record.record_flow_start(frame, name=flow.title, message=message, config=self._parts.version)
 
     def _end(self, scene: RunScope, flow: FlowConfig) -> None:
-        """Write down how it ended.
+        """Record the end of the run.
 
         Raises:
-            StepFailedError: badly.
+            StepFailedError: it failed.
         """
         record, root = self._record, self._record.state.root
         if root.ended == "success":
@@ -285,11 +286,11 @@ class FlowLoop(RunExecutor[FlowRecorder]):
             f"The step {failed!r} of {flow.title} has failed: {problem}",
             step=failed,
             said=scene.message_of(root),
-            advice="Correct what is wrong, and resume the run: it goes on with this step.",
+            advice="Correct the problem, and resume the run: it continues with this step.",
         )
 
     def _find_failed_step(self, frame: Frame) -> str:
-        """The path of the step that has failed, innermost."""
+        """Return the path of the innermost step that failed."""
         for inner in self._record.state.frames_inside(frame.path, frame.at):
             if inner.ended == "failure":
                 return self._find_failed_step(inner)
@@ -307,7 +308,7 @@ class FlowLoop(RunExecutor[FlowRecorder]):
         if self._machine is not None:
             await self._machine.work.abandon()
         wording, state = self._wording, self._record.state
-        if state.frames and state.root.ended == "success":  # it was at its end before it could be called off
+        if state.frames and state.root.ended == "success":  # it had ended before it could be aborted
             told = wording.too_late.format(flow=self._title)
         else:
             said = wording.cancelled.format(flow=self._title)
@@ -316,25 +317,25 @@ class FlowLoop(RunExecutor[FlowRecorder]):
 
     @property
     def _title(self) -> str:
-        """What people call it."""
+        """The title of the flow."""
         request = self._record.run.request
         flow = self._file.flow(request.profile)
         return request.goal if flow is None else flow.title
 
 
-_BROKEN_OFF = "The run was called off before there was an answer."
+_BROKEN_OFF = "The run was cancelled before there was an answer."
 
 
 def describe_changes(record: FlowRecorder, file: FlowFile, wording: FlowMessages, *, said: str) -> str:
-    """What the user is to know of a run that ends early: what had been done, and what nobody knows of.
+    """Describe for the user the side effects of a run that ends early, and those that are uncertain.
 
-    A step that was under way and changes something is unknown from now on.
+    A running step with side effects becomes `unknown`.
 
     Args:
-        record: of the run.
+        record: recorder of the run.
         file: the flows.
-        wording: how it is said.
-        said: what is said of the end itself.
+        wording: messages in the user's language.
+        said: the text about the end itself.
     """
     state = record.state
     found = [
@@ -368,7 +369,7 @@ def describe_changes(record: FlowRecorder, file: FlowFile, wording: FlowMessages
 
 
 class CurrentSteps:
-    """What the lists of steps of a run consist of now.
+    """The current definitions of a run's steps.
 
     Args:
         file: the flows.
@@ -380,10 +381,10 @@ class CurrentSteps:
         self._state = state
 
     def steps_of(self, frame: Frame) -> list[StepConfig]:
-        """The steps of a list.
+        """Return the steps of a list.
 
         Raises:
-            NotFoundError: there are none any more.
+            NotFoundError: the list does not exist any more.
         """
         steps = list(flow_steps(self._file, self._file.find_flow(frame.flow_id)))
         if frame.path == frame.scope:
@@ -395,7 +396,7 @@ class CurrentSteps:
         raise NotFoundError(f"There is no branch {frame.path!r} any more.")
 
     def digests(self) -> dict[str, Digests]:
-        """Digests of all lists; without those that are not there any more."""
+        """Return the digests of all lists that still exist."""
         found: dict[str, Digests] = {}
         for path, frame in self._state.frames.items():
             try:
@@ -405,15 +406,15 @@ class CurrentSteps:
         return found
 
     def list_known(self) -> list[str]:
-        """Paths of all steps that the run can go on from."""
+        """Return the paths of all steps that the run can continue from."""
         return [path + step_id for path, digests in self.digests().items() for step_id, _ in digests]
 
     def check_unchanged(self) -> None:
-        """See that the steps that were done are those of the flow as it is now.
+        """Raise an error if a completed step is not the same in the current file.
 
         Raises:
-            FlowChangedError: they are not.
-            NotFoundError: the flow is gone.
+            FlowChangedError: a completed step is not the same.
+            NotFoundError: the flow does not exist any more.
         """
         for frame in self._state.frames.values():
             if frame.path == frame.scope and not frame.ended:
@@ -422,9 +423,9 @@ class CurrentSteps:
                 step = changed_steps_problem(frame.digests, now, list(frame.steps))
                 if step:
                     raise FlowChangedError(
-                        f"The flow {flow.title!r} is not what it was when this run began: its step {step!r} "
-                        "has changed since.",
-                        advice="Retry the run from a step to go on as the flow is now, or leave it.",
+                        f"The flow {flow.title!r} has changed since this run began: its step {step!r} "
+                        "is different.",
+                        advice="Retry the run from a step to continue with the changed flow, or abort it.",
                     )
 
 
@@ -432,18 +433,18 @@ _MAX_WAIT_LENGTH = 3600.0
 
 
 class StepMachine:
-    """Takes lists of steps of one run to their end.
+    """State machine that executes lists of steps of one run.
 
-    Where each stands follows from the journal; so what has a result is not done again, also after a crash.
+    Its state follows from the journal; so a step with a result is never repeated, also after a crash.
 
     Args:
         scene: the run.
-        people: answer what tools ask.
-        gate: returns when something new may begin.
+        people: human-in-the-loop broker for tools' questions.
+        gate: returns when a new step may start.
 
     Attributes:
         scene: the run.
-        work: does the steps.
+        work: runner of steps.
     """
 
     def __init__(self, scene: RunScope, people: HumanBroker, *, gate: Callable[[], Awaitable[None]]) -> None:
@@ -454,10 +455,10 @@ class StepMachine:
         self._gate = gate
 
     async def run(self, frame: Frame) -> None:
-        """Go on until a list of steps is at its end, which is in `Frame.ended` then.
+        """Execute a list of steps until `Frame.ended` is set.
 
         Raises:
-            RecordError: what has to be written down cannot be.
+            RecordError: the journal cannot be written.
         """
         steps = self._steps(frame)
         while not frame.ended:
@@ -476,10 +477,10 @@ class StepMachine:
                 await self._record.commit()
 
     def _steps(self, frame: Frame) -> dict[str, StepConfig]:
-        """The steps of a frame, in their order."""
+        """Return the steps of a frame, in order."""
         outer = frame
         numbers: list[int] = []
-        while outer.path != outer.scope:  # a branch: its steps stand in those of the frame around it
+        while outer.path != outer.scope:  # a branch: its steps are defined in the parent frame
             numbers.append(int(outer.path.rsplit("/", 2)[1]))
             assert outer.parent is not None
             outer = self._record.state.frames[outer.parent]
@@ -492,11 +493,11 @@ class StepMachine:
         return {step.step_id: step for step in steps}
 
     async def _visit(self, frame: Frame, steps: Mapping[str, StepConfig], step_id: str) -> None:
-        """Do a step, and write down what came of it and what follows."""
+        """Execute a step, and record its outcome and the next step."""
         if step_id not in steps:
             raise FlowChangedError(
-                f"The flow {frame.flow_id!r} has no step {step_id!r} any more, and the run stands there.",
-                advice="Retry it from a step that there is.",
+                f"The flow {frame.flow_id!r} has no step {step_id!r} any more, and the run is at it.",
+                advice="Retry it from an existing step.",
             )
         step, began = steps[step_id], monotonic()
         try:
@@ -504,7 +505,7 @@ class StepMachine:
                 outcome, circles = await self.work.run(frame, step), False
             else:
                 self._record.record_step_start(frame, step_id, "")
-                problem = f"It was come to {self._parts.limits.visits} times: this goes in circles."
+                problem = f"It was visited {self._parts.limits.visits} times: this is an endless loop."
                 outcome, circles = StepOutcome(status="failure", problem=problem), True
             outcome, outputs, values = self._evaluate(frame, step, outcome)
             if step_id != frame.at:
@@ -529,7 +530,7 @@ class StepMachine:
         await self._record.commit()
 
     def _may_visit(self, frame: Frame, step_id: str) -> bool:
-        """Whether this does not go in circles."""
+        """Return whether the visit limit allows another visit."""
         step = frame.steps.get(step_id)
         goes_on = step is not None and (step.begun or step.due is not None)
         return goes_on or frame.visits[step_id] < self._parts.limits.visits
@@ -537,7 +538,7 @@ class StepMachine:
     def _evaluate(
         self, frame: Frame, step: StepConfig, outcome: StepOutcome
     ) -> tuple[StepOutcome, dict[str, Any], ExpressionValues]:
-        """The outcome by the criteria of the step, its outputs, and what was known of it."""
+        """Evaluate a step's criteria and outputs; return its outcome, outputs and values."""
         outputs = dict(outcome.outputs)
         values = self.scene.values(frame, step.step_id, outputs, response=outcome.response)
         try:
@@ -555,7 +556,7 @@ class StepMachine:
         return outcome, outputs, self.scene.values(frame, step.step_id, outputs, response=outcome.response)
 
     def _failure_message(self, step: StepConfig, values: ExpressionValues) -> str:
-        """What the request of a step says where it fails; empty if nothing."""
+        """Return the `failure` text of a step's request; empty if there is none."""
         told = failure_message(step.request(), values) if step.kind == "operation" else ""
         return self.scene.wording.part_of(told)
 
@@ -567,7 +568,7 @@ class StepMachine:
         outcome: StepOutcome,
         values: ExpressionValues,
     ) -> tuple[StepOutcome, NextStep]:
-        """What follows a step: the first action whose criteria hold, else the next step or the failure."""
+        """Return the next step: of the first action whose criteria hold, else the default."""
         succeeded = outcome.status == "success"
         actions = step.on_success if succeeded else step.on_failure
         try:
@@ -595,7 +596,7 @@ class StepMachine:
         outcome: StepOutcome,
         values: ExpressionValues,
     ) -> NextStep | None:
-        """What an action says; None where it does not apply."""
+        """Apply an action; return None if its criteria do not hold."""
         match action.type:
             case "goto":
                 return NextStep("step", action.step_id, action=name)
@@ -619,7 +620,7 @@ class StepMachine:
 
 
 def _all_hold(criteria: Sequence[Criterion], values: ExpressionValues, *, failed: bool = False) -> bool:
-    """Whether all criteria hold. Those of a failed step do not, where what they compare is not there."""
+    """Return whether all criteria hold; after a failure, criteria on missing values do not hold."""
     try:
         return all(criterion_holds(each, values) for each in criteria)
     except IncomparableError:

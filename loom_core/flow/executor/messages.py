@@ -1,4 +1,4 @@
-"""What flows themselves say to people, in English or Chinese."""
+"""Messages of flows to users, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ __all__ = ["FlowMessages"]
 
 @dataclass(frozen=True, slots=True)
 class FlowMessages:
-    """The texts of one language; `{…}` is filled in by who uses it.
+    """Messages in one language; callers fill in `{…}`.
 
     Attributes:
-        language: which.
-        missing: inputs that are asked for.
-        again: behind it, what was wrong with the last answer.
-        used: an input that cannot be changed any more, as a step has been done with it.
-        maybe_used: the same, where the step may have been done.
-        done_before: what had been done when a run was called off.
+        language: the language.
+        missing: question for missing inputs.
+        again: after it, why the last answer was rejected.
+        used: an input cannot be changed any more, because a step has used it.
+        maybe_used: the same, if the step may have been done.
+        done_before: what had been done when a run was aborted.
         maybe_done_before: what had been sent then, with unknown outcome.
-        begin: whether a flow may begin.
+        begin: whether a flow may start.
         unknown: whether to repeat a step with an unknown outcome.
         join: between items of a list.
         space: between sentences.
-        done: what is said at the end of a flow that gives nothing back.
-        declined: why a run was ended that a user did not agree to.
-        denied: what users are told of a run that ended because a user said no.
-        cancelled: the same, where a user called it off.
-        too_late: the same, where all of it had been done by then.
-        failed: the same, where it failed; `{said}` is one of the following, or what the flow file says.
-        unreachable: the host was not reached.
-        late: there was no answer in time, or it was lost.
-        unsure: behind it, where something may have been changed.
+        done: end of a flow without outputs.
+        declined: end of a run that a user did not agree to.
+        denied: end of a run because a user said no.
+        cancelled: end of a run that a user aborted.
+        too_late: the same, if everything had been done by then.
+        failed: end of a failed run; `{said}` is one of the following, or a text of the flow file.
+        unreachable: the host could not be reached.
+        late: a timeout, or a lost response.
+        unsure: after it, if something may have been changed.
         busy: no request was sent, as too many were waiting.
-        refused: it was answered, with a no.
-        faulty: who was asked had a fault.
-        unusable: there was an answer, which says nothing that can be used.
-        broken: the fault is ours.
-        too_long: the flow took all the time that it may.
-        changed: the flow is another one than when it was begun.
+        refused: the server refused the request.
+        faulty: the server failed.
+        unusable: the response is not usable.
+        broken: an internal error.
+        too_long: the flow exceeded its timeout.
+        changed: the flow has changed since the run began.
         unapproved: it needs a tool that no operator has approved.
-        confirm: whether a step may be done that calls a tool, where the file does not word it.
-        not_again: the outcome is unknown, and it was not to be done again.
+        confirm: whether to execute a step that calls a tool, by default.
+        not_again: the outcome is unknown, and the user did not want to repeat it.
     """
 
     language: Language = "en"
@@ -60,20 +60,20 @@ class FlowMessages:
     again: str = "That does not fit: {problem}"
     used: str = (
         "{name} cannot be changed any more: “{step}” was done with it. To have it otherwise, cancel this and "
-        "begin anew."
+        "start again."
     )
     maybe_used: str = (
-        "{name} cannot be changed now: “{step}” may have been done with it. Try it again as it was, or look "
+        "{name} cannot be changed now: “{step}” may have been done with it. Try it again as it was, or check "
         "there first."
     )
     done_before: str = "This had been done before: {steps}."
     maybe_done_before: str = (
-        "This had been sent before, and nobody knows whether it was done: {steps}. Look there first."
+        "This had been sent before, and it is not known whether it was done: {steps}. Check there first."
     )
     begin: str = "Begin “{flow}”?"
     unknown: str = (
-        "{step} had begun, and nobody knows whether it was done. Do it again? Look there first, so that it "
-        "is not done twice."
+        "{step} had started, and it is not known whether it was done. Do it again? Check there first, so "
+        "that it is not done twice."
     )
     join: str = ", "
     space: str = " "
@@ -98,16 +98,16 @@ class FlowMessages:
     not_again: str = "It is not known whether it was done, and it was not done again."
 
     def part_of(self, text: str) -> str:
-        """What of a text is in this language, where it is in both; see `in_language`."""
+        """Return the part of a bilingual text in this language; see `in_language`."""
         return in_language(text, self.language)
 
     @classmethod
     def of(cls, language: Language) -> FlowMessages:
-        """The texts of a language."""
+        """Return the messages of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     def unfit_message(self, flow: FlowConfig, given: Mapping[str, Any]) -> str:
-        """Why inputs do not fit, by the schema of their flow; empty where it does not say it for people."""
+        """Return why inputs are invalid, by the schema of their flow; empty if it has no text for people."""
         schemas = cast("Mapping[str, Schema]", flow.input_schema.get("properties") or {})
         phrases = Phrases.of(self.language)
         for name, value in given.items():
@@ -119,11 +119,11 @@ class FlowMessages:
         return ""
 
     def used_by_message(self, way: RewindPoint, names: str) -> str:
-        """Why inputs cannot be changed any more.
+        """Return why inputs cannot be changed any more.
 
         Args:
-            way: back to the step that has used them.
-            names: what people call them.
+            way: rewind point of the step that has used them.
+            names: titles of the inputs.
         """
         return (self.used if way.is_certain else self.maybe_used).format(name=names, step=way.done)
 

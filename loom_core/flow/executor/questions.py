@@ -1,4 +1,4 @@
-"""What flows ask people, and what they say."""
+"""Questions of flows to users: missing inputs, confirmations, and answers to them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,16 @@ __all__ = ["BEGIN", "INPUTS", "DeclinedError", "FlowQuestions"]
 
 INPUTS = "$inputs"
 BEGIN = "$begin"
-"""Ids of what is asked before a flow begins: what is missing; whether it may. No step has such an id."""
+"""Ids of the questions before a flow starts: for missing inputs, and for confirmation. No step has such an
+id."""
 
 
 class DeclinedError(Exception):
-    """A person does not want the flow to go on.
+    """The user does not want the flow to continue.
 
     Attributes:
-        by: who.
-        reason: why.
+        by: the user.
+        reason: the reason.
     """
 
     def __init__(self, by: str, reason: str) -> None:
@@ -49,14 +50,14 @@ class DeclinedError(Exception):
 
 
 class FlowQuestions:
-    """Asks for one run. What was asked and answered is in the journal, and outlives the process.
+    """Questions of one run. Questions and answers are in the journal, so they survive a crash.
 
     Args:
-        record: of the run.
-        people: are asked.
+        record: recorder of the run.
+        people: human-in-the-loop broker.
         file: the flows.
-        wording: how.
-        idle: around waiting.
+        wording: messages to the user.
+        idle: context of waiting for the user.
     """
 
     def __init__(
@@ -86,9 +87,9 @@ class FlowQuestions:
         for_run: bool = False,
         problem: str = "",
     ) -> ApprovalDecision:
-        """What people decide, now or before a crash; others are taken only where they fit the schema.
+        """Request a decision that fits the schema, or return the one from the journal.
 
-        `problem` is what was wrong with what they said before.
+        `problem` says why the last response was rejected.
         """
         state = self._record.state
         if id_ in state.decisions:
@@ -119,7 +120,7 @@ class FlowQuestions:
         arguments: Mapping[str, Any],
         problem: str = "",
     ) -> InputResponse:
-        """What people answer, now or before a crash; `problem` is what was wrong with their last answer."""
+        """Request an answer, or return the one from the journal; `problem` is the last answer's problem."""
         state = self._record.state
         if id_ in state.answers:
             return state.answers[id_]
@@ -139,22 +140,22 @@ class FlowQuestions:
         with self._mark_waiting(pending):
             await self._people.wait_for_response(pending)
         if id_ not in state.answers:
-            self._record.record_answer(InputResponse(id=id_, action="cancel", by="nobody, in time"))
+            self._record.record_answer(InputResponse(id=id_, action="cancel", by="no one, in time"))
         return state.answers[id_]
 
     def _remark(self, problem: str) -> str:
         return self._wording.again.format(problem=problem) if problem else ""
 
     def _mark_waiting(self, pending: Pending) -> AbstractContextManager[None]:
-        """Around waiting, if that has to be: what nobody has answered in time is refused."""
+        """Context of waiting for a response; a question without a response in time is declined."""
         late = pending.deadline is not None and time() >= pending.deadline
         return nullcontext() if late else self._idle()
 
     async def request_inputs(self, frame: Frame, flow: FlowConfig) -> None:
-        """Ask for what a flow needs and does not have, until it has it.
+        """Ask for missing inputs until the flow has all of them.
 
         Raises:
-            DeclinedError: it is not to be had.
+            DeclinedError: the user does not give it.
         """
         state, schema, problem = self._record.state, flow.input_schema, ""
         id_ = frame.key + INPUTS
@@ -185,10 +186,10 @@ class FlowQuestions:
             problem = self.apply_response(frame, flow, answer.content, answered=id_)
 
     async def confirm_begin(self, frame: Frame, flow: FlowConfig, reason: str) -> None:
-        """Ask whether a flow may begin, with the inputs that it has; they can be changed.
+        """Ask for confirmation before a flow starts; the response may change its inputs.
 
         Raises:
-            DeclinedError: it may not.
+            DeclinedError: the user declines.
         """
         problem = ""
         while True:
@@ -220,24 +221,24 @@ class FlowQuestions:
         decided: str = "",
         approve: bool = False,
     ) -> str:
-        """Take inputs that were given or corrected.
+        """Apply inputs that were given or corrected.
 
-        Where steps have used what they were, and all since then have only read, the flow goes back to the
-        first of these; where something was done with it, it stays as it is.
+        If steps have used the old values, and all later steps were read-only, the flow is rewound to the
+        first of these; if there were side effects, nothing changes.
 
         Args:
-            frame: in it.
-            flow: whose inputs.
-            given: by name.
-            answered: the question that they answer; if they do not fit, it is asked again.
+            frame: the frame of the flow.
+            flow: the flow of the inputs.
+            given: the inputs by name.
+            answered: the question that they answer; if they are invalid, it is asked again.
             decided: the decision that they came with, likewise.
-            approve: whether they approve what was decided, if they fit.
+            approve: whether they approve the decision if they are valid.
 
         Returns:
-            Why they are not taken; empty if they are.
+            Why they are rejected; empty if they are accepted.
 
         Raises:
-            WentBackError: the flow goes on from an earlier step.
+            WentBackError: the flow is rewound to an earlier step.
         """
         try:
             check_known(flow, list(given))
@@ -254,17 +255,17 @@ class FlowQuestions:
         return ""
 
     def apply_corrections(self, frame: Frame, given: Mapping[str, Any]) -> str:
-        """Take corrections of the inputs of a frame's flow; returns why not, empty if they are taken."""
+        """Apply corrections to a frame's inputs; return why they are rejected, or empty."""
         if not given:
             return ""
         scope = self._record.state.frames[frame.scope]
         return self.apply_response(scope, self._file.find_flow(scope.flow_id), given)
 
     def _find_rewind_point(self, frame: Frame, taken: Mapping[str, Any]) -> str:
-        """The step from which the flow has to go on with other inputs; empty for where it is.
+        """Return the step to which changed inputs rewind the flow; empty if it can continue where it is.
 
         Raises:
-            CorrectionError: something was done with what they were.
+            CorrectionError: a side effect depends on the old values.
         """
         changed = [
             name for name, value in taken.items() if name in frame.inputs and frame.inputs[name] != value

@@ -1,4 +1,4 @@
-"""Writes down what happens in a flow: each event, with what it changes in run and state."""
+"""Recorder of a flow's events, each with its changes to run and state."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = ["FlowRecorder", "restore_state"]
 
 
 class FlowRecorder(RunRecorder[FlowState]):
-    """The events of one flow that is driven here: each method adds one, and changes `state` with it.
+    """Recorder of the events of one flow's run; each method adds an event and applies it to `state`.
 
     Attributes:
-        state: what the flow goes on from.
+        state: state of the flow.
     """
 
     def __init__(self, log: RunLog) -> None:
@@ -39,20 +39,20 @@ class FlowRecorder(RunRecorder[FlowState]):
 
     @property
     def spent(self) -> RunUsage:
-        """What it has taken until now."""
+        """Usage so far."""
         return replace(self._spent, seconds=self.stopwatch.seconds)
 
     @property
     def granted_from(self) -> RunUsage:
-        """What it had taken when its time was granted."""
+        """Usage when the time limit was last granted."""
         return RunUsage(seconds=self.state.granted_from)
 
     def record_route(self, route: Mapping[str, Any]) -> None:
-        """How it was chosen; before it begins."""
+        """Record how the flow was chosen, before it starts."""
         self._log.add("route", dict(route))
 
     def record_flow_start(self, frame: Frame, *, name: str, message: str, config: str) -> None:
-        """A flow begins: that of the run, or one that is a step of it."""
+        """Record that a flow starts: that of the run, or a nested one."""
         shown = redact_arguments(frame.inputs, whole=True)
         payload = {"flow_id": frame.flow_id, "name": name, "message": message, "inputs": shown}
         payload |= {"step_id": frame.path.removesuffix("/"), "config": config}
@@ -62,18 +62,18 @@ class FlowRecorder(RunRecorder[FlowState]):
         self.state.add_frame(frame)
 
     def record_branch_start(self, frame: Frame, number: int) -> None:
-        """A list of steps begins, in parallel with others."""
+        """Record that a parallel branch starts."""
         payload = {"step_id": _owner(frame), "branch": number, "status": "start"}
         self._add("branch", payload, frame.to_json())
         self.state.add_frame(frame)
 
     def record_branch_end(self, frame: Frame) -> None:
-        """A list of steps that ran in parallel with others has ended."""
+        """Record that a parallel branch has ended."""
         number = int(frame.path.rsplit("/", 2)[1])
         self._log.add("branch", {"step_id": _owner(frame), "branch": number, "status": frame.ended})
 
     def record_flow_change(self, config: str, digests: Mapping[str, Digests]) -> None:
-        """The configuration is another one since, and what was done fits it."""
+        """Record that the configuration has changed, and that the completed steps fit it."""
         self._add("flow_changed", {"config": config}, {"digests": digests})
         self.state.config = config
         for path, now in digests.items():
@@ -88,14 +88,14 @@ class FlowRecorder(RunRecorder[FlowState]):
         decided: str = "",
         back_to: str = "",
     ) -> None:
-        """Inputs were given or corrected on the way.
+        """Record inputs that were given or corrected during the run.
 
         Args:
-            frame: in it; they belong to its flow.
+            frame: frame of their flow.
             inputs: by name.
-            answered: the question that this was the answer to: it may be asked again.
+            answered: the question that they answer; it may be asked again.
             decided: the decision that it came with, likewise.
-            back_to: the step from which the flow goes on with them; empty for where it is.
+            back_to: the step to which the flow is rewound; empty if it is not.
         """
         kept = {"path": frame.scope, "inputs": dict(inputs), "answered": answered, "decided": decided}
         payload = {"step_id": frame.path.removesuffix("/"), "names": list(inputs)}
@@ -115,16 +115,16 @@ class FlowRecorder(RunRecorder[FlowState]):
         approved: ToolIdentity | bool = False,
         tool: str = "",
     ) -> None:
-        """A step runs from now on; to be committed before anything is done.
+        """Record that a step starts; commit it before the step does anything.
 
         Args:
-            frame: where it is.
-            step_id: its id.
-            what: what it does: `POST https://…`, a tool's name, a question.
+            frame: frame of the step.
+            step_id: id of the step.
+            what: its action: `POST https://…`, a tool's name, a question.
             changes: see `StepState`.
             risky: see there.
             approved: whether a person has approved it: the tool, if for the rest of the run.
-            tool: the name of the tool that it calls.
+            tool: name of the tool that it calls.
         """
         whole = asdict(approved) if isinstance(approved, ToolIdentity) else approved
         kept = {"path": frame.path, "step": step_id, "changes": changes, "risky": risky, "approved": whole}
@@ -140,7 +140,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         self._add("step_start", payload, kept)
 
     def record_usage(self, spent: RunUsage) -> None:
-        """A call is made, or something was taken for one; in the journal with the step's result."""
+        """Count a call or other usage; it is written with the step's result."""
         calls = self._spent.tool_calls + spent.tool_calls
         self._spent = replace(add_call_usage(self._spent, spent), tool_calls=calls)
 
@@ -157,9 +157,9 @@ class FlowRecorder(RunRecorder[FlowState]):
         said: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """There is something to say of a step; see `FlowState.step_ended`.
+        """Record the result of a step; see `FlowState.end_step`.
 
-        Why it failed may be in the words of others, who quote what they were sent: secrets are taken out.
+        The problem may quote a server that echoes a request, so secrets are redacted.
         """
         problem = problem and without_assigned(problem)
         said = said and without_secrets(said)
@@ -187,12 +187,12 @@ class FlowRecorder(RunRecorder[FlowState]):
         self._add("step_result", payload, kept, **changes, spent=self.spent)
 
     def record_message(self, text: str) -> None:
-        """The user said something."""
+        """Record a message of the user."""
         self._add("message_received", {"text": text}, {})
         self.state.replies.append(text)
 
     def record_answer(self, answered: InputResponse) -> None:
-        """They have answered a question, of the flow or of a tool."""
+        """Record the answer to a question of the flow or of a tool."""
         if answered.id not in self.state.calls:
             self.close_question(answered.id, action=answered.action, by=answered.by)
             return
@@ -200,7 +200,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         self._add("approval_decided", _answer_payload(answered), asdict(answered), **self._waiting_changes())
 
     def record_resume(self, by: str) -> None:
-        """It goes on: after a pause, or after its end."""
+        """Record that the run resumes, after a pause or its end."""
         was = self.run.status
         self._paused = False
         payload = {"by": by, "from_status": was}
@@ -221,7 +221,7 @@ class FlowRecorder(RunRecorder[FlowState]):
         config: str,
         inputs: Mapping[str, Any],
     ) -> None:
-        """It goes on from a step after its end; see `FlowState.retried`."""
+        """Record that the run is retried from a step; see `FlowState.apply_retry`."""
         was = self.run.status
         self._paused = False
         seconds = self.stopwatch.seconds
@@ -233,18 +233,18 @@ class FlowRecorder(RunRecorder[FlowState]):
         self._add("resumed", payload, kept, **self._waiting_changes(), output="", structured=None, problem="")
 
     def record_finish(self, output: str, structured: object) -> None:
-        """It is at its end, in good order."""
+        """Record that the run has completed."""
         payload = {"output": output, "structured": structured}
         self._end("flow_finish", payload, "completed", output=output, structured=structured, problem="")
 
     def record_abort(self, *, by: str, reason: str, output: str) -> None:
-        """A user ended it."""
+        """Record that a user aborted the run."""
         notices = Notices.of(language_of_run(self.run.request))
         problem = notices.describe_abort(by=by, reason=reason)
         self._end("aborted", {"by": by, "reason": reason}, "aborted", output=output, problem=problem)
 
     def _to_event_form(self, pending: Pending) -> Pending:
-        """What people are asked, without values that are called a secret: who has to see them is asked."""
+        """Hide secret values in a question, except from the person who is asked."""
         return replace(
             super()._to_event_form(pending), arguments=redact_arguments(pending.arguments, whole=True)
         )
@@ -268,12 +268,12 @@ def _answer_payload(answered: InputResponse) -> dict[str, Any]:
 
 
 def _owner(frame: Frame) -> str:
-    """The path of the step that a branch is of."""
+    """Return the path of the step that a branch belongs to."""
     return frame.path.rsplit("/", 2)[0]
 
 
 def restore_state(steps: Sequence[Step]) -> FlowState:
-    """The state after the steps of a journal."""
+    """Restore the state from the steps of a journal."""
     state = FlowState()
     for step in steps:
         _replay_event(state, step.event.type, step.event.payload, step.state)

@@ -1,4 +1,4 @@
-"""Changing an input that steps have used: from where the flow has to go on, and whether it may."""
+"""Rewind of a flow when an input that steps have used is corrected."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["CorrectionError", "FlowRewoundError", "RewindPoint", "find_rewind_po
 
 
 class CorrectionError(LoomError):
-    """An input cannot be changed any more: something was done with it. The message is for the user."""
+    """An input that a side effect depends on cannot be corrected any more. The message is for the user."""
 
 
 class FlowRewoundError(Exception):
-    """A list of steps goes on from an earlier step, with other inputs: what runs in it is over."""
+    """A list of steps was rewound to an earlier step with other inputs; its running steps are obsolete."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """From where a flow has to go on.
+    """The step to which a flow is rewound.
 
     Attributes:
-        step: the id of the step, in the list of the flow itself; empty where no step has used what changes.
-        place: of that step among all of the run, see `StepState.place`.
-        done: what people call the first step since then that has changed something outside; empty for none.
-        surely: whether that is known.
+        step: id of the step, in the flow's own list; empty if no step has used what changes.
+        place: number of that step in the run, see `StepState.place`.
+        done: title of the first later step with a side effect; empty for none.
+        surely: whether that step has certainly been done.
     """
 
     step: str = ""
@@ -43,13 +43,13 @@ class RewindPoint:
 
 
 def find_rewind_point(state: FlowState, file: FlowFile, scope: Frame, names: Collection[str]) -> RewindPoint:
-    """The way back to the first step that has used one of some inputs.
+    """Find the first step that has used one of some inputs.
 
     Args:
         state: of the run.
         file: the flows.
-        scope: the frame of the flow whose inputs they are.
-        names: of the inputs.
+        scope: frame of the flow that has the inputs.
+        names: names of the inputs.
     """
     flow = file.find_flow(scope.flow_id)
     steps = {step.step_id: step for step in iter_steps(flow_steps(file, flow))}
@@ -78,7 +78,7 @@ def find_rewind_point(state: FlowState, file: FlowFile, scope: Frame, names: Col
 
 
 def _outermost(state: FlowState, frame: Frame, scope: Frame) -> str:
-    """The id of the step of a flow that a list of steps within it belongs to."""
+    """Return the id of a flow's step that contains a nested list of steps."""
     while frame.parent is not None and frame.parent != scope.path:
         frame = state.frames[frame.parent]
     return frame.step

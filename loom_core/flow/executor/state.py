@@ -1,4 +1,4 @@
-"""How far a flow is: the lists of steps under way (frames), and what came of their steps."""
+"""State of a flow: the lists of steps in progress (frames) and the results of their steps."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["FlowState", "Frame", "NextStep", "StepState", "StepStatus", "parse_d
 
 
 StepStatus = Literal["running", "success", "failure", "unknown", "declined"]
-"""`unknown`: it was sent, and its outcome is unknown; `declined`: a person said no."""
+"""`unknown`: the request was sent, and its outcome is unknown; `declined`: a person said no."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
-    """What follows a step.
+    """The next step or the end, as decided after a step.
 
     Attributes:
-        to: the step `step`; the end, in good order; the end, as a failure; the same step once more.
-        step: where `step` leads; for `retry`: a step that is done before, if any.
-        at: when `retry` is due, in seconds since 1970.
-        action: which action said so; empty where none did.
-        response: what the user reads at the `end`, where the action says so.
+        to: the step `step`; the successful end; the failed end; or the same step again.
+        step: the step to jump to; for `retry`: a step to execute first, if any.
+        at: time of a `retry`, in seconds since 1970.
+        action: name of the action that decided; empty if none did.
+        response: text for the user at the `end`, if the action has one.
     """
 
     to: Literal["step", "end", "fail", "retry"]
@@ -42,25 +42,25 @@ class NextStep:
 
 @dataclass(slots=True)
 class StepState:
-    """A step as it was last visited.
+    """State of a step's latest visit.
 
     Attributes:
-        step_id: its id.
-        visit: how often it was come to in this run; the visits after the first have keys of their own.
-        attempt: how often it was tried in this visit.
-        place: its place among all steps of the run, by when they began.
-        status: how it stands.
-        outputs: what it has given.
+        step_id: id of the step.
+        visit: number of visits in this run; each visit has its own key.
+        attempt: number of attempts in this visit.
+        place: its number among all steps of the run, by start.
+        status: its status.
+        outputs: its outputs.
         problem: why it failed.
-        said: what users are told of that.
-        retries: how often each action has had it done again.
-        due: when it is to be tried again, in seconds since 1970; None where it is not.
-        via: what is done before it is tried again; empty for nothing, or when that is done.
-        begun: whether it was told to run and has no result.
-        changes: whether it may change something outside.
-        risky: whether it must not be done twice: if it has begun, nobody knows after a crash whether it was.
+        said: why it failed, for users.
+        retries: number of retries by action.
+        due: time of the next attempt, in seconds since 1970; None for none.
+        via: step to execute before the next attempt; empty for none, or when it is done.
+        begun: whether it has started without a result.
+        changes: whether it may have side effects.
+        risky: whether it must not be done twice: its outcome is unknown after a crash.
         approved: whether a person has approved it.
-        tool: the name of the tool that it calls, if it does.
+        tool: name of the tool that it calls, if it does.
     """
 
     step_id: str
@@ -83,23 +83,23 @@ class StepState:
 
 @dataclass(slots=True)
 class Frame:
-    """A list of steps under way: of the flow, of a branch, or of a flow that is a step of another.
+    """A list of steps in progress: of the flow, of a branch, or of a nested flow.
 
     Attributes:
-        path: of its steps: empty, or that of the step which it is for with a slash behind it, `pay/0/`.
-        parent: path of the frame which that step is in; None for the flow itself.
+        path: its path: empty, or the path of its step and a slash, `pay/0/`.
+        parent: path of the frame of that step; None for the flow itself.
         step: the id of that step.
-        key: the same with the visits, `pay#2/0/`: with it and the run, each visit has a name of its own.
-        flow_id: which flow its steps are of.
-        scope: path of the frame of that flow, which has its inputs.
-        inputs: what it was given, in the frame of a flow.
-        given: how many steps of the run had begun when those came that it was not given first.
-        digests: its steps as they were; see `Digests`.
-        at: the step at which it stands; empty at its end.
-        ended: how it has ended; empty before.
-        response: what the user reads, where an action said so.
-        steps: those that were visited, by id.
-        visits: how often each was, since a person last had a hand in it.
+        key: its path with the visits, `pay#2/0/`: unique in the run.
+        flow_id: id of the steps' flow.
+        scope: path of the flow's frame, which has the inputs.
+        inputs: inputs, in the frame of a flow.
+        given: number of the run's steps that had started when the latest inputs were given.
+        digests: its steps when it started; see `Digests`.
+        at: the current step; empty at its end.
+        ended: its result; empty before its end.
+        response: text for the user, if an action has one.
+        steps: the visited steps by id.
+        visits: number of visits of each since a person last acted.
     """
 
     path: str
@@ -119,45 +119,45 @@ class Frame:
 
     @property
     def last(self) -> StepState | None:
-        """The step that began last."""
+        """The step that started last."""
         return max(self.steps.values(), key=lambda step: step.place, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """The frame as it begins, for the journal."""
+        """Return the frame at its start, for the journal."""
         told = asdict(self)
         return {name: value for name, value in told.items() if name not in {"given", "steps", "visits"}}
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Frame:
-        """What `to_json` gave."""
+        """Restore a frame from `to_json`."""
         others = {name: value for name, value in kept.items() if name not in {"inputs", "digests"}}
         return cls(**others, inputs=dict(kept["inputs"]), digests=parse_digests(kept["digests"]))
 
 
 def parse_digests(kept: object) -> Digests:
-    """Digests as the journal has them."""
+    """Parse digests from the journal."""
     return [(step, digest) for step, digest in cast("list[tuple[str, str]]", kept)]
 
 
 @dataclass(slots=True)
 class FlowState:
-    """What a flow goes on from. It changes by the journalled events only, in their order.
+    """State of a flow. Only journalled events change it, in their order.
 
     Attributes:
-        frames: by path; that of the flow itself has the empty one.
-        message: what the user said.
-        config: the version of the configuration.
-        pending: what people were asked and have not answered, by id.
-        decisions: what they decided, by id.
-        answers: what they answered, by id.
-        calls: ids of what they are asked by the flow itself; others come from a tool, and are gone with it.
-        approved: tools that they approved for the rest of the run, as they were then.
-        begun: how many steps have begun.
-        visited: how often each step was come to, by its key without the visit.
-        in_doubt: keys of visits whose step may have been done, though it has not succeeded: what is done
-            anew of them is done under the same key, so that it can be known.
-        replies: what the user said on the way.
-        granted_from: how many seconds were spent when the budget was granted.
+        frames: by path; that of the flow itself is empty.
+        message: the user's message.
+        config: version of the configuration.
+        pending: open questions to people, by id.
+        decisions: decisions of people, by id.
+        answers: answers of people, by id.
+        calls: ids of the flow's own questions; others belong to a tool, and end with its call.
+        approved: tools approved for the rest of the run, as they were then.
+        begun: number of steps that have started.
+        visited: number of visits of each step, by its key without the visit.
+        in_doubt: keys of visits whose step may have been done although it has not succeeded: a repetition
+            uses the same key, so that the server can recognize it.
+        replies: messages of the user during the run.
+        granted_from: seconds spent when the budget was last granted.
     """
 
     frames: dict[str, Frame] = field(default_factory=dict[str, Frame])
@@ -176,15 +176,15 @@ class FlowState:
 
     @property
     def root(self) -> Frame:
-        """The flow itself."""
+        """Frame of the run's flow."""
         return self.frames[""]
 
     def inputs(self, frame: Frame) -> dict[str, Any]:
-        """What the flow of a frame was given."""
+        """Return the inputs of a frame's flow."""
         return self.frames[frame.scope].inputs
 
     def visit_of(self, frame: Frame, step_id: str) -> int:
-        """The number of the visit that a step of a frame is in, or will be."""
+        """Return the number of a step's current or next visit."""
         step = frame.steps.get(step_id)
         if step is not None and (step.begun or step.due is not None):
             return step.visit
@@ -192,20 +192,20 @@ class FlowState:
         return last if last and self.may_be_done(_visit_name(frame, step_id, last)) else last + 1
 
     def key_of(self, frame: Frame, step_id: str) -> str:
-        """The name of a step's visit, which no other has in the run."""
+        """Return the key of a step's visit, unique in the run."""
         return _visit_name(frame, step_id, self.visit_of(frame, step_id))
 
     def may_be_done(self, key: str) -> bool:
-        """Whether nobody knows of a visit, or of something in it, if it was done."""
+        """Return whether the outcome of a visit, or of a part of it, is unknown."""
         return any(each == key or each.startswith(f"{key}/") for each in self.in_doubt)
 
     def has_changed(self, frame: Frame, step: StepState) -> bool:
-        """Whether a step has changed something outside, or may have."""
+        """Return whether a step has had a side effect, or may have."""
         key = _visit_name(frame, step.step_id, step.visit)
         return step.changes and (step.status == "success" or step.begun or key in self.in_doubt)
 
     def results_for(self, frame: Frame) -> dict[str, Mapping[str, Any]]:
-        """The outputs of all steps that a frame may refer to, by id: not those of branches beside it."""
+        """Return the outputs that a frame may refer to, by step id, without those of parallel branches."""
         seen: dict[str, Mapping[str, Any]] = {}
         for other in self.frames.values():
             if other.scope == frame.scope and not self._are_parallel(other, frame):
@@ -213,7 +213,7 @@ class FlowState:
         return seen
 
     def add_frame(self, frame: Frame) -> None:
-        """A list of steps begins; what was there of an earlier visit is gone."""
+        """Add a list of steps, and drop the results of an earlier visit."""
         self._drop(frame.path)
         self.frames[frame.path] = frame
 
@@ -226,14 +226,14 @@ class FlowState:
         decided: str = "",
         back_to: str = "",
     ) -> None:
-        """Inputs were given or corrected; what they came with may be asked again.
+        """Apply inputs that were given or corrected; their questions may be asked again.
 
         Args:
-            path: of the frame of their flow.
+            path: path of the flow's frame.
             inputs: by name.
             answered: the question that they came with.
             decided: the decision that they came with.
-            back_to: the step from which the flow goes on with them; empty for where it is.
+            back_to: the step to which the flow is rewound; empty if it is not.
         """
         frame = self.frames[path]
         changed = [name for name, value in inputs.items() if frame.inputs.get(name) != value]
@@ -256,15 +256,15 @@ class FlowState:
         approved: ToolIdentity | bool = False,
         tool: str = "",
     ) -> None:
-        """A step runs from now on, or is asked about.
+        """Apply that a step starts or waits for approval.
 
         Args:
-            path: of its frame.
-            step_id: its id.
+            path: path of its frame.
+            step_id: id of the step.
             changes: see `StepState`.
             risky: see there.
             approved: whether a person has approved it: the tool, if for the rest of the run.
-            tool: the name of the tool that it calls.
+            tool: name of the tool that it calls.
         """
         frame = self.frames[path]
         self.decisions.pop(self.key_of(frame, step_id), None)
@@ -298,17 +298,17 @@ class FlowState:
         said: str = "",
         maybe_done: bool = False,
     ) -> None:
-        """There is something to say of a step, and what follows it.
+        """Apply the result of a step and what follows it.
 
         Args:
-            path: of its frame.
-            step_id: its id.
-            status: how it ended.
-            outputs: what it gives.
+            path: path of its frame.
+            step_id: id of the step.
+            status: its status.
+            outputs: its outputs.
             problem: why it failed.
-            following: what follows.
-            said: what users are told of a failure.
-            maybe_done: whether it may have been done though it has not succeeded.
+            following: the next step.
+            said: why it failed, for users.
+            maybe_done: whether it may have been done although it has not succeeded.
         """
         frame = self.frames[path]
         step, key = frame.steps[step_id], self.key_of(frame, step_id)
@@ -322,7 +322,7 @@ class FlowState:
         step.status, step.outputs, step.problem, step.said = status, outputs, problem, said
         step.begun = False
         waiting = frame.steps.get(frame.at)
-        if step_id != frame.at and waiting is not None:  # it was to be done before that one is tried again
+        if step_id != frame.at and waiting is not None:  # the step to execute before the retry
             waiting.via = ""
             if status != "success":
                 waiting.due = None
@@ -340,25 +340,25 @@ class FlowState:
                 step.due, step.via = following.at, following.step
 
     def add_pending(self, pending: Pending) -> None:
-        """People are asked."""
+        """Add a pending question."""
         self.pending[pending.id] = pending
         self.answers.pop(pending.id, None)
 
     def apply_decision(self, decision: ApprovalDecision) -> None:
-        """They have decided."""
+        """Apply a decision."""
         self.pending.pop(decision.id, None)
         self.decisions[decision.id] = decision
 
     def apply_answer(self, answer: InputResponse) -> None:
-        """They have answered."""
+        """Apply an answer."""
         self.pending.pop(answer.id, None)
         self.answers[answer.id] = answer
 
     def apply_resume(self, seconds: float) -> None:
-        """It goes on after its end: where it failed; all that is limited is granted again.
+        """Apply that the run resumes after its end, where it failed, with fresh limits.
 
         Args:
-            seconds: what was spent until then.
+            seconds: seconds spent until then.
         """
         self.granted_from = seconds
         self.decisions = {id_: each for id_, each in self.decisions.items() if each.action != "deny"}
@@ -375,14 +375,14 @@ class FlowState:
         config: str,
         inputs: Mapping[str, Any],
     ) -> None:
-        """It goes on from a step; what came of it and of what followed is forgotten.
+        """Apply that the run is retried from a step; its results and those after it are dropped.
 
         Args:
-            path: of its frame; that of a branch or of another flow has to be there.
-            step_id: which; empty for where it failed.
-            digests: the steps of each frame, as they are now.
-            config: the version of the configuration.
-            inputs: of the flow, by name, that are others now.
+            path: path of its frame, which must exist for a branch or a nested flow.
+            step_id: the step; empty for the one that failed.
+            digests: current steps of each frame.
+            config: version of the configuration.
+            inputs: changed inputs of the flow, by name.
         """
         self.config = config
         for each, now in digests.items():
@@ -397,11 +397,11 @@ class FlowState:
             frame.visits.clear()
 
     def frames_inside(self, path: str, step_id: str) -> list[Frame]:
-        """The frames of a step: its branches, or the flow that it runs."""
+        """Return the frames of a step: its branches, or its nested flow."""
         return [frame for frame in self.frames.values() if (frame.parent, frame.step) == (path, step_id)]
 
     def _reopen(self, path: str) -> None:
-        """Let a list of steps that has failed go on with the step that did."""
+        """Reopen a failed list of steps at the step that failed."""
         frame = self.frames[path]
         failed, step = frame.ended == "failure", frame.steps.get(frame.at)
         frame.visits.clear()
@@ -413,33 +413,33 @@ class FlowState:
         for each in inside:
             self._reopen(each.path)
         if failed and inside:
-            step.begun = True  # its own steps go on, and it with them
+            step.begun = True  # its inner steps continue, and it with them
         elif failed and step.status == "unknown":
-            step.due = 0.0  # it may have been done, which is to be asked about
+            step.due = 0.0  # it may have been done; the user is asked
         elif failed:
             self._forget(frame, step.step_id, keep=False)
 
     def _ancestors(self, frame: Frame) -> list[Frame]:
-        """A frame, behind those that it is in."""
+        """Return a frame and its ancestors, outermost first."""
         found = [frame]
         while (parent := found[0].parent) is not None:
             found.insert(0, self.frames[parent])
         return found
 
     def _are_parallel(self, one: Frame, other: Frame) -> bool:
-        """Whether two frames are in different branches of one step."""
+        """Return whether two frames are in different branches of one step."""
         for this, that in zip(self._ancestors(one), self._ancestors(other), strict=False):
             if this is not that:
                 return this.step == that.step
         return False
 
     def _forget(self, frame: Frame, step_id: str, *, keep: bool) -> None:
-        """Forget what came of a step and of those that began after it.
+        """Drop the results of a step and of those that started after it.
 
         Args:
-            frame: where.
-            step_id: which.
-            keep: whether the step itself goes on, as one in it is done again.
+            frame: frame of the step.
+            step_id: id of the step.
+            keep: whether the step itself continues, because a step in it is repeated.
         """
         first = frame.steps.get(step_id)
         for step in list(frame.steps.values()):
@@ -453,14 +453,14 @@ class FlowState:
                 del frame.steps[step.step_id]
 
     def _drop(self, path: str) -> None:
-        """Forget the lists of steps below a path."""
+        """Drop the lists of steps below a path."""
         for frame in [frame for frame in self.frames.values() if path and frame.path.startswith(path)]:
             for step in frame.steps.values():
                 self._mark_uncertain(frame, step)
             del self.frames[frame.path]
 
     def _mark_uncertain(self, frame: Frame, step: StepState) -> None:
-        """A step is forgotten: one that had begun may have been done."""
+        """Mark a dropped step that had started as possibly done."""
         if step.begun:
             self.in_doubt.add(_visit_name(frame, step.step_id, step.visit))
 

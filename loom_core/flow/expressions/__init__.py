@@ -1,4 +1,4 @@
-"""Values of a run where a configuration names them: expressions, templates, conditions."""
+"""Expressions, templates and conditions over the values of a run."""
 
 from __future__ import annotations
 

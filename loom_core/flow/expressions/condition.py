@@ -1,4 +1,4 @@
-"""Criteria as Arazzo has them: a regular expression, a query, or a "simple" condition.
+"""Criteria as in Arazzo: a regular expression, a JSONPath query, or a "simple" condition.
 
 Such a condition is `$statusCode == 200 && $response.body#/code != 'x'`.
 
@@ -6,11 +6,10 @@ Operators, from the loosest: `||`, `&&`, then `==`, `!=`, `<`, `<=`, `>`, `>=`, 
 brackets group. Literals: numbers, `true`, `false`, `null`, and texts in single quotes (`''` is a quote) or
 double quotes.
 
-Texts are compared whatever their case, as Arazzo wants it. A number and a text that is one (of a header, say)
-are compared as numbers; values of other unlike kinds are unequal, and it is an error to ask which of them is
-before the other: what rests on an answer that lacks its number must not go on as if it had one. By itself a
-value holds unless it is false, null, 0, empty or not there; what is not there equals null, so
-`$x != null && $x < 3` may be asked of anything.
+Texts are compared without case, as in Arazzo. A number and a numeric text (of a header, for example) are
+compared as numbers; values of other different types are unequal, and an order comparison of them is an error,
+so that a flow never continues on a response without its number. A value alone holds unless it is false, null,
+0, empty or missing; a missing value equals null, so `$x != null && $x < 3` is valid for any value.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _WORDS: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
 
 
 class IncomparableError(LoomError):
-    """Something was to be before something else, of which one is not there or is of another kind."""
+    """An order comparison of values that are missing or of different types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +89,8 @@ class _Comparison:
         if pair is None:
             raise IncomparableError(
                 f"{_describe(self.left, left)} {self.operator} {_describe(self.right, right)} "
-                "cannot be said.",
-                advice="See what was answered; where it may lack, write `… != null && …`.",
+                "cannot be compared.",
+                advice="Check the response; if it may lack the value, write `… != null && …`.",
             )
         return _ORDERS[self.operator](*pair)
 
@@ -111,11 +110,11 @@ _Part: TypeAlias = _Literal | _Reference | _Not | _Comparison | _Junction
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that has been read.
+    """A parsed condition.
 
     Attributes:
-        source: as it was written.
-        expressions: what it names, in order.
+        source: the original text.
+        expressions: its expressions, in order.
     """
 
     source: str
@@ -124,18 +123,18 @@ class Condition:
 
     @classmethod
     def of(cls, text: str) -> Condition:
-        """A condition as it is written.
+        """Parse a condition.
 
         Raises:
-            UnreadableTextError: it is none; a `ConfigError` with line and column.
+            UnreadableTextError: it is invalid; a `ConfigError` with line and column.
         """
         return _parse(text)
 
     def holds(self, values: ExpressionValues) -> bool:
-        """Whether it holds.
+        """Return whether the condition holds.
 
         Raises:
-            IncomparableError: it asks whether something is before what is not there or of another kind.
+            IncomparableError: it compares the order of missing values or different types.
         """
         return bool(self._root.value(values))
 
@@ -161,7 +160,7 @@ class _ConditionParser:
             )
         part = self._parse_or()
         if self._at < len(self._text):
-            self._fail("nothing more can stand here")
+            self._fail("nothing more is allowed here")
         return part
 
     def _fail(self, reason: str) -> NoReturn:
@@ -236,7 +235,7 @@ class _ConditionParser:
 
     def _parse_group(self) -> _Part:
         if self._depth == _MAX_DEPTH:
-            self._fail(f"more than {_MAX_DEPTH} brackets within each other")
+            self._fail(f"more than {_MAX_DEPTH} nested brackets")
         self._depth += 1
         self._at += 1
         part = self._parse_or()
@@ -262,7 +261,7 @@ _LITERALS: tuple[tuple[re.Pattern[str], Callable[[str], JsonValue]], ...] = (
 
 
 def equal(left: JsonValue, right: JsonValue) -> bool:
-    """Whether two values are the same; texts whatever their case, within lists and objects, too."""
+    """Return whether two values are equal; texts are compared without case, also within lists and objects."""
     waiting: list[tuple[JsonValue, JsonValue]] = [(left, right)]
     while waiting:
         one, other = waiting.pop()
@@ -295,7 +294,7 @@ def _pairs(one: JsonValue, other: JsonValue) -> Iterator[tuple[JsonValue, JsonVa
 
 
 def _comparable(one: JsonValue, other: JsonValue) -> tuple[float, float] | tuple[str, str] | None:
-    """Two values as what can be compared; None if they cannot."""
+    """Convert two values to a comparable pair; None if they are not comparable."""
     if isinstance(one, str) and isinstance(other, str):
         return one.casefold(), other.casefold()
     numbers = _as_number(one), _as_number(other)
@@ -311,7 +310,7 @@ def _as_number(value: JsonValue) -> float | None:
 
 
 def _describe(part: _Part, value: JsonValue) -> str:
-    """A side of a comparison, for people."""
+    """Return one side of a comparison as text for people."""
     if isinstance(part, _Reference):
         what = "not there" if value is None else "a text" if isinstance(value, str) else "no number"
         return (
@@ -325,33 +324,33 @@ _ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {"<": lt, "<=": le, ">": gt,
 
 
 class CriterionLike(Protocol):
-    """Something that has to hold."""
+    """A criterion."""
 
     @property
     def condition(self) -> str:
-        """What."""
+        """The condition."""
         ...
 
     @property
     def type(self) -> Literal["simple", "regex", "jsonpath"]:
-        """How that is meant."""
+        """The type of the condition."""
         ...
 
     @property
     def context(self) -> str:
-        """An expression: what `regex` and `jsonpath` look at."""
+        """The expression whose value `regex` and `jsonpath` examine."""
         ...
 
 
 def criterion_holds(criterion: CriterionLike, values: ExpressionValues) -> bool:
-    """Whether a criterion holds.
+    """Return whether a criterion holds.
 
-    `regex` searches a text, or the JSON of what is none; `jsonpath` holds if it finds anything. Neither holds
-    of what is not there.
+    `regex` searches a text, or the JSON of any other value; `jsonpath` holds if it has a match. Neither holds
+    for a missing value.
 
     Raises:
-        UnreadableTextError: it cannot be read.
-        InvalidInputError: a query cannot be asked of an answer that is nested too deeply.
+        UnreadableTextError: it cannot be parsed.
+        InvalidInputError: the response is nested too deeply for a query.
     """
     if criterion.type == "simple":
         return Condition.of(criterion.condition).holds(values)
@@ -367,10 +366,10 @@ def criterion_holds(criterion: CriterionLike, values: ExpressionValues) -> bool:
 
 
 def check_criterion(criterion: CriterionLike) -> None:
-    """Checks that a criterion can be read.
+    """Check that a criterion can be parsed.
 
     Raises:
-        UnreadableTextError: it cannot; a `ConfigError` with line and column in its condition or context.
+        UnreadableTextError: it cannot be parsed; a `ConfigError` with line and column.
     """
     if criterion.type == "simple":
         Condition.of(criterion.condition)
@@ -386,5 +385,5 @@ def _pattern_error(pattern: str) -> UnreadableTextError:
     return UnreadableTextError.at(
         pattern,
         0,
-        "it is no regular expression that can be used: look-around and back references are not known",
+        "it is no valid regular expression: look-around and back references are not supported",
     )

@@ -1,8 +1,8 @@
 """Expressions: names of values, such as `$steps.submit.outputs.id` and `$response.body#/data/0`.
 
-Behind the root stand keys, in any script: `.key`, `["any key"]` and `[0]`, and a JSON Pointer (RFC 6901) at
-the end behind `#`. Arazzo 1.1 has the roots `$inputs`, `$outputs`, `$steps`, `$response` and `$statusCode`;
-`$context` and `$message` are ours.
+The root is followed by keys in any script: `.key`, `["any key"]` and `[0]`, and at the end a JSON Pointer
+(RFC 6901) after `#`. Arazzo 1.1 has the roots `$inputs`, `$outputs`, `$steps`, `$response` and
+`$statusCode`; `$context` and `$message` are extensions.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = [
 
 _MAX_LENGTH = 1000
 _MAX_DEPTH = 50
-_MAX_SIZE = 9  # digits of a place in a list
+_MAX_SIZE = 9  # digits of a list index
 
 ROOT = re.compile(r"\$(inputs|outputs|steps|response|statusCode|context|message)(?![\w-])")
-"""How every expression begins."""
+"""Pattern of an expression's beginning."""
 
 _KEY = re.compile(r"\.((?:\w|-(?=\w|-))+)")
 _PLACE = re.compile(r"\[([0-9]+)\]")
@@ -49,13 +49,13 @@ _POINTER_END = re.compile(r"[\s{}()<>=!&|,]|\Z")
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A name of a value.
+    """A parsed expression: the name of a value.
 
     Attributes:
-        source: as it was written.
+        source: the original text.
         root: `inputs`, `outputs`, `steps`, `body`, `header`, `statusCode`, `context` or `message`.
-        path: the keys and places behind it, all as texts; for `steps` the step's id and the name of its
-            output come first, for `header` there is its name.
+        path: the keys and indexes after it, as texts; for `steps`, it starts with the step's id and the
+            output's name, for `header` with its name.
     """
 
     source: str
@@ -64,7 +64,7 @@ class Expression:
 
     @classmethod
     def of(cls, text: str) -> Expression:
-        """An expression as it is written.
+        """Parse an expression.
 
         Raises:
             UnreadableTextError: a `ConfigError`; with the column.
@@ -72,7 +72,7 @@ class Expression:
         return _parse_whole(text)
 
     def value(self, values: ExpressionValues) -> JsonValue | Missing:
-        """Resolve it; `MISSING` if it leads nowhere."""
+        """Resolve the expression; return `MISSING` if there is no such value."""
         match self.root:
             case "message":
                 return values.message
@@ -101,20 +101,20 @@ class Expression:
 
 
 def evaluate(expression: str, values: ExpressionValues) -> JsonValue:
-    """Resolve an expression; None if it leads nowhere.
+    """Resolve an expression; return None if there is no such value.
 
     Raises:
-        UnreadableTextError: it is none.
+        UnreadableTextError: it is invalid.
     """
     value = _parse_whole(expression).value(values)
     return None if value is MISSING else value
 
 
 def check_expression(text: str) -> None:
-    """Checks that a text is an expression.
+    """Check that a text is an expression.
 
     Raises:
-        UnreadableTextError: it is none; a `ConfigError` with the column.
+        UnreadableTextError: it is invalid; a `ConfigError` with the column.
     """
     _parse_whole(text)
 
@@ -123,15 +123,15 @@ def check_expression(text: str) -> None:
 def _parse_whole(text: str) -> Expression:
     expression, end = parse_expression(text, 0)
     if end != len(text):
-        _fail(text, end, f"nothing can stand behind {expression.source}")
+        _fail(text, end, f"nothing is allowed after {expression.source}")
     return expression
 
 
 def parse_expression(text: str, start: int) -> tuple[Expression, int]:
-    """The expression that begins at a place of a text, and where it ends.
+    """Parse the expression at a position of a text, and return it with its end.
 
     Raises:
-        UnreadableTextError: there is none.
+        UnreadableTextError: no expression begins there.
     """
     root = ROOT.match(text, start)
     if root is None or len(text) > _MAX_LENGTH * 10:
@@ -153,7 +153,7 @@ def parse_expression(text: str, start: int) -> tuple[Expression, int]:
                 )
             return Expression(text[start : header.end()], "header", (header[1],)), header.end()
         if not part or part[1] != "body":
-            _fail(text, at, "behind $response stands .body or .header")
+            _fail(text, at, "$response is followed by .body or .header")
         name, at = "body", part.end()
     path, at = _parse_path(text, at)
     if name == "steps":
@@ -175,7 +175,7 @@ def _parse_path(text: str, at: int) -> tuple[list[str], int]:
         elif text.startswith(".", at) and text[at + 1 : at + 2].strip(" .,;:!?)}。，；：！？）"):
             _fail(text, at, 'here should be a name; write others as ["any name"]')
         elif text.startswith("[", at):
-            _fail(text, at, "in brackets stands a place, or a name in quotes")
+            _fail(text, at, "in brackets, write an index, or a name in quotes")
         elif text.startswith("#", at):
             pointer, end = _parse_pointer(text, at + 1)
             return path + pointer, end
@@ -190,7 +190,7 @@ def _unquote(text: str, at: int, quoted: str) -> str:
     try:
         return str(json.loads(quoted))
     except ValueError:
-        _fail(text, at, "this name cannot be read")
+        _fail(text, at, "this name is invalid")
 
 
 def _parse_pointer(text: str, at: int) -> tuple[list[str], int]:
@@ -201,7 +201,7 @@ def _parse_pointer(text: str, at: int) -> tuple[list[str], int]:
         return [], end
     if not pointer.startswith("/") or re.search(r"~(?![01])", pointer):
         _fail(
-            text, at, "behind # stands a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1"
+            text, at, "# is followed by a JSON Pointer, such as /data/0/id; ~ is ~0 there, and / in a name ~1"
         )
     return [part.replace("~1", "/").replace("~0", "~") for part in pointer[1:].split("/")], end
 
@@ -231,37 +231,37 @@ _MAY_LACK = "?"
 
 
 class MissingOutputError(LoomError):
-    """A step has succeeded, and does not give what others build on."""
+    """A step has succeeded without an output that others need."""
 
 
 def output_expression(written: str) -> Expression:
-    """The expression of an output, without its mark.
+    """Return the expression of an output, without its `?`.
 
     Raises:
-        UnreadableTextError: it is none.
+        UnreadableTextError: it is invalid.
     """
     return Expression.of(written.removesuffix(_MAY_LACK))
 
 
 def read_output(name: str, written: str, values: ExpressionValues, *, succeeded: bool) -> JsonValue:
-    """The value of an output; None where it may lack and does.
+    """Return the value of an output; None if it is optional and missing.
 
     Args:
-        name: of the output.
-        written: its expression; with `?` at the end it may lead nowhere.
-        values: what it speaks of.
-        succeeded: whether the step did: what has failed need not give anything.
+        name: name of the output.
+        written: its expression; with `?` at the end it is optional.
+        values: values of the run.
+        succeeded: whether the step has succeeded; a failed step need not have outputs.
 
     Raises:
-        NoOutputError: it leads nowhere, and the step has succeeded.
-        UnreadableTextError: it is no expression.
+        NoOutputError: it is missing, and the step has succeeded.
+        UnreadableTextError: the expression is invalid.
     """
     value = output_expression(written).value(values)
     if value is not MISSING:
         return value
     if succeeded and not written.endswith(_MAY_LACK):
         raise MissingOutputError(
-            f"Its output {name!r} is not there: {written} leads nowhere in what it was answered.",
-            advice=f"Correct the expression, or write {written}? where it may lack.",
+            f"Its output {name!r} is missing: {written} does not exist in the response.",
+            advice=f"Correct the expression, or write {written}? if it is optional.",
         )
     return None

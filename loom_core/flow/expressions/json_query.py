@@ -1,4 +1,4 @@
-"""Queries into JSON by RFC 9535, JSONPath."""
+"""JSONPath queries by RFC 9535."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["check_query", "query"]
 
 _MAX_LENGTH = 1000
-_MAX_DESCENTS = 2  # each looks at everything below what the last one found
+_MAX_DESCENTS = 2  # each one examines all descendants of the last matches
 _MAX_FOUND = 10_000
 
 
@@ -26,30 +26,30 @@ def query(path: str, value: JsonValue, *, limit: int = _MAX_FOUND) -> list[JsonV
     """Return the matches of a query in a value, in order.
 
     Raises:
-        UnreadableTextError: it is no query.
-        InvalidInputError: the value is nested too deeply for it.
+        UnreadableTextError: the query is invalid.
+        InvalidInputError: the value is nested too deeply.
     """
     from jsonpath import JSONPathError
 
     read = check_query(path)
     if not isinstance(value, Mapping | Sequence) or isinstance(value, str):
-        # The library would read a text as JSON; and in what has no parts there is only the whole.
+        # The library would parse a text as JSON; and a scalar has no parts.
         return [value] if not read.segments else []
     try:
         return cast("list[JsonValue]", [match.obj for match in islice(read.finditer(value), limit)])
     except (JSONPathError, RecursionError):
         raise InvalidInputError(
-            f"The query {path[:200]!r} cannot be asked of this: it is nested too deeply.",
+            f"The query {path[:200]!r} cannot be evaluated: the value is nested too deeply.",
             advice="Write a query that names the levels, instead of `..`.",
         ) from None
 
 
 @lru_cache(maxsize=500)
 def check_query(path: str) -> jsonpath.JSONPath:
-    """A query that has been read.
+    """Parse a query.
 
     Raises:
-        UnreadableTextError: it is none; a `ConfigError` with the column.
+        UnreadableTextError: it is invalid; a `ConfigError` with the column.
     """
     from jsonpath import JSONPath, JSONPathError
 
@@ -72,7 +72,7 @@ def check_query(path: str) -> jsonpath.JSONPath:
 
 @lru_cache(maxsize=1)
 def _environment() -> jsonpath.JSONPathEnvironment:
-    """The library, strict, and with expressions matched in linear time."""
+    """Return the library's environment: strict, with regular expressions in linear time."""
     from jsonpath import JSONPathEnvironment
     from jsonpath.function_extensions import ExpressionType, FilterFunction
 

@@ -1,7 +1,7 @@
 r"""Templates: texts and JSON with placeholders such as `{$inputs.days}`.
 
-A value that is one placeholder, or one expression by itself (as in Arazzo), keeps the type of what it names.
-`\{$` is a brace and a dollar. In addresses and headers, what a placeholder brings stays what it is put in as.
+A value that is a single placeholder, or a single expression (as in Arazzo), keeps the type of its value.
+`\{$` is a literal brace and dollar. Values in addresses and headers are escaped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 
 
 Piece: TypeAlias = str | Expression
-"""A stretch of plain text, or a placeholder."""
+"""Plain text or a placeholder."""
 
 _MAX_LENGTH = 100_000
 _MAX_DEPTH = 100
@@ -42,13 +42,13 @@ _BARE = re.compile(r"\$(?:(?:inputs|outputs|steps|response|context)(?:[.\[#]\S*)
 
 
 def fill(template: JsonValue, values: ExpressionValues) -> JsonValue:
-    """A template with its placeholders filled.
+    """Fill the placeholders of a template.
 
-    In a text, what is not there leaves nothing, and what is no text is written as JSON. A member of an object
-    whose value is a placeholder for what is not there is left out; elsewhere it is null.
+    In a text, a missing value is empty, and values other than texts are written as JSON. A member of an
+    object is left out if its value is a single placeholder of a missing value; elsewhere it is null.
 
     Raises:
-        UnreadableTextError: a placeholder is none.
+        UnreadableTextError: a placeholder is invalid.
     """
     value = _fill(template, values, 0)
     return None if value is MISSING else value
@@ -72,27 +72,27 @@ def _fill(template: JsonValue, values: ExpressionValues, depth: int) -> JsonValu
 
 
 def text_of(value: JsonValue | Missing) -> str:
-    """A value as it stands in a text: texts as they are, nothing for null and what is missing, else JSON."""
+    """Return a value as text: a text unchanged, null and missing values empty, others as JSON."""
     if value is MISSING or value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def check_template(template: JsonValue) -> None:
-    """Checks every placeholder of a template.
+    """Check every placeholder of a template.
 
     Raises:
-        UnreadableTextError: one is none; a `ConfigError` with line and column in its text.
+        UnreadableTextError: a placeholder is invalid; a `ConfigError` with line and column.
     """
     for _ in expressions_in(template):
         pass
 
 
 def expressions_in(template: JsonValue) -> Iterator[Expression]:
-    """The expressions in a template, in order.
+    """Yield the expressions in a template, in order.
 
     Raises:
-        UnreadableTextError: a placeholder is none.
+        UnreadableTextError: a placeholder is invalid.
     """
     waiting: list[JsonValue] = [template]
     while waiting:
@@ -107,10 +107,10 @@ def expressions_in(template: JsonValue) -> Iterator[Expression]:
 
 @lru_cache(maxsize=2048)
 def pieces_of(text: str) -> tuple[Piece, ...]:
-    """A text cut into plain stretches and placeholders.
+    """Split a text into plain text and placeholders.
 
     Raises:
-        UnreadableTextError: a placeholder is none, or does not end.
+        UnreadableTextError: a placeholder is invalid or unterminated.
     """
     if len(text) > _MAX_LENGTH:
         raise UnreadableTextError.at(text, _MAX_LENGTH, f"it has more than {_MAX_LENGTH:,} characters")
@@ -126,7 +126,9 @@ def pieces_of(text: str) -> tuple[Piece, ...]:
         plain += text[at:begun]
         expression, end = parse_expression(text, begun + 1)
         if not text.startswith("}", end):
-            raise UnreadableTextError.at(text, end, f"behind {expression.source} should be a closing brace")
+            raise UnreadableTextError.at(
+                text, end, f"{expression.source} should be followed by a closing brace"
+            )
         pieces += [plain, expression] if plain else [expression]
         plain, at = "", end + 1
     plain += text[at:]
@@ -144,39 +146,38 @@ _DOTS = {".", ".."}
 
 
 def check_url(template: str) -> None:
-    """Checks the template of an address: https:// or http://, or a path to put behind another address.
+    """Check an address template: https:// or http://, or a path to append to another address.
 
     Raises:
-        UnreadableTextError: a placeholder is none or stands in front of the path, where it would choose the
-            host; or this is no address.
+        UnreadableTextError: a placeholder is invalid or before the path, where it would choose the host; or
+            this is no address.
     """
     _pieces(template)
 
 
 def fill_url(template: str, values: ExpressionValues) -> str:
-    """An address with its placeholders filled, percent-encoded.
+    """Fill an address template; values are percent-encoded.
 
     Raises:
-        UnreadableTextError: the template is none.
-        InvalidInputError: what a placeholder names is not there, is empty, no text, number or truth value, or
-            would lead to another folder.
+        UnreadableTextError: the template is invalid.
+        InvalidInputError: a value is missing, empty, no text, number or boolean, or a path traversal.
     """
     pieces = _pieces(template)
     url = "".join(piece if isinstance(piece, str) else _quote(piece, values) for piece in pieces)
     if _leads_elsewhere(url):
         raise InvalidInputError(
-            "The address would lead to another folder: a placeholder in it holds dots only.",
+            "The address would traverse to another folder: a placeholder in it is dots only.",
             advice="Give a value that names something.",
         )
     return url
 
 
 def fill_header(template: str, values: ExpressionValues) -> str | None:
-    """The value of a header with its placeholders filled; None if it is one for what is not there.
+    """Fill a header template; return None if it is a single placeholder of a missing value.
 
     Raises:
-        UnreadableTextError: the template is none.
-        InvalidInputError: the value would hold a line break or another control character.
+        UnreadableTextError: the template is invalid.
+        InvalidInputError: the value contains a line break or another control character.
     """
     pieces = pieces_of(template)
     found = [piece if isinstance(piece, str) else piece.value(values) for piece in pieces]
@@ -185,7 +186,7 @@ def fill_header(template: str, values: ExpressionValues) -> str | None:
     value = "".join(map(text_of, found))
     if _NOT_IN_HEADER.search(value):
         raise InvalidInputError(
-            "A header would hold a line break or another control character.",
+            "A header would contain a line break or another control character.",
             advice="Send such a text in the body.",
         )
     return value.strip()
@@ -207,7 +208,7 @@ def _pieces(template: str) -> tuple[Piece, ...]:
             at += len(piece.source) + 2
         elif unsafe := _UNSAFE.search(piece):
             raise UnreadableTextError.at(
-                template, at + unsafe.start(), "an address holds no blanks and no backslashes"
+                template, at + unsafe.start(), "an address contains no blanks and no backslashes"
             )
         else:
             at += len(piece)
@@ -217,7 +218,7 @@ def _pieces(template: str) -> tuple[Piece, ...]:
     if len(pieces) > 1 and host and host.end() == len(beginning) and "://" in beginning:
         raise UnreadableTextError.at(template, host.end(), "a placeholder may not choose the host")
     if _leads_elsewhere("".join(piece if isinstance(piece, str) else "x" for piece in pieces)):
-        raise UnreadableTextError.at(template, 0, "an address holds no . and .. as folders")
+        raise UnreadableTextError.at(template, 0, "an address contains no . and .. as folders")
     return pieces
 
 
@@ -230,12 +231,12 @@ def _quote(expression: Expression, values: ExpressionValues) -> str:
     value = expression.value(values)
     if value is MISSING or value is None or value == "":
         raise InvalidInputError(
-            f"The address wants {expression.source}, which has no value.",
-            advice="Give it one; what may be left out belongs under `query`.",
+            f"The address needs {expression.source}, which has no value.",
+            advice="Give it one; optional values belong under `query`.",
         )
     if isinstance(value, bool | int | float | str) and not (isinstance(value, str) and _HALF.search(value)):
         return quote(text_of(value), safe="")
     raise InvalidInputError(
-        f"The address wants {expression.source}, which is no text and no number.",
+        f"The address needs {expression.source}, which is no text and no number.",
         advice="Name a part of it, or send it under `query` or in the body.",
     )

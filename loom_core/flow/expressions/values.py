@@ -1,4 +1,4 @@
-"""The context of expressions: the values of a run."""
+"""The values that expressions can refer to."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Missing(Enum):
 
 
 MISSING: Final = Missing.MISSING
-"""Nothing: what an expression gives that leads nowhere, which is not the same as null."""
+"""Marker for a value that does not exist, as opposed to null."""
 
 
 class ResponseLike(Protocol):
-    """An answer to a request."""
+    """A response to a request."""
 
     @property
     def status(self) -> int:
@@ -33,26 +33,26 @@ class ResponseLike(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers, in any case."""
+        """The headers; names are case-insensitive."""
         ...
 
     @property
     def body(self) -> JsonValue:
-        """What it says: JSON, or a text."""
+        """The body: JSON or text."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExpressionValues:
-    """What expressions of a flow may name.
+    """The values that expressions of a flow can refer to.
 
     Attributes:
         inputs: `$inputs.days`.
-        steps: the outputs of each step that has been done: `$steps.submit.outputs.id`.
+        steps: the outputs of each completed step: `$steps.submit.outputs.id`.
         outputs: the flow's own, at its end: `$outputs.id`.
-        response: the answer to the step's request, if there is one: `$response.body#/id`, `$statusCode`.
+        response: the response to the step's request, if any: `$response.body#/id`, `$statusCode`.
         context: variables of the conversation: `$context.tenantId`.
-        message: what the user has written: `$message`.
+        message: the user's message: `$message`.
     """
 
     inputs: Mapping[str, JsonValue] = field(default_factory=dict[str, "JsonValue"])

@@ -1,4 +1,4 @@
-"""HTTP for flows: one guarded client for each file, and system tools made of its requests."""
+"""HTTP for flows: a guarded client for each file, and system tools."""
 
 from __future__ import annotations
 

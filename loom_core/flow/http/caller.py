@@ -1,4 +1,4 @@
-"""The one way from flows to HTTP: requests within limits and with secrets, sent again where that is safe."""
+"""The HTTP client of flows: rate limits, circuit breakers, secrets, and retries where they are safe."""
 
 from __future__ import annotations
 
@@ -70,25 +70,25 @@ __all__ = [
 ]
 
 
-_KEEP_SECONDS = 4.0  # less than the 5 after which servers in Python and Node.js close
+_KEEP_SECONDS = 4.0  # less than the 5 after which servers in Python and Node.js close a connection
 _KEY = "Idempotency-Key"
 _HARMLESS = frozenset({"GET", "HEAD"})
 _RETRY = RetryPolicy(base=0.4, cap=8.0)
 
 
 class EndpointCaller:
-    """Sends the requests of one flow file, through one guarded client whose connections are kept.
+    """Sender of a flow file's requests, through one guarded client with a connection pool.
 
-    It is safe to call from several tasks of one event loop. It is closed by leaving it as an asynchronous
-    context manager; requests that are under way then are let end.
+    It is safe to call from several tasks of one event loop. It closes at the end of its context, after the
+    active requests have ended.
 
     Args:
-        file: what it says of the network, and `flow_url`.
-        secrets: finds and hides secrets; by default those of the environment and the keyring.
-        retry: how long is waited between attempts; how many there are is for each endpoint to say.
-        resolve: finds the addresses of names.
-        tls: what certificates are checked against; by default those that the system trusts.
-        now: seconds of a clock that never goes back, for hosts that are left alone.
+        file: the network policy and `flow_url`.
+        secrets: resolves and redacts secrets; by default from the environment and the keyring.
+        retry: retry policy of pauses; each endpoint has its number of retries.
+        resolve: resolver of host names.
+        tls: TLS settings for certificates; by default the system's trusted ones.
+        now: monotonic clock in seconds, for circuit breakers.
 
     Raises:
         ConfigError: an entry of `net.allow` is neither a host nor a network.
@@ -119,15 +119,15 @@ class EndpointCaller:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the connections that are kept."""
+        """Close the connection pool."""
         await self._client.aclose()
 
     def check(self, endpoint: EndpointConfig) -> None:
-        """See whether the host of an endpoint may be asked, by its name and port. Asks nobody.
+        """Check by name and port whether an endpoint's host is allowed; nothing is sent.
 
         Raises:
             ConfigError: there is no address.
-            NetError: it may not.
+            NetError: the host is not allowed.
         """
         address = resolve_url(endpoint.url, self._base)
         parts = address.split("/", 3)
@@ -142,25 +142,25 @@ class EndpointCaller:
         step_id: str = "",
         seconds: float | None = None,
     ) -> EndpointResult:
-        """Send a request, and again as the endpoint and its method allow.
+        """Send a request, with retries as the endpoint and its method allow.
 
-        What changes something carries an `Idempotency-Key` made of the run and the step, so that it is the
-        same after a crash; without a run, one of its own for this call.
+        A request with side effects carries an `Idempotency-Key` made from the run and the step, so that it is
+        the same after a crash; without a run, the key is unique for this call.
 
         Args:
-            endpoint: what is sent, where to.
-            values: what its placeholders stand for.
-            run_id: the run that it belongs to.
-            step_id: what in that run asks: another for each visit of a step.
-            seconds: for everything together, where that is less than the endpoint's own `timeout_seconds`.
+            endpoint: the endpoint.
+            values: values for its placeholders.
+            run_id: id of the run.
+            step_id: key of the step's visit in the run.
+            seconds: total timeout, if less than the endpoint's `timeout_seconds`.
 
         Returns:
-            The answer, whatever its status.
+            The response, with any status.
 
         Raises:
-            NetError: there is none. Its `failure` says whether the request may have been carried out.
-            InvalidInputError: a value cannot stand where it belongs; nothing was sent.
-            ConfigError: a secret is not there, or must not go over a connection that others can read; nothing
+            NetError: there is no response. Its `failure` says whether the request may have been carried out.
+            InvalidInputError: a value is invalid in its place; nothing was sent.
+            ConfigError: a secret does not exist, or must not be sent over an unencrypted connection; nothing
                 was sent.
         """
         began = anyio.current_time()
@@ -196,15 +196,15 @@ class EndpointCaller:
     def preview(
         self, endpoint: EndpointConfig, values: ExpressionValues, *, step_id: str = ""
     ) -> FilledRequest:
-        """The request that `call` would send, with `[secret]` for secrets, which are not looked up.
+        """Return the request that `call` would send, with `[secret]` for secrets, which are not resolved.
 
         Args:
-            endpoint: what would be sent, where to.
-            values: what its placeholders stand for.
-            step_id: as for `call`, of a run that is not there yet; empty to show no `Idempotency-Key`.
+            endpoint: the endpoint.
+            values: values for its placeholders.
+            step_id: as for `call`, of a future run; empty to show no `Idempotency-Key`.
 
         Raises:
-            InvalidInputError: a value cannot stand where it belongs.
+            InvalidInputError: a value is invalid in its place.
             ConfigError: there is no address.
         """
         request = build_request(endpoint, values, base=self._base, revealed=mask_secrets)
@@ -213,7 +213,7 @@ class EndpointCaller:
         return replace(request, url=url, headers={**request.headers, **key})
 
     def _with_trace_context(self, request: FilledRequest) -> FilledRequest:
-        """The request with the trace that it belongs to, where its host is told of that."""
+        """Add the trace context to a request, if its host may receive it."""
         host = host_of(urlsplit(request.url).hostname or "") or ""
         if not (self._told_trace and matches_any_host(self._told_trace, host)):
             return request
@@ -222,7 +222,7 @@ class EndpointCaller:
         return replace(request, headers={**trace, **request.headers})
 
     async def _send(self, request: FilledRequest, attempts: Attempts) -> HttpResponse | NetError:
-        """Send a request until there is an answer that counts, or none can be had."""
+        """Send a request until there is a final response or no attempt is left."""
         while True:
             outcome = await self._attempt(request, attempts)
             wait = self._wait_after(outcome, attempts)
@@ -236,7 +236,7 @@ class EndpointCaller:
         try:
             with anyio.move_on_after(attempts.left) as waiting:
                 async with self._hosts.acquire(request.place) as note:
-                    waiting.deadline = inf  # from here on the client keeps to what is left
+                    waiting.deadline = inf  # from here on, the client limits the time
                     response = await self._client.request(
                         request.method,
                         request.url,
@@ -249,10 +249,10 @@ class EndpointCaller:
                 attempts.note(response.status)
                 return response
         except NetError as error:
-            failed = error  # redacted outside, or the original would hang on to the new one
+            failed = error  # redacted outside of the handler, because a chained error would keep the original
         else:
             failed = NetError(
-                f"{request.place} was not asked: too many requests were before this one.",
+                f"{request.place} got no request: too many others were waiting.",
                 advice="Try again later, or raise `net.concurrency` or `net.per_minute`.",
                 failure="unavailable",
             )
@@ -260,7 +260,7 @@ class EndpointCaller:
         return self.secrets.redact_error(failed)
 
     def _wait_after(self, outcome: HttpResponse | NetError, attempts: Attempts) -> float | None:
-        """Seconds until the next attempt; None if there is none."""
+        """Return the seconds until the next attempt; None if there is none."""
         endpoint = attempts.endpoint
         what = outcome if isinstance(outcome, NetError) else outcome.status
         if attempts.made > endpoint.retries or not is_retryable(what, repeatable=endpoint.repeatable):
@@ -270,10 +270,10 @@ class EndpointCaller:
         return wait if wait < attempts.left else None
 
     def _check_target(self, request: FilledRequest) -> None:
-        """Refuse to send a secret where others can read it.
+        """Refuse to send a secret over an unencrypted connection.
 
         Raises:
-            ConfigError: it would go over the open internet as it is.
+            ConfigError: it would be sent unencrypted over the internet.
         """
         parts = urlsplit(request.url)
         host = host_of(parts.hostname or "") or ""
@@ -300,18 +300,18 @@ def _policy(net: NetConfig) -> NetPolicy:
 
 
 def _hosts(written: Iterable[str]) -> frozenset[str]:
-    """Names of hosts in canonical form; `*.example.org` for all below one."""
+    """Return host names in canonical form; `*.example.org` means all subdomains."""
     return frozenset(host_of(host) or host.lower() for host in written)
 
 
 def _takes_key(request: FilledRequest) -> bool:
-    """Whether a key goes with it: what changes something, if the file does not write one itself."""
+    """Return whether an idempotency key is sent: for side effects, unless the file sets one itself."""
     written = any(name.lower() == _KEY.lower() for name in request.headers)
     return not written and request.method not in _HARMLESS
 
 
 def _key_of(request: FilledRequest, run_id: str, step_id: str) -> str:
-    """The key that is sent with a request; empty for none."""
+    """Return the idempotency key of a request; empty for none."""
     if not _takes_key(request):
         return ""
     return request_key(run_id, step_id) if run_id else uuid4().hex
@@ -322,18 +322,18 @@ _GATEWAY_FAILURES = frozenset({502, 503, 504})
 
 
 class HostFailureError(NetError):
-    """A gateway or an overloaded server has answered; only for a breaker to see."""
+    """A 502, 503 or 504 response, as a failure for the circuit breaker."""
 
 
 class HostBreaker(Breaker):
-    """Lets requests to one host through, or not; see `Breaker`.
+    """Circuit breaker of one host; see `Breaker`.
 
-    What counts as a failure: nobody is reached, the connection breaks, no answer in time, and 502, 503, 504.
-    Any other status is an answer: a 500 is often one request's own, and must not keep others from the host.
+    Failures are connection errors, timeouts, and 502, 503 and 504. Any other status is a response: a 500
+    often concerns a single request, and must not open the circuit for others.
     """
 
     def is_transient(self, error: LoomError) -> bool | None:
-        """Whether an error of a request speaks against its host."""
+        """Return whether an error counts as a failure of the host."""
         if not isinstance(error, NetError) or error.failure == "refused":
             return None
         return isinstance(error, HostFailureError) or error.failure in {
@@ -350,14 +350,14 @@ class _Host:
 
 
 class HostLimits:
-    """Stands before every request.
+    """Rate limits and circuit breakers by host.
 
     Args:
-        concurrency: requests under way together, to whomever.
-        per_minute: requests to one host in a minute; None for no limit.
-        failures: how many in a row until a host is left alone.
-        pause: seconds that it is left alone at first.
-        now: seconds of a clock that never goes back.
+        concurrency: maximum number of concurrent requests, to all hosts.
+        per_minute: maximum number of requests to one host in a minute; None for no limit.
+        failures: number of consecutive failures that opens the circuit.
+        pause: initial seconds until the circuit is half-open.
+        now: monotonic clock in seconds.
     """
 
     def __init__(
@@ -378,15 +378,15 @@ class HostLimits:
 
     @asynccontextmanager
     async def acquire(self, place: str) -> AsyncGenerator[Callable[[int], None]]:
-        """Around one request: waits until it may be made, and sees how it ends.
+        """Context of one request: wait for the limits, and record the outcome for the breaker.
 
-        What it gives is told the status of the answer.
+        It yields a function that takes the status of the response.
 
         Args:
             place: host and port.
 
         Raises:
-            NetError: of failure `unavailable`, if the host is left alone.
+            NetError: of failure `unavailable`, if the circuit is open.
         """
         host = self._host(place)
         status = 0
@@ -395,7 +395,7 @@ class HostLimits:
             nonlocal status
             status = answered
 
-        # The host's own limit first: who waits for it keeps nobody from other hosts.
+        # The host's own limit first: waiting for it must not block requests to other hosts.
         async with host.limits.acquire(), self._slots:
             try:
                 with host.breaker.guard(place, refuse=_rejection):
@@ -403,7 +403,7 @@ class HostLimits:
                     if status in _GATEWAY_FAILURES:
                         raise HostFailureError(f"{place} answered with status {status}.")
             except HostFailureError:
-                return  # the answer is there all the same
+                return  # the response is valid all the same
 
     def _host(self, place: str) -> _Host:
         if place not in self._hosts:
@@ -420,14 +420,14 @@ def _rejection(message: str, left: float) -> NetError:
     return NetError(message, advice=when, failure="unavailable")
 
 
-_ERRORS = 400  # from this status on
+_ERRORS = 400  # statuses from here on are errors
 
 
 class RequestSpan:
-    """What the span of a request is told.
+    """Span of a request.
 
     Attributes:
-        status: what came of it, for its count; `cancelled` as long as nothing has.
+        status: outcome for the metrics; `cancelled` until there is one.
     """
 
     def __init__(self, started: Span) -> None:
@@ -435,11 +435,11 @@ class RequestSpan:
         self._span = started
 
     def record_outcome(self, outcome: NetError | int, *, attempts: int) -> None:
-        """Note what came of it in the end.
+        """Record the final outcome.
 
         Args:
-            outcome: the status of the last answer, or why there is none.
-            attempts: how often it was sent.
+            outcome: status of the last response, or the error.
+            attempts: number of attempts.
         """
         if attempts > 1:
             self._span.set_attribute("http.request.resend_count", attempts - 1)
@@ -455,11 +455,11 @@ class RequestSpan:
 
 @contextmanager
 def request_span(request: FilledRequest, *, run_id: str) -> Generator[RequestSpan]:
-    """The span of a request with all of its attempts; where it goes is told as host and port, and no more.
+    """Start the span of a request with all of its attempts; only host and port of its address are recorded.
 
     Args:
-        request: what is sent.
-        run_id: the run that it belongs to; empty for none.
+        request: the request.
+        run_id: id of the run; empty for none.
     """
     host, _, port = request.place.rpartition(":")
     attributes: dict[str, AttributeValue | None] = {
@@ -483,10 +483,10 @@ HIDDEN = "[secret]"
 
 
 class Secrets:
-    """Finds what `env:NAME` and `keyring:NAME` stand for, once, and hides it wherever it comes up again.
+    """Secrets of `env:NAME` and `keyring:NAME`: each is resolved once, and redacted from all output.
 
     Args:
-        resolve: finds the secret of a reference; may block.
+        resolve: resolves a reference to its secret; may block.
     """
 
     def __init__(self, resolve: Callable[[str], SecretStr] = keys.resolve) -> None:
@@ -498,40 +498,40 @@ class Secrets:
         return f"<Secrets: {len(self._known)}>"
 
     async def resolve_all(self, texts: Iterable[str]) -> None:
-        """Find the secrets of all references in texts of headers and query parameters.
+        """Resolve all references in texts of headers and query parameters.
 
         Raises:
-            ConfigError: there is nothing where one points to.
+            ConfigError: a secret does not exist.
         """
         for reference in filter(None, map(reference_in, texts)):
             if reference in self._known:
                 continue
-            async with self._finding:  # a keyring may take a second, or ask the user: once is enough
+            async with self._finding:  # a keyring may take a second, or ask the user, so it is read only once
                 if reference not in self._known:
                     self._known[reference] = await to_thread.run_sync(self._resolve, reference)
 
     def reveal(self, text: str) -> str:
-        """A text with the secret in the place of a reference, which has been looked up."""
+        """Replace a resolved reference in a text by its secret."""
         reference = reference_in(text)
         if not reference:
             return text
         return text.removesuffix(reference) + self._known[reference].get_secret_value()
 
     def redact(self, text: str) -> str:
-        """A text without any secret that has been looked up."""
+        """Redact resolved secrets from a text."""
         return keys.redact(text, self._known.values()) if self._known else text
 
     def redact_json(self, value: JsonValue) -> JsonValue:
-        """JSON without them, in keys and values."""
+        """Redact resolved secrets from JSON, in keys and values."""
         return _redact_json(value, self.redact) if self._known else value
 
     def redact_error(self, error: NetError) -> NetError:
-        """The same error without them, and without the one that caused it."""
+        """Redact resolved secrets from an error, and drop its cause."""
         return NetError(self.redact(error.message), advice=error.advice, failure=error.failure)
 
 
 def mask_secrets(text: str) -> str:
-    """A text with `[secret]` in the place of a reference."""
+    """Replace a reference in a text by `[secret]`."""
     reference = reference_in(text)
     return text.removesuffix(reference) + HIDDEN if reference else text
 

@@ -1,4 +1,4 @@
-"""A request of a flow file with its placeholders filled in, and when it may be sent again."""
+"""Requests of a flow file with filled placeholders, and when they may be retried."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ __all__ = [
 
 
 Reveal = Callable[[str], str]
-"""Puts the secret in the place of the reference that a text is, or ends with."""
+"""Callback that replaces the reference in a text by its secret."""
 
 _ACCEPTED = "application/json, text/*;q=0.9, */*;q=0.1"
 _CLIMBS = frozenset({".", ".."})
@@ -51,14 +51,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class FilledRequest:
-    """What goes out.
+    """A request ready to be sent.
 
     Attributes:
         method: HTTP method.
-        url: the address with its query, which may hold secrets.
-        headers: by name as they are written; they may hold secrets.
-        content: what is sent.
-        has_secrets: whether there is a secret in it.
+        url: the address with its query, which may contain secrets.
+        headers: headers by name; they may contain secrets.
+        content: the body.
+        has_secrets: whether it contains a secret.
     """
 
     method: Method
@@ -69,23 +69,23 @@ class FilledRequest:
 
     @property
     def place(self) -> str:
-        """Host and port that are asked."""
+        """Host and port of the address."""
         parts = urlsplit(self.url)
         return f"{parts.hostname}:{parts.port or _DEFAULT_PORTS[parts.scheme]}"
 
 
 def resolve_url(url: str, base: str) -> str:
-    """An address of a flow file; what is no whole one is put behind `flow_url`.
+    """Resolve an address against `flow_url`, unless it is absolute.
 
     Raises:
-        ConfigError: there is nothing to put it behind.
+        ConfigError: it is relative, and there is no `flow_url`.
     """
     if url.lower().startswith(("http://", "https://")):
         return url
     if not base:
         raise ConfigError(
-            f"{url[:80]!r} is put behind `flow_url`, which is not there.",
-            advice='Write "flow_url": "https://…", or a whole address.',
+            f"{url[:80]!r} is relative to `flow_url`, which is not set.",
+            advice='Write "flow_url": "https://…", or an absolute address.',
         )
     address, mark, query = base.partition("?")
     if url and not url.startswith("?"):
@@ -98,17 +98,17 @@ def resolve_url(url: str, base: str) -> str:
 def build_request(
     endpoint: EndpointConfig, values: ExpressionValues, *, base: str, revealed: Reveal
 ) -> FilledRequest:
-    """The request that an endpoint makes of values.
+    """Build the request of an endpoint from values.
 
     Args:
-        endpoint: as the file says.
-        values: what placeholders stand for.
+        endpoint: the endpoint.
+        values: values for placeholders.
         base: `flow_url`.
-        revealed: see `Reveal`; called only with what the file itself says.
+        revealed: see `Reveal`; called only with texts of the file itself.
 
     Raises:
-        InvalidInputError: a value cannot stand where it belongs.
-        ConfigError: a secret is not there, there is no address, or a placeholder is none.
+        InvalidInputError: a value is invalid in its place.
+        ConfigError: a secret does not exist, there is no address, or a placeholder is invalid.
     """
     url = _check_path(fill_url(resolve_url(endpoint.url, base), values))
     headers = {"Accept": _ACCEPTED} | _headers(endpoint.headers, values, revealed)
@@ -130,22 +130,22 @@ def build_request(
 
 
 def _check_path(url: str) -> str:
-    """An address whose path leads where it says, also for servers that decode it before they look at it.
+    """Check that an address's path has no traversal, also for servers that decode it first.
 
     Raises:
-        InvalidInputError: a value in it holds a way to another folder, or a control character.
+        InvalidInputError: a value contains a path traversal or a control character.
     """
     path = unquote(urlsplit(url).path)
     if _CLIMBS.intersection(_SEPARATORS.split(path)) or _CONTROL.search(path):
         raise InvalidInputError(
-            "The address would lead elsewhere: a value in it has `..` or a control character.",
+            "The address is unsafe: a value in it has `..` or a control character.",
             advice="Give a plain value.",
         )
     return url
 
 
 def secret_texts(endpoint: EndpointConfig) -> list[str]:
-    """The texts in which an endpoint may refer to secrets."""
+    """Return the texts in which an endpoint may refer to secrets."""
     values = (endpoint.query or {}).values()
     in_query = (each for each in values if isinstance(each, str))
     return [*endpoint.headers.values(), *in_query, *_texts(endpoint.body)]
@@ -163,9 +163,9 @@ def _texts(value: JsonValue) -> Iterator[str]:
 
 
 def _fill_body(template: JsonValue, values: ExpressionValues, revealed: Reveal) -> JsonValue:
-    """A body with its placeholders filled, and secrets where the template refers to them.
+    """Fill a body template, and insert secrets where it refers to them.
 
-    Flow files may not, except for parameters of the knowledge API.
+    Only parameters of the knowledge API may refer to secrets in a body.
     """
     if not any(map(reference_in, _texts(template))):
         return fill(template, values)
@@ -176,7 +176,7 @@ def _fill_body(template: JsonValue, values: ExpressionValues, revealed: Reveal) 
         for name, each in template.items():
             if any(map(reference_in, _texts(each))):
                 members[name] = _fill_body(each, values, revealed)
-            elif isinstance(filled := fill({name: each}, values), Mapping):  # without it, if it is not there
+            elif isinstance(filled := fill({name: each}, values), Mapping):  # left out if it is missing
                 members |= filled
         return members
     if isinstance(template, Sequence):
@@ -185,7 +185,7 @@ def _fill_body(template: JsonValue, values: ExpressionValues, revealed: Reveal) 
 
 
 def _remaining_inputs(endpoint: EndpointConfig, values: ExpressionValues) -> dict[str, JsonValue]:
-    """The inputs that neither the address nor a header names."""
+    """Return the inputs that neither the address nor a header uses."""
     named = {
         each.path[0]
         for text in (endpoint.url, *endpoint.headers.values())
@@ -198,7 +198,7 @@ def _remaining_inputs(endpoint: EndpointConfig, values: ExpressionValues) -> dic
 def _headers(written: Mapping[str, str], values: ExpressionValues, revealed: Reveal) -> dict[str, str]:
     headers: dict[str, str] = {}
     for name, text in written.items():
-        # Only what the file itself says is a reference: an input that reads `env:NAME` is a text.
+        # Only texts of the file itself are references: an input `env:NAME` is plain text.
         value = revealed(text) if reference_in(text) else fill_header(text, values)
         if value is None:
             continue
@@ -231,7 +231,7 @@ def _with_query(url: str, parameters: Mapping[str, JsonValue]) -> str:
 
 
 def _pairs(parameters: Mapping[str, JsonValue]) -> list[tuple[str, str]]:
-    """Names and texts; a list is repeated, and null is left out."""
+    """Return pairs of names and texts; a list is repeated, and null is left out."""
     return [
         (name, text_of(each))
         for name, value in parameters.items()
@@ -250,7 +250,7 @@ def _content(endpoint: EndpointConfig, body: JsonValue) -> bytes:
             return json.dumps(body, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
         except ValueError:
             raise InvalidInputError(
-                "The body holds a number that JSON does not have.", advice="Give a plain number."
+                "The body contains a number that JSON does not support.", advice="Give a plain number."
             ) from None
     return text_of(body).encode("utf-8", "replace")
 
@@ -263,27 +263,27 @@ _GATEWAY = frozenset({408, 502, 504})
 
 
 def status_passes(status: int) -> bool:
-    """Whether the same request may succeed a little later."""
+    """Return whether a status is transient, so that the request may succeed later."""
     return status in _PASSING or (500 <= status < 600 and status not in _LASTING)
 
 
 def is_lost(outcome: NetError | int) -> bool:
-    """Whether nobody knows if a request was carried out: the answer is not there, or only a gateway's."""
+    """Return whether a request's outcome is unknown: there is no response, or only a gateway's."""
     return outcome.failure in _MAYBE_DONE if isinstance(outcome, NetError) else outcome in _GATEWAY
 
 
 def may_be_done(outcome: NetError | int) -> bool:
-    """Whether a request may have been carried out: it is lost, or the server failed in the middle of it."""
+    """Return whether a request may have been carried out: it is lost, or the server failed during it."""
     if isinstance(outcome, NetError):
         return is_lost(outcome)
     return outcome == HTTPStatus.REQUEST_TIMEOUT or 500 <= outcome < 600
 
 
 def is_retryable(outcome: NetError | int, *, repeatable: bool) -> bool:
-    """Whether a request may be sent again after an error or a status.
+    """Return whether a request may be retried after an error or a status.
 
-    A request that never went out may be, whatever it is. One that may have arrived, only if it is
-    repeatable.
+    A request that was never sent may always be retried. One that may have arrived is retried only if it is
+    idempotent.
     """
     if isinstance(outcome, NetError):
         if outcome.failure == "connection":
@@ -293,9 +293,9 @@ def is_retryable(outcome: NetError | int, *, repeatable: bool) -> bool:
 
 
 def request_key(run_id: str, step_id: str) -> str:
-    """The `Idempotency-Key` of a request: `{run}:{step}`, the same however often it is sent.
+    """Return the `Idempotency-Key` of a request: `{run}:{step}`, the same for all attempts.
 
-    Ids in other scripts are percent-encoded, as a header is ASCII; what is too long ends in a digest.
+    Ids in other scripts are percent-encoded, as a header is ASCII; a long key ends in a digest.
     """
     key = f"{quote(run_id, safe='')}:{quote(step_id, safe='/#', errors='replace')}"
     if len(key) <= _MAX_KEY_LENGTH:
@@ -306,13 +306,13 @@ def request_key(run_id: str, step_id: str) -> str:
 
 @dataclass(slots=True)
 class Attempts:
-    """How often a request was sent.
+    """Attempts to send a request.
 
     Attributes:
-        endpoint: whose.
-        until: when there is no more time, as `anyio.current_time`.
-        made: attempts that have begun.
-        maybe_done: whether one of them may have been carried out although none has succeeded.
+        endpoint: the endpoint.
+        until: deadline, as `anyio.current_time`.
+        made: attempts that have started.
+        maybe_done: whether one may have been carried out although none has succeeded.
     """
 
     endpoint: EndpointConfig
@@ -322,15 +322,15 @@ class Attempts:
 
     @property
     def left(self) -> float:
-        """Seconds that there still are; may be below 0."""
+        """Remaining seconds; may be negative."""
         return self.until - anyio.current_time()
 
     def note(self, outcome: NetError | int) -> None:
-        """See what came of one of them: why there was no answer, or its status."""
+        """Record the outcome of an attempt: an error or a status."""
         self.maybe_done = self.maybe_done or may_be_done(outcome)
 
     def with_attempts(self, last: NetError) -> NetError:
-        """The last error, with what is to be known of those before."""
+        """Return the last error, with the number of attempts and whether one may have been carried out."""
         times = f" It was tried {self.made} times." if self.made > 1 else ""
         failure = "interrupted" if self.maybe_done and last.failure != "timeout" else last.failure
         return NetError(f"{last.message}{times}", advice=last.advice, failure=failure)

@@ -1,4 +1,4 @@
-"""The answer to a request, as a flow reads it, and the judgement whether the request did what it should."""
+"""Responses of endpoints: parsing, and evaluation of their success criteria."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class EndpointResult:
     """Response of an endpoint, without secrets.
 
     Attributes:
-        status: HTTP status, whatever it is.
+        status: HTTP status.
         headers: by name in lower case.
-        body: JSON as data, else the text; None where there is none or it is binary.
-        attempts: how often it was asked.
-        seconds: how long all of it took.
-        url: where it came from, without the query.
-        key: the `Idempotency-Key` it was asked with, or empty.
+        body: JSON as data, else text; None if it is empty or binary.
+        attempts: number of attempts.
+        seconds: total duration.
+        url: its address, without the query.
+        key: the `Idempotency-Key` that was sent, or empty.
         maybe_done: whether this attempt or one before may have been carried out, though this is no success.
     """
 
@@ -57,14 +57,14 @@ class EndpointResult:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is one of success, 2xx."""
+        """Whether the status is 2xx."""
         return HTTPStatus.OK <= self.status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def parse_body(response: HttpResponse) -> JsonValue:
-    """The body of an answer.
+    """Parse the body of a response.
 
-    What begins as JSON is read as JSON although it may be called a text, as many servers do.
+    A body that begins like JSON is parsed as JSON even if its type is text, as many servers send it.
     """
     content = response.body.removeprefix(_MARK).strip()
     kind = response.media_type
@@ -97,7 +97,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _is_shallow(value: object) -> bool:
-    """Whether a value is nested no deeper than journals and expressions take it."""
+    """Return whether a value is no deeper than journals and expressions allow."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         inside: list[object] = []
@@ -113,7 +113,7 @@ def _is_shallow(value: object) -> bool:
 
 
 def _clean(value: JsonValue) -> JsonValue:
-    """A value without halves of characters, which cannot be stored."""
+    """Replace lone surrogates in a value, which cannot be stored."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
@@ -125,7 +125,7 @@ def _clean(value: JsonValue) -> JsonValue:
 
 
 def status_text(status: int) -> str:
-    """`404 Not Found`."""
+    """Return a status with its reason, such as `404 Not Found`."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -144,11 +144,11 @@ class InterpretedResponse:
     """Interpreted response of an endpoint.
 
     Attributes:
-        is_success: whether the endpoint did it.
-        result: the part of the answer that counts; None where it failed.
-        problem: why it failed, in a sentence; empty where it did not.
-        told: what the endpoint's `failure` says of that, for users; empty where it says nothing.
-        plain: why it failed, for models: without the address, and without the words of a server that broke.
+        is_success: whether the criteria hold.
+        result: the `result` of the response; None if it failed.
+        problem: why it failed, in a sentence; empty if it did not.
+        told: the endpoint's `failure` text, for users; empty if there is none.
+        plain: why it failed, for models: without the address, and without texts of a failing server.
     """
 
     is_success: bool
@@ -161,11 +161,11 @@ class InterpretedResponse:
 def interpret_response(
     endpoint: EndpointConfig, answer: EndpointResult, values: ExpressionValues
 ) -> InterpretedResponse:
-    """Judge an answer by what its endpoint says of success, result and failure.
+    """Interpret a response by its endpoint's `success_criteria`, `result` and `failure`.
 
     Raises:
-        ConfigError: what it says cannot be read.
-        IncomparableError: an answer of success lacks what its criteria compare.
+        ConfigError: one of its expressions is invalid.
+        IncomparableError: a successful response lacks a value that its criteria compare.
     """
     values = replace(values, response=answer)
     criteria = endpoint.success_criteria
@@ -180,7 +180,7 @@ def interpret_response(
 
 
 def failure_message(endpoint: EndpointConfig, values: ExpressionValues) -> str:
-    """What the `failure` of an endpoint says of an answer; empty where it says nothing."""
+    """Return the endpoint's `failure` text for a response; empty if it has none."""
     return text_of(fill(endpoint.failure, values)).strip() if endpoint.failure else ""
 
 

@@ -1,4 +1,4 @@
-"""System tools: requests of a flow file that a model may make, loaded as tools like all others."""
+"""System tools: requests of a flow file as tools for models."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ __all__ = [
 
 
 DOUBT = "loom/doubt"
-"""Where the output of a call that has failed (`ToolOutput.metadata`) says that it may have been carried out
-all the same: `lost`, nobody knows; `failed`, the server broke off, mostly before it has changed anything."""
+"""Key in the output of a failed call (`ToolOutput.metadata`) if it may have been carried out: `lost`, the
+outcome is unknown; `failed`, the server failed during it, mostly before any change."""
 
 FAILURE = "loom/failure"
-"""Where it says why: a `NetFailure` where there was no answer, else the status of the answer."""
+"""Key for the reason of a failure: a `NetFailure` without a response, else the status."""
 
 TOLD = "loom/told"
-"""Where it has what the endpoint's `failure` says of it, for users."""
+"""Key for the endpoint's `failure` text, for users."""
 
 PROBLEM = "loom/problem"
-"""Where it has the problem with address and all, for operators: models and users are told less."""
+"""Key for the full problem, with its address, for operators; models and users get less."""
 
 _SPARE_SECONDS = 10.0
 
@@ -61,22 +61,22 @@ _UNSENDABLE = "A value among the arguments cannot be sent as it is. Give a plain
 _UNREADABLE = "The answer of the system is not what it should be."
 
 Variables = Callable[[CallContext], Mapping[str, "JsonValue"]]
-"""Gives the context variables (`$context.tenantId`) of whoever a call is made for."""
+"""Callback that returns the caller's context variables (`$context.tenantId`)."""
 
 _MADE_OF_PARTS = frozenset({"allOf", "anyOf", "oneOf", "$ref", "patternProperties", "if"})
-_MAYBE_DONE = "Whether it took effect is not known: look before you try it again, or tell the user."
+_MAYBE_DONE = "It is not known whether it took effect: check before you try again, or tell the user."
 
 
 class HttpTool(Tool):
     """A request of a flow file as a tool.
 
-    Its arguments are the inputs of the request. Reading is allowed, as it asks only what the file names; what
-    changes something is asked about, unless rules allow it.
+    Its arguments are the inputs of the request. Reading is allowed, as it only uses addresses of the file; a
+    request with side effects needs approval, unless rules allow it.
 
     Args:
-        config: what the file says of it.
-        caller: sends its requests.
-        variables: the context variables of a call.
+        config: the system tool.
+        caller: sender of requests.
+        variables: returns the context variables of a call.
     """
 
     def __init__(self, config: SystemToolConfig, caller: EndpointCaller, *, variables: Variables) -> None:
@@ -91,22 +91,22 @@ class HttpTool(Tool):
 
     @property
     def name(self) -> str:
-        """What the file calls it."""
+        """Name in the file."""
         return self._config.name
 
     @property
     def description(self) -> str:
-        """What the file says it does."""
+        """Description in the file."""
         return self._config.description
 
     @property
     def args_schema(self) -> Mapping[str, Any]:
-        """The schema of the file; what it does not name is no argument, unless it says otherwise."""
+        """Schema in the file; additional arguments are forbidden unless it allows them."""
         return self._schema
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """What the file says, else what its method promises."""
+        """Annotations as declared in the file, else as the method implies."""
         reads = self._config.is_read_only
         return ToolAnnotations(
             read_only=reads,
@@ -117,19 +117,19 @@ class HttpTool(Tool):
 
     @property
     def approval_reason(self) -> str:
-        """That the file wants a person asked, where it does."""
-        return "Each call of it has to be confirmed." if self._config.confirm else ""
+        """Reason for approval, if the file demands it."""
+        return "Each call needs confirmation." if self._config.confirm else ""
 
     @property
     def needs_seconds(self) -> float:
-        """The time of its request, and some more: it ends by itself, and says what may have been done."""
+        """Timeout of the request, and a margin for it to report whether it may have been carried out."""
         return self._config.endpoint.timeout_seconds + _SPARE_SECONDS
 
     def prepare_arguments(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The arguments, checked and repaired, with the defaults of the schema.
+        """Validate and repair arguments, and add the schema's defaults.
 
         Raises:
-            InvalidInputError: the schema refuses them.
+            InvalidInputError: they are invalid by the schema.
         """
         checked = self._arguments.validate(arguments)
         properties = cast("Mapping[str, object]", self._schema.get("properties", {}))
@@ -141,7 +141,7 @@ class HttpTool(Tool):
         return {**checked, **defaults}
 
     async def call(self, arguments: Mapping[str, Any], *, context: CallContext | None = None) -> ToolOutput:
-        """Make the request; the answer is what its endpoint calls the result."""
+        """Send the request; the output is the endpoint's `result`."""
         context = context or CallContext()
         endpoint = self._config.endpoint
         try:
@@ -163,7 +163,7 @@ class HttpTool(Tool):
         about: dict[str, Any] = {"status": answer.status, "attempts": answer.attempts, "url": answer.url}
         try:
             judgement = interpret_response(endpoint, answer, values)
-        except LoomError as error:  # it was carried out, and what came of it cannot be read
+        except LoomError as error:  # it was carried out, and its response cannot be read
             return self._failure_output(_UNREADABLE, error, {**about, DOUBT: "lost"})
         if not judgement.is_success:
             lost = is_lost(answer.status)
@@ -187,7 +187,7 @@ class HttpTool(Tool):
 
 
 def _plain(error: LoomError) -> str:
-    """What a model is told of a request that got no answer."""
+    """Return a model's message for a request without a response."""
     if isinstance(error, InvalidInputError):
         return _UNSENDABLE
     return _NO_ANSWER.get(error.failure, _BROKEN) if isinstance(error, NetError) else _BROKEN
@@ -201,11 +201,12 @@ def _schema(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class SystemExecutor:
-    """Makes the requests of system tools.
+    """Executor of system tools.
 
     Args:
-        caller: sends them.
-        context: variables of the conversation (`tenantId`, `chatbotId`), or what gives those of a call.
+        caller: sender of requests.
+        context: variables of the conversation (`tenantId`, `chatbotId`), or a function that returns those of
+            a call.
     """
 
     def __init__(
@@ -215,29 +216,29 @@ class SystemExecutor:
         self._context = context
 
     def tool(self, config: SystemToolConfig) -> HttpTool:
-        """A system tool as a tool for agents.
+        """Build the tool of a system tool.
 
         Raises:
-            ConfigError: its schema cannot be used.
+            ConfigError: its schema is not usable.
         """
         if problem := schema_problem(config.parameters):
             raise ConfigError(
-                f"The tool {config.name!r} cannot be used: its schema {problem}.",
+                f"The tool {config.name!r} is invalid: its schema {problem}.",
                 advice="Correct `parameters`: a JSON Schema of an object.",
             )
         return HttpTool(config, self._caller, variables=self._variables)
 
     async def execute(self, config: SystemToolConfig, parameters: Mapping[str, Any]) -> ToolOutput:
-        """Call a system tool once; permissions are the program's own affair.
+        """Call a system tool once; permissions are up to the caller.
 
-        What went wrong is in the output, in words for a model.
+        Errors are in the output, in words for a model.
 
         Args:
             config: the tool.
             parameters: its arguments.
 
         Raises:
-            ConfigError: its schema cannot be used.
+            ConfigError: its schema is not usable.
         """
         return await self.tool(config).call(parameters)
 
@@ -246,13 +247,13 @@ class SystemExecutor:
 
 
 class ConfigToolLoader:
-    """Makes tools of `system_tools`; flows and knowledge are none.
+    """Loader of `system_tools` as tools, without flows and knowledge.
 
     Args:
-        file: what is loaded.
-        caller: sends their requests; by default one of its own, as long as the program runs.
-        variables: the context variables of a call, such as by its run; by default the `context` of the file.
-            They take the place of those of the same name in the file.
+        file: the flow file.
+        caller: sender of requests; by default one of its own, until the program ends.
+        variables: returns the context variables of a call, such as those of its run; by default the `context`
+            of the file, which they override.
     """
 
     def __init__(
@@ -263,15 +264,15 @@ class ConfigToolLoader:
         self._executor = SystemExecutor(caller or EndpointCaller(file), self._variables)
 
     def load(self) -> list[Tool]:
-        """The tools that are enabled, in the file's order.
+        """Return the enabled tools, in the file's order.
 
         Raises:
-            ConfigError: the schema of one cannot be used.
+            ConfigError: a schema is not usable.
         """
         return [self._executor.tool(config) for config in self._file.system_tools if config.enabled]
 
     def rules(self) -> list[PermissionRule]:
-        """What the file says of permission: a tool with `confirm: false` need not be asked about."""
+        """Return the file's permission rules: a tool with `confirm: false` needs no approval."""
         return [
             PermissionRule(tool=config.name, action="allow")
             for config in self._file.system_tools

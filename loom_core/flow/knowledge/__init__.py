@@ -1,4 +1,4 @@
-"""What is known about a message, looked up before anybody needs it, and never waited for without need."""
+"""Knowledge for a message, prefetched while it is routed."""
 
 from __future__ import annotations
 

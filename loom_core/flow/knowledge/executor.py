@@ -1,4 +1,4 @@
-"""Ask for knowledge as soon as a message comes, while all else goes on; answers are cached for a while."""
+"""Prefetch of knowledge as soon as a message arrives, with a cache of answers."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ __all__ = [
 _FETCH_SECONDS = 10.0
 _WARM_SECONDS = 60.0
 _TOGETHER = 8
-_STOPPED = "It was not waited for."
+_STOPPED = "No caller waited for it."
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeAnswer:
-    """What is known about a message.
+    """Knowledge about a message.
 
     Attributes:
-        outcome: what came of it.
+        outcome: the outcome.
         items: the passages, best first.
-        problem: what went wrong, in a sentence; empty where nothing did.
-        seconds: how long it took to find them; 0 where they were known.
+        problem: the error, in a sentence; empty if there was none.
+        seconds: duration of the query; 0 for a cached answer.
     """
 
     outcome: ContextOutcome
@@ -72,13 +72,13 @@ class KnowledgeAnswer:
     seconds: float = 0.0
 
     def text(self, message: str, *, max_tokens: int = 1500) -> str:
-        """The passages as quoted data with their citations, to be put before a model; empty without any."""
+        """Return the passages as quoted data with citations, for a model; empty without any."""
         return context_of(self.items, message, max_tokens=max_tokens).text
 
 
 @dataclass(slots=True, eq=False)
 class _InFlightQuery:
-    """A question on its way, and how many wait for the answer."""
+    """A query in flight, and the number of its waiters."""
 
     key: str
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
@@ -88,9 +88,9 @@ class _InFlightQuery:
 
 
 class KnowledgePrefetch:
-    """A question that has been asked; what becomes of it is up to who asked.
+    """A started query; its caller waits for the answer or cancels it.
 
-    Used as a context manager, it is cancelled at the end of the block if no caller has waited for it.
+    As a context manager, it cancels the query at the end if no caller has waited for it.
     """
 
     def __init__(
@@ -114,13 +114,13 @@ class KnowledgePrefetch:
         self.cancel()
 
     async def answer(self, seconds: float | None = None) -> KnowledgeAnswer:
-        """The answer; never raises, and never waits longer than it may.
+        """Return the answer; it never raises and never exceeds its timeout.
 
-        While the source gets ready for its first question, it is waited for as long as a question may take.
-        A question that is late goes on for a while, so that the next one who asks it has the answer.
+        During the warm-up of the source, the timeout is that of a query. A query that exceeds the caller's
+        timeout continues for a while, so that the next caller finds its answer.
 
         Args:
-            seconds: how long is waited from now on; by default as the file says.
+            seconds: timeout from now on; by default that of the file.
         """
         if self._flight is not None:
             limit = max(self._seconds if seconds is None else seconds, self._first_seconds())
@@ -131,26 +131,26 @@ class KnowledgePrefetch:
         return self._answer or KnowledgeAnswer("not_needed", problem=_STOPPED)
 
     def cancel(self) -> None:
-        """Give up the answer: without another caller, the source is not asked further."""
+        """Give up the answer; without other waiters, the query is cancelled."""
         flight, self._flight = self._flight, None
         if flight is not None and not flight.done.is_set():
             self._let_go(flight)
 
 
 class KnowledgeExecutor:
-    """Asks a source of knowledge, and keeps what it says; an asynchronous context manager.
+    """Executor of queries to a knowledge source, with a cache; an asynchronous context manager.
 
-    The same question of the same tenant is asked once, however many ask it at the same time, and not again
-    while its answer is kept. Errors are not kept. Nothing of this can fail a message, or hold it up longer
-    than who waits allows.
+    Concurrent queries with the same question and tenant are deduplicated, and answers are cached. Errors are
+    not cached. A failing or slow source never fails a message, and never delays it longer than the caller's
+    timeout.
 
     Args:
-        source: what is asked; None for nothing.
-        seconds: how long an answer is waited for by default (`knowledge_seconds`).
-        cache_seconds: how long an answer is kept (`knowledge_cache_seconds`).
-        cache: keeps the answers; by default one of its own.
-        fetch_seconds: how long a question may take at all.
-        now: seconds of a clock that never goes back, for what is kept.
+        source: the source; None for none.
+        seconds: default timeout of callers (`knowledge_seconds`).
+        cache_seconds: time to live of answers (`knowledge_cache_seconds`).
+        cache: cache of answers; by default one of its own.
+        fetch_seconds: timeout of a query.
+        now: monotonic clock in seconds, for the cache.
     """
 
     def __init__(
@@ -181,14 +181,14 @@ class KnowledgeExecutor:
         return self
 
     async def _warm(self, source: SupportsWarmUp) -> None:
-        """Have the source load what it needs, so that the first question is not late."""
+        """Load what the source needs, so that the first query is not slow."""
         try:
             with anyio.move_on_after(_WARM_SECONDS):
                 await source.warm_up()
-        except LoomError as error:  # the first question says why
-            _log.info("a source of knowledge is not ready: %s", error)
+        except LoomError as error:  # the first query reports the reason
+            _log.info("a knowledge source is not ready: %s", error)
         except Exception:  # noqa: BLE001 - sources are others' code, and this is the task's end
-            _log.exception("a source of knowledge broke")
+            _log.exception("a knowledge source failed unexpectedly")
         finally:
             self._is_warming = False
 
@@ -201,14 +201,14 @@ class KnowledgeExecutor:
             await tasks.__aexit__(kind, error, trace)
 
     def pre_query(self, message: str, context: Mapping[str, JsonValue]) -> KnowledgePrefetch:
-        """Begin to ask what is known about a message. Waits for nothing.
+        """Start a query about a message, without waiting.
 
         Args:
-            message: what the user says.
-            context: whose conversation it is: `tenantId`, `chatbotId` and so on.
+            message: the user's message.
+            context: variables of the conversation: `tenantId`, `chatbotId` and so on.
 
         Raises:
-            RuntimeError: it is used outside of its block.
+            RuntimeError: it is used outside of its context.
         """
         return KnowledgePrefetch(
             self._start(message, context),
@@ -232,7 +232,7 @@ class KnowledgeExecutor:
         flight = self._flights.get(key)
         if flight is None:
             if self._tasks is None:
-                raise RuntimeError("a KnowledgeExecutor is used as a context manager")
+                raise RuntimeError("use a KnowledgeExecutor as a context manager")
             flight = self._flights[key] = _InFlightQuery(key)
             self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
         else:
@@ -269,8 +269,8 @@ class KnowledgeExecutor:
         except LoomError as error:
             return _answer_from_error(error, seconds=anyio.current_time() - began)
         except Exception as error:  # noqa: BLE001 - sources are others' code, and this is the task's end
-            _log.exception("a source of knowledge broke")
-            problem = f"The source broke: {type(error).__name__}."
+            _log.exception("a knowledge source failed unexpectedly")
+            problem = f"The source failed unexpectedly: {type(error).__name__}."
             return KnowledgeAnswer("failed", problem=problem, seconds=anyio.current_time() - began)
         return None
 
@@ -290,7 +290,7 @@ def _answer_from_items(items: tuple[KnowledgeItem, ...], *, seconds: float = 0.0
 
 
 def _answer_from_error(error: LoomError, *, seconds: float = 0.0) -> KnowledgeAnswer:
-    _log.warning("nothing is known about a message: %s", error)
+    _log.warning("no knowledge about a message: %s", error)
     return KnowledgeAnswer("failed", problem=without_assigned(str(error)), seconds=seconds)
 
 
@@ -299,10 +299,10 @@ _FAILED: frozenset[ContextOutcome] = frozenset({"failed", "late"})
 
 
 class LookupSpan:
-    """What the span of a question is told.
+    """Span of a query.
 
     Attributes:
-        outcome: what came of it; `dropped` as long as nothing has.
+        outcome: the outcome; `dropped` until there is one.
     """
 
     def __init__(self, started: Span) -> None:
@@ -310,7 +310,7 @@ class LookupSpan:
         self._span = started
 
     def record_outcome(self, outcome: ContextOutcome, *, found: int) -> None:
-        """Note what came of it, and how many passages were found."""
+        """Record the outcome and the number of passages."""
         self.outcome = outcome
         self._span.set_attribute("retrieval.result_count", found)
         if outcome in _FAILED:
@@ -319,7 +319,7 @@ class LookupSpan:
 
 @contextmanager
 def lookup_span() -> Generator[LookupSpan]:
-    """The span of a question that a source is asked."""
+    """Start the span of a query to a source."""
     began = perf_counter()
     with span(FLOW_KNOWLEDGE, _OPERATION) as started:
         told = LookupSpan(started)
@@ -332,7 +332,7 @@ def lookup_span() -> Generator[LookupSpan]:
 
 
 def note_known(how: Literal["cached", "shared"]) -> None:
-    """Note a question that no source had to be asked: what it finds is kept, or was asked for already."""
+    """Record a query that was answered from the cache or joined one in flight."""
     with span(FLOW_KNOWLEDGE, {**_OPERATION, "loom.flow.knowledge": how}):
         process_metrics.add(QUESTIONS, how)
 
@@ -345,13 +345,13 @@ class _CacheEntry:
 
 
 class AnswerCache:
-    """Keeps passages by question: each for a time, and the ones that were asked for last.
+    """LRU cache of passages by question, with a time to live.
 
     Args:
-        seconds: how long an answer is kept; 0: not at all.
-        most: how many are kept.
-        characters: how much text they may have together.
-        now: seconds of a clock that never goes back.
+        seconds: time to live; 0 for no cache.
+        most: maximum number of answers.
+        characters: maximum size of all answers, in characters.
+        now: monotonic clock in seconds.
     """
 
     def __init__(
@@ -373,7 +373,7 @@ class AnswerCache:
         return len(self._kept)
 
     def get(self, key: str) -> tuple[KnowledgeItem, ...] | None:
-        """What was found, or None if that is not known any more."""
+        """Return the cached passages; None if there are none or they have expired."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -384,7 +384,7 @@ class AnswerCache:
         return kept.items
 
     def put(self, key: str, items: tuple[KnowledgeItem, ...]) -> None:
-        """Keep what was found, also that it is nothing."""
+        """Cache passages, also an empty result."""
         self._forget(key)
         size = sum(len(item.content) for item in items)
         if self._seconds <= 0 or size > self._characters:

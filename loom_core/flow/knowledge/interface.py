@@ -1,4 +1,4 @@
-"""What a flow asks for knowledge. No I/O here."""
+"""Interfaces of flow knowledge. No I/O here."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
 __all__ = ["TENANCY", "FlowKnowledge", "SupportsWarmUp", "normalize_question"]
 
 TENANCY = ("tenantId", "chatbotId")
-"""Context variables that answers of one must never reach another."""
+"""Context variables that isolate tenants: an answer for one must never reach another."""
 
 _BLANKS = re.compile(r"\s+")
 _AT_THE_END = " .。!！?？~～…"
 
 
 class FlowKnowledge(Protocol):
-    """A source of knowledge whose answers may depend on who asks."""
+    """A knowledge source whose answers may depend on the user."""
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
-        """What an answer depends on: the same for two questions only if the same answers both.
+        """Return the cache key of a question: the same for two questions only if one answer serves both.
 
-        It is asked before the question, and waits for nothing.
+        It is called before the query, and must not block.
 
         Raises:
-            LoomError: it cannot be asked so.
+            LoomError: such a question is not possible.
         """
         ...
 
     async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
-        """The passages that may answer a message, best first.
+        """Return the passages that may answer a message, best first.
 
         Raises:
             LoomError: why there is no answer.
@@ -44,7 +44,7 @@ class FlowKnowledge(Protocol):
 
 @runtime_checkable
 class SupportsWarmUp(Protocol):
-    """A source of knowledge that has something to load before it can answer."""
+    """A knowledge source that has to load before it can answer."""
 
     async def warm_up(self) -> None:
         """Load it.
@@ -56,6 +56,6 @@ class SupportsWarmUp(Protocol):
 
 
 def normalize_question(message: str) -> str:
-    """A message in the one form of all that ask the same: width, case, blanks and the end do not count."""
+    """Normalize a question: width, case, whitespace and final punctuation do not count."""
     plain = _BLANKS.sub(" ", unicodedata.normalize("NFKC", message)).strip().casefold()
     return plain.rstrip(_AT_THE_END) or plain

@@ -1,4 +1,4 @@
-"""Sources of knowledge that a flow file names: an API of the house, or any source of Loom."""
+"""Knowledge sources that a flow file names: an HTTP API, or any source of Loom."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _TENANCY_FILTERS = {
     "chatbotId": "chatbotId",
     "chatbot_id": "chatbotId",
 }
-"""Filters by which sources tell tenants apart, and the context variable that each is given."""
+"""Filters by which sources isolate tenants, and the context variable of each."""
 
 _START_SECONDS = 9.0
 _MAX_LENGTH = 2000
@@ -56,15 +56,15 @@ class _SupportsOpenBase(Protocol):
 
 
 class ProviderKnowledge:
-    """Asks a `KnowledgeBaseProvider`.
+    """Knowledge from a `KnowledgeBaseProvider`.
 
-    If it can be filtered by tenant or chatbot, it is: a message that does not say whose it is finds nothing
-    there, as it would else find what belongs to others.
+    If it supports filters by tenant or chatbot, they are always set: a message without a tenant finds
+    nothing, as it could otherwise find documents of other tenants.
 
     Args:
-        provider: what is asked.
+        provider: the provider.
         limit: maximum number of passages.
-        version: of what is in it; another one forgets answers that are kept. It must not wait.
+        version: version of its content; a new one invalidates cached answers. It must not block.
     """
 
     def __init__(
@@ -75,27 +75,27 @@ class ProviderKnowledge:
         self._version = version
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
-        """The source, its version, the question, and whose it is; see `FlowKnowledge.identity`."""
+        """Return source, version, question and tenant; see `FlowKnowledge.identity`."""
         who = [context.get(name) for name in dict.fromkeys(_TENANCY_FILTERS.values())]
         parts = [self._provider.name, self._version(), normalize_question(message), self._limit, who]
         return json.dumps(parts, ensure_ascii=False, default=str)
 
     async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
-        """See `FlowKnowledge.find`.
+        """Query the provider; see `FlowKnowledge.find`.
 
         Raises:
-            SourceError: it belongs to tenants, and the message does not say which.
-            LoomError: it cannot be asked.
+            SourceError: it needs a tenant, and the message has none.
+            LoomError: the query failed.
         """
         await self._provider.start(_START_SECONDS)
-        filters = self._filters(context)  # some know only now what they can be filtered by
+        filters = self._filters(context)  # some only know their filters now
         return await self._provider.query(message[:_MAX_LENGTH], self._limit, filters or None)
 
     async def warm_up(self) -> None:
-        """Connect to the source, or open the knowledge base and load what embeds questions to it.
+        """Connect to the source, or open the knowledge base and load its embedding model.
 
         Raises:
-            LoomError: it cannot be asked.
+            LoomError: it cannot be opened.
         """
         await self._provider.start(_START_SECONDS)
         if isinstance(self._provider, _SupportsOpenBase):
@@ -110,8 +110,7 @@ class ProviderKnowledge:
             value = context.get(variable)
             if not isinstance(value, str | int) or value == "":
                 raise SourceError(
-                    f"{self._provider.name!r} keeps apart what belongs to whom, and the message has no "
-                    f"{variable}.",
+                    f"{self._provider.name!r} isolates tenants, and the message has no {variable}.",
                     advice=f"Give {variable} in the `context` of the message or of the flow file.",
                 )
             filters[name] = value
@@ -123,13 +122,13 @@ _MAX_ANSWER_LENGTH = {"GET": 300, "POST": 2000}
 
 
 class ApiKnowledge:
-    """Asks the API of a flow file: GET with the parameters in the address, POST with them as JSON.
+    """Knowledge from a flow file's API: GET with query parameters, or POST with JSON.
 
     Args:
-        config: what the file says of it.
-        caller: sends the requests.
-        seconds: timeout of one question, however long callers wait for it.
-        name: what passages without an address call their source.
+        config: the configuration.
+        caller: sender of requests.
+        seconds: timeout of one query, independent of the callers' timeouts.
+        name: source name of passages without an address.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class ApiKnowledge:
         self._endpoint = _endpoint(config, seconds)
 
     def identity(self, message: str, context: Mapping[str, JsonValue]) -> str:
-        """The whole request, and who asks; see `FlowKnowledge.identity`."""
+        """Return the whole request and its tenant; see `FlowKnowledge.identity`."""
         request = self._caller.preview(self._endpoint, self._values(normalize_question(message), context))
         parts = [request.url, sorted(request.headers.items()), request.content.decode("utf-8", "replace")]
         who = [context.get(name) for name in TENANCY]
@@ -154,11 +153,11 @@ class ApiKnowledge:
         return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
     async def find(self, message: str, context: Mapping[str, JsonValue]) -> Sequence[KnowledgeItem]:
-        """See `FlowKnowledge.find`.
+        """Query the API; see `FlowKnowledge.find`.
 
         Raises:
-            NetError: there is no answer.
-            SourceError: it is a refusal, or has no passages that could be read.
+            NetError: there is no response.
+            SourceError: the response is an error, or has no readable passages.
         """
         answer = await self._caller.call(self._endpoint, self._values(message, context))
         if not answer.is_success:
@@ -168,7 +167,7 @@ class ApiKnowledge:
             )
         if isinstance(answer.body, str):
             raise SourceError(
-                f"{answer.url} answered with what is no JSON.",
+                f"{answer.url} answered without valid JSON.",
                 advice="Check that `retrieve_knowledge_url` is the address of an API, not of a page.",
             )
         items = read_items(answer.body or [], self._config.mapping, source=self._name)
@@ -200,7 +199,7 @@ def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig
 
 
 def _put(config: KnowledgeEndpointConfig, fields: dict[str, Any], path: str, value: JsonValue) -> None:
-    """Put a value where its path leads: in an address, paths are names as they are."""
+    """Set a value at a path; in an address, a path is a plain name."""
     if config.method == "GET":
         fields[path] = value
     else:
@@ -212,14 +211,14 @@ _SECONDS = 5.0
 
 
 class KnowledgeBaseExecutor:
-    """Looks up what an API of the house knows about a message, before a model decides anything.
+    """Lookup of knowledge about a message in an HTTP API, before a model decides.
 
     Args:
         kb_url: the API: `retrieve_knowledge_url` of a flow file, or an address; None for no knowledge.
-        caller: sends the requests.
+        caller: sender of requests.
         context: variables of the conversation (`tenantId`, `chatbotId`), which are sent along.
-        seconds: how long an answer is waited for.
-        cache_seconds: how long an answer is kept.
+        seconds: timeout of an answer.
+        cache_seconds: time to live of an answer in the cache.
     """
 
     def __init__(
@@ -240,7 +239,7 @@ class KnowledgeBaseExecutor:
         self._cache = AnswerCache(seconds=cache_seconds)
 
     async def pre_query(self, message: str) -> KnowledgeAnswer:
-        """What is known about a message; a failure is in the answer, and is never raised."""
+        """Return the knowledge about a message; a failure is in the answer and never raised."""
         asking = KnowledgeExecutor(self._source, seconds=self._seconds, cache=self._cache)
         async with asking:
             with asking.pre_query(message, self._context) as found:
@@ -248,14 +247,14 @@ class KnowledgeBaseExecutor:
 
 
 def build_knowledge(file: FlowFile, caller: EndpointCaller) -> FlowKnowledge | None:
-    """What a file says is to be asked; None where it names nothing.
+    """Build the knowledge source of a file; None if it names none.
 
     Args:
-        file: what it says.
-        caller: sends the requests to an API of the house.
+        file: the flow file.
+        caller: sender of requests to an HTTP API.
 
     Raises:
-        ConfigError: it names what only the program can open, such as a knowledge base of this machine.
+        ConfigError: it names a source that only the program can open, such as a local knowledge base.
     """
     if file.retrieve_knowledge_url is not None:
         return ApiKnowledge(file.retrieve_knowledge_url, caller)

@@ -1,1 +1,1 @@
-"""Choose the next action: routing, the action space, decisions and disambiguation."""
+"""Choice of the next action: routing, the action space, decisions and disambiguation."""

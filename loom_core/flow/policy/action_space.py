@@ -1,4 +1,4 @@
-"""What a model may choose from for one message, and whether what it has chosen is on it."""
+"""Action space of a message: the actions that a model may choose, and validation of its choice."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MAX_LENGTH = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSpace:
-    """Action space: what can be done with one message.
+    """The possible actions for one message.
 
     Attributes:
-        flows: flows that may be begun.
-        flow_text: how they are told to a model.
-        skills: skills that may apply, the first first.
+        flows: flows that may be started.
+        flow_text: their description for a model.
+        skills: skills that may apply, by priority.
         tools: tools that may be called without a skill.
-        hints: flows that the message names without asking for them, as far as words say.
-        pending: what a run waits for, if one does.
-        asking: the flow that it is of; None for a tool's question.
+        hints: flows that the message names without asking for them, as far as its words show.
+        pending: pending question of a run, if any.
+        asking: flow of that run; None for a tool's question.
     """
 
     flows: Sequence[FlowConfig] = ()
@@ -49,7 +49,7 @@ class ActionSpace:
 
     @property
     def actions(self) -> list[DecisionAction]:
-        """What may be done."""
+        """The action types."""
         there: dict[DecisionAction, object] = {
             "respond": True,
             "flow": self.flows,
@@ -65,16 +65,16 @@ class ActionSpace:
 
     @property
     def targets(self) -> list[str]:
-        """What may be aimed at, and nothing."""
+        """The targets, "" included."""
         flows = [each.flow_id for each in self.flows]
         named = [*flows, *(each.id for each in self.skills), *(each.name for each in self.tools)]
         return ["", *dict.fromkeys(named)]
 
     def validate(self, action: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters of a choice, as what it aims at wants them.
+        """Validate the parameters of a choice against its target's schema.
 
         Raises:
-            InvalidInputError: there is no such choice, or they do not fit.
+            InvalidInputError: the choice does not exist, or the parameters are invalid.
         """
         if action not in self.actions:
             raise InvalidInputError(f"There is no action {action!r}.", advice=_join_names(self.actions))
@@ -114,7 +114,7 @@ class ActionSpace:
         )
 
     def render(self) -> str:
-        """The menu as a model is shown it."""
+        """Render the action space for a model."""
         parts = [self.flow_text.strip()] if self.flows else []
         if self.skills:
             lines = [

@@ -1,4 +1,4 @@
-"""One decision by a model: what is to be done with a message; checked, grounded in it, and mended once."""
+"""Decision by a model about a message: validated, grounded in the message, and repaired once."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ class RoutingDecision:
     """Decision of a model.
 
     Attributes:
-        action: what is to be done.
+        action: the action.
         target: id of a flow or of the first skill, or name of a tool; empty for the other actions.
         skills: all skills that apply.
-        parameters: as the target's schema wants them; without what was made up.
+        parameters: valid by the target's schema; invented values are removed.
         confidence: from 0 to 1.
-        reason: why.
-        question: what to ask, for `clarify`.
-        more: a further request of the same message, as it stands there; empty for none.
-        inferred: names of parameters that are a reading of what was said; see `Ground`.
-        dropped: names of parameters that the user has not said, and that were left out.
-        problem: why it is no decision of the model; empty if it is one.
-        seconds: how long it took.
+        reason: the reason.
+        question: the question, for `clarify`.
+        more: a further request in the same message, quoted; empty for none.
+        inferred: names of parameters that were derived from the message; see `Grounding`.
+        dropped: names of parameters that the user did not say, which were removed.
+        problem: why there is no valid decision; empty if there is one.
+        seconds: duration.
     """
 
     action: DecisionAction
@@ -106,11 +106,11 @@ class RoutingDecision:
 
 
 class Decider:
-    """Asks a model.
+    """LLM router: asks a model for a decision.
 
     Args:
         llm: the model.
-        instructions: what the flow file tells it first.
+        instructions: instructions of the flow file for the model.
     """
 
     def __init__(self, llm: LLMProvider, *, instructions: str = "") -> None:
@@ -125,16 +125,16 @@ class Decider:
         conversation: Sequence[Message] = (),
         context: Mapping[str, JsonValue] | None = None,
     ) -> RoutingDecision:
-        """Decide what to do with a message.
+        """Decide on the action for a message.
 
         Args:
-            message: the user's.
-            action_space: what may be.
-            conversation: what was said before, oldest first.
-            context: variables of the conversation, which inputs may be taken from.
+            message: the user's message.
+            action_space: the possible actions.
+            conversation: earlier messages, oldest first.
+            context: variables of the conversation, which inputs may come from.
 
         Raises:
-            LLMError: the model cannot be asked. One whose answers cannot be used is taken for unsure.
+            LLMError: the model failed. If its answers are unusable, the decision is unsure.
         """
         began = time.perf_counter()
         messages: list[Message] = [
@@ -154,11 +154,11 @@ class Decider:
 
 
 def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
-    """The system prompt of a decision.
+    """Return the system prompt of a decision.
 
     Args:
-        action_space: what the model may choose from.
-        instructions: what the flow file tells it first.
+        action_space: the possible actions.
+        instructions: instructions of the flow file for the model.
     """
     day = datetime.now(UTC).astimezone()
     task = _TASK.format(
@@ -170,7 +170,7 @@ def decision_prompt(action_space: ActionSpace, instructions: str = "") -> str:
 
 
 def _schema(action_space: ActionSpace) -> type[_Written]:
-    """A model of the answers that a menu allows: what is not on it is shown to the model as a mistake."""
+    """Return the output model for an action space; other values are reported to the model as mistakes."""
 
     class Decision(_Written):
         """The decision: what to do with the user's message."""
@@ -237,14 +237,14 @@ def _to_decision(
 
 
 def _rest_of_message(written: _Written, message: str) -> str:
-    """A further request that a model has seen in a message: nothing that does not stand there."""
+    """Return the further request that a model found in a message; empty if it is not in its text."""
     more = written.more.strip()
     part = normalise(more)
     return more if part and part in normalise(message) and part != normalise(message.strip()) else ""
 
 
 def _inputs_of(written: _Written, action_space: ActionSpace) -> tuple[dict[str, Any], set[str]]:
-    """Schemas of the inputs that a decision gives, and which of them are required."""
+    """Return the schemas of the inputs in a decision, and which are required."""
     flow = next((each for each in action_space.flows if each.flow_id == written.target), None)
     about = flow if written.action == "flow" else action_space.asking
     sources: list[Mapping[str, Any]] = [] if about is None else [about.input_schema]
@@ -259,7 +259,7 @@ def _inputs_of(written: _Written, action_space: ActionSpace) -> tuple[dict[str, 
 
 
 def _leaves(value: JsonValue | Mapping[str, JsonValue]) -> list[str]:
-    """All that a context says, as texts."""
+    """Return all values in a context, as texts."""
     if isinstance(value, Mapping):
         return [leaf for each in value.values() for leaf in _leaves(each)]
     if isinstance(value, list):
@@ -268,8 +268,8 @@ def _leaves(value: JsonValue | Mapping[str, JsonValue]) -> list[str]:
 
 
 Grounding: TypeAlias = Literal["said", "inferred", "made_up"]
-"""The user has said it; or it is a reading of what they said, such as a date for `tomorrow`, or one of a few
-choices; or nothing that was said holds it."""
+"""Grounding of a value: the user said it; it is derived from what they said, such as a date from `tomorrow`,
+or one of a few choices; or nothing that they said supports it."""
 
 _NUMBER = re.compile(
     r"[+-]?\d[\d,]*(?:\.\d+)?|[零〇一二两俩三仨四五六七八九十百千万亿半点壹贰叁肆伍陆柒捌玖拾佰仟]+"
@@ -278,16 +278,16 @@ _WORDS = re.compile(r"[a-z]+")
 _NO_COUNT = frozenset({"a", "an"})
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d.*)?", re.ASCII)
 _ONLY_SIGNS = re.compile(r"[\W_]+")
-_ENOUGH = 0.5  # of the words of a text
+_ENOUGH = 0.5  # share of the words of a text
 
 
 def grounding_of(value: JsonValue, schema: Mapping[str, Any], *, said: Iterable[str]) -> Grounding:
-    """Where a value comes from.
+    """Return the grounding of a value.
 
     Args:
-        value: what the model gives.
-        schema: of the input.
-        said: everything that the value may have been taken from: messages, values of the context.
+        value: value from the model.
+        schema: schema of the input.
+        said: possible origins of the value: messages, and values of the context.
     """
     texts = [normalise(each) for each in said]
     if isinstance(value, Mapping):
@@ -328,7 +328,7 @@ def _holds(texts: list[str], form: str) -> bool:
 
 
 def _numbers(text: str) -> set[float]:
-    """All numbers in a text, whichever way they are written."""
+    """Return all numbers in a text, in any notation."""
     words = _WORDS.findall(text)
     written = [found[0] for found in _NUMBER.finditer(without_fixed_words(text))]
     written += [word for word in words if word not in _NO_COUNT]

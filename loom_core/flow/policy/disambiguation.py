@@ -1,4 +1,4 @@
-"""A question that no run asks: which of some flows is meant, or whether one is."""
+"""Disambiguation: a question without a run, about which of several flows is meant, or whether one is."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _MAX_LENGTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Disambiguation:
-    """Flows of which one may be meant by a message.
+    """A disambiguation question: candidate flows for a message.
 
     Attributes:
-        message: that one.
-        flows: their ids, the likeliest first.
-        parameters: inputs that the message holds, by flow.
-        reason: why they are offered, such as the model's words.
+        message: the message.
+        flows: ids of the candidates, the most likely first.
+        parameters: inputs in the message, by flow.
+        reason: why the question is asked, such as the model's words.
     """
 
     message: str
@@ -46,21 +46,21 @@ class Disambiguation:
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """For the session's state."""
+        """Return it as JSON for the session's state."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Disambiguation:
-        """What `to_json` gave."""
+        """Restore it from `to_json`."""
         return cls(kept["message"], tuple(kept["flows"]), kept["parameters"], kept["reason"])
 
     def question(self, flows: Sequence[FlowConfig], phrases: Phrases, *, unwanted: bool = False) -> Pending:
         """Build the question.
 
         Args:
-            flows: those that are offered.
-            phrases: how.
-            unwanted: whether the message says that it is not wanted.
+            flows: the candidates.
+            phrases: phrases in the user's language.
+            unwanted: whether the message negates the request.
         """
         names = _names(flows)
         if len(flows) == 1:
@@ -75,12 +75,12 @@ class Disambiguation:
 
     @staticmethod
     def message_of(content: Mapping[str, Any]) -> str:
-        """The message that says what a form of this question was filled in with."""
+        """Return the message for a filled-in form of this question."""
         choice = content.get("choice")
         return {True: "yes", False: "no"}[choice] if isinstance(choice, bool) else str(choice or "no")
 
     def resolve_choice(self, message: str, flows: Sequence[FlowConfig]) -> str | None:
-        """The id of the flow that a message chooses; `DECLINED`; or None where it says something else."""
+        """Return the id of the chosen flow; `DECLINED`; or None if the message is no choice."""
         if is_cancel(message):
             return DECLINED
         said = yes_or_no(message)
@@ -125,6 +125,6 @@ def _number(form: str) -> int | None:
 
 
 def _names(flows: Sequence[FlowConfig]) -> list[str]:
-    """What they are called, where that tells them apart; else their ids."""
+    """Return the titles of flows if they are unique, else the ids."""
     titles = [flow.title for flow in flows]
     return titles if len({*titles}) == len(titles) else [flow.flow_id for flow in flows]

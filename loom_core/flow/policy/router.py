@@ -1,7 +1,7 @@
-"""Which flow a message asks for by its words, or which several, one after the other.
+"""Rule-based routing of a message to a flow, or to several in turn.
 
-「取消A1001再约一个牙科」 and "cancel A1001 and book a dentist" are two requests. Where words do not say, a
-model gets a description of the flows.
+「取消A1001再约一个牙科」 and "cancel A1001 and book a dentist" are two requests. If the words do not decide,
+a model gets a description of the flows.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _MAX_LENGTH = 500  # characters of a description that a model reads
 _MAX_EXAMPLES = 3
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f]+")
 
-_MAX_READ_LENGTH = 500  # characters of a message that is searched for several requests
+_MAX_READ_LENGTH = 500  # characters of a message that are split into requests
 _MAX_REQUESTS = 4  # requests of one message
 _JOINTS = re.compile(
     r"\s*[,，;；。.!！]\s*(?:(?:and|then|also)\b\s*)*|\s+(?:and then|and also|and|then|also|plus)\s+|"
     r"\s*(?:，|,)?\s*(?:然后|接着|顺便|并且|而且|另外|同时|还要|以及|再(?!见|说|次|三)|并(?!不|非|没))\s*",
     re.I,
 )
-_FURTHER = re.compile(  # joints that hardly join anything but requests
+_FURTHER = re.compile(  # conjunctions that join hardly anything but requests
     r"\s*[,;.!]?\s+(?:and also|and then|plus|also)\s+|\s*[，；。,]?\s*(?:另外|顺便|然后再?|此外|还要)\s*",
     re.I,
 )
-_FEW_WORDS = 3  # words that are no request of their own
+_FEW_WORDS = 3  # words that are no request by themselves
 _POLITE = re.compile(
     r"\b(?:please|thanks?|thank you|hello|hi|would|could|can|like|want|need|kindly|i'd)\b|"
     r"麻烦|谢谢|请|您好|你好|我们?|你们?|您|想要?|需要|可以|能不能|能否|能|帮忙?|一下|个|吗|吧|了|的",
@@ -57,14 +57,14 @@ class RouteMatch:
     """The routing of a message by its words.
 
     Attributes:
-        kind: `flow`: one is meant; `ambiguous`: several are, alike; `none`: none, as far as words say.
-        flow: the one that is meant.
-        flows: those of which one is meant, the likeliest first; of `flow` that one.
-        parameters: inputs of `flow` that the message holds, in the types of its schema.
-        policy: of `ambiguous`, what decides: `llm` or `ask`.
-        hints: flows that the message names without asking for them, as far as its words say (they are
-            negated, or asked about): the model, or the user, may say that they are meant.
-        matches: every pattern that fits, with its place.
+        kind: `flow`: one matches; `ambiguous`: several match equally; `none`: none matches.
+        flow: the matching flow.
+        flows: the candidates, the most likely first; for `flow` that one.
+        parameters: inputs of `flow` in the message, in the types of its schema.
+        policy: for `ambiguous`, who decides: `llm` or `ask`.
+        hints: flows that the message names without asking for them, as far as its words show (negated, or
+            asked about): the model or the user may still choose them.
+        matches: all pattern matches, with their spans.
     """
 
     kind: RouteKind
@@ -77,15 +77,15 @@ class RouteMatch:
 
 
 class FlowRouter:
-    """Finds the flow that a message asks for, by trigger patterns.
+    """Router by trigger patterns.
 
     Args:
-        flows: the flows; those that are switched off do not count.
-        ambiguous: what becomes of a message that fits several flows alike, unless the likeliest of them says
-            otherwise.
+        flows: the flows; disabled ones are ignored.
+        ambiguous: policy for a message that fits several flows equally, unless the most likely one has its
+            own.
 
     Raises:
-        ConfigError: a pattern cannot be used.
+        ConfigError: a pattern is invalid.
     """
 
     def __init__(self, flows: Iterable[FlowConfig], *, ambiguous: Ambiguous = "first") -> None:
@@ -96,9 +96,9 @@ class FlowRouter:
     def match(self, message: str) -> RouteMatch:
         """Route a message by its words.
 
-        Of several flows the one with the highest priority is meant. Of equals, one whose stretch of the
-        message holds those of all others; else what the likeliest one's `ambiguous` says, or the router's:
-        `first` takes the one with the longest stretch, and of these the first in the file.
+        Of several flows, the one with the highest priority wins. Of equals, one wins whose match contains
+        those of all others; else the policy `ambiguous` of the most likely one decides, or the router's:
+        `first` takes the one with the longest match, and of these the first in the file.
         """
         matches = tuple(self._matcher.match(message))
         best: dict[str, TriggerMatch] = {}
@@ -119,19 +119,19 @@ class FlowRouter:
         return RouteMatch("flow", flow, (flow,), parameters, hints=hints, matches=matches)
 
     async def match_in_thread(self, message: str) -> RouteMatch:
-        """As `match`, in a thread where a message may take long."""
+        """Route as `match` does, in a thread if the message may take long."""
         if self._matcher.is_quick(message):
             return self.match(message)
         return await to_thread.run_sync(self.match, message)
 
     def match_by_pattern(self, message: str) -> FlowConfig | None:
-        """The flow that a message asks for, if its words leave no doubt."""
+        """Return the flow that a message clearly asks for, or None."""
         return self.match(message).flow
 
     def parameters_of(self, flow: FlowConfig, matches: Sequence[TriggerMatch]) -> dict[str, JsonValue]:
-        """Inputs of a flow that its patterns have found: those in no doubt first, then the longest.
+        """Return the inputs that a flow's patterns have captured: certain matches first, then the longest.
 
-        What does not fit the type of its input is left out, so that it is asked for.
+        Values of a wrong type are left out, so that the run asks for them.
         """
         named = flow.input_schema.get("properties")
         schemas = named if isinstance(named, dict) else {}
@@ -150,7 +150,7 @@ class FlowRouter:
     def inputs_of(
         self, flow: FlowConfig, message: str, matches: Sequence[TriggerMatch]
     ) -> dict[str, JsonValue]:
-        """The same, with those that stand anywhere else in the message; see `found_inputs`."""
+        """Return the same, with inputs from the rest of the message; see `extract_slots`."""
         found = self.parameters_of(flow, matches)
         named = flow.input_schema.get("properties")
         schemas = {
@@ -161,7 +161,7 @@ class FlowRouter:
         return {**{each.name: each.value for each in extract_slots(message, schemas)}, **found}
 
     def build_flow_descriptions(self) -> str:
-        """The description of the flows for a model; empty if there are none."""
+        """Return the description of the flows for a model; empty if there are none."""
         if not self._flows:
             return ""
         return "\n".join(["## Available Flows", "", *map(_describe, self._flows.values()), ""])
@@ -212,15 +212,15 @@ def _line(text: str) -> str:
 def split_requests(
     message: str, router: FlowRouter, whole: RouteMatch
 ) -> list[tuple[Disambiguation, RouteMatch]]:
-    """The requests of a message that makes several, in its order; empty for one that makes a single one.
+    """Split a message with several requests, in order; empty if there is only one.
 
-    Each part has to ask for a flow by itself, without doubt, and for another flow or other inputs than those
-    before; and the first has to stand in the whole message, too: what is taken back in the end is no request.
+    Each part must clearly ask for a flow by itself, and for another flow or other inputs than those before;
+    and the whole message must match the first one too: what is revoked at the end is no request.
 
     Args:
-        message: what the user says.
-        router: knows which flow a part asks for.
-        whole: what it says of all of the message.
+        message: the user's message.
+        router: router of the parts.
+        whole: match of the whole message.
     """
     if len(message) > _MAX_READ_LENGTH or not whole.flows:
         return []
@@ -233,9 +233,9 @@ def split_requests(
         if is_cancel(_JOINTS.sub("", part)):
             return []
         if match.flow is None and end != len(message):
-            continue  # it belongs to what follows: "on Monday, please book …"
+            continue  # it belongs to the next part: "on Monday, please book …"
         if match.flow is None:
-            if found:  # and so does what follows the last
+            if found:  # and so does the part after the last one
                 offer, before = found[-1]
                 rest = f"{offer.message}{part}"
                 found[-1] = (Disambiguation(rest, offer.flows, offer.parameters), before)
@@ -254,12 +254,12 @@ def split_requests(
 
 
 def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> str:
-    """The request behind the part of a message that a pattern has read, if no pattern reads it; else empty.
+    """Return the further request in a message that no pattern matches; empty if there is none.
 
     Args:
-        message: what the user says.
-        router: knows which flow a part asks for.
-        match: what it says of all of the message: a flow.
+        message: the user's message.
+        router: router of the part.
+        match: match of the whole message, of kind `flow`.
     """
     if match.flow is None or len(message) > _MAX_READ_LENGTH:
         return ""
@@ -274,12 +274,12 @@ def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> 
 
 
 def content_words(text: str) -> set[str]:
-    """The words of a text that say more than politeness does."""
+    """Return the words of a text without polite ones."""
     return {word for word in analyse(_POLITE.sub(" ", text)) if word.isascii() or len(word) > 1}
 
 
 def _is_same(one: RouteMatch, other: RouteMatch) -> bool:
-    """Whether two parts ask for the same: neither says an input otherwise than the other does."""
+    """Return whether two parts ask for the same: the same flow, without conflicting inputs."""
     shared = one.parameters.keys() & other.parameters.keys()
     return all(one.parameters[name] == other.parameters[name] for name in shared)
 

@@ -1,4 +1,4 @@
-"""What the assistant says by itself, in English or Chinese."""
+"""Phrases of the assistant, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -21,52 +21,52 @@ if TYPE_CHECKING:
 __all__ = ["LANGUAGE", "Phrases", "format_value", "language_of", "language_of_run"]
 
 LANGUAGE = "language"
-"""Where a run (`RunRequest.metadata`) says in which language it speaks: that of its conversation."""
+"""Key in `RunRequest.metadata` for the language of a run's conversation."""
 
-_NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: of no language
+_NUMBERED = re.compile(r"[A-Za-z0-9_#-]*[0-9][A-Za-z0-9_#-]*")  # 3, BO20418: in no language
 _MAX_LENGTH = 300  # characters of a value
-_CLEAR = 3  # words of another language that change that of a conversation; fewer may be a name or a number
+_CLEAR = 3  # words in another language that change a conversation's; fewer may be a name or a number
 
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """The sentences of one language; `{…}` is filled in by who uses them.
+    """Phrases in one language; callers fill in `{…}`.
 
     Attributes:
-        language: which.
-        hello: to a greeting, where the file has none of its own.
-        able: what can be done, behind a greeting or where nothing fits.
-        welcome: to thanks.
-        bye: to a farewell.
-        noted: to assent, where nothing was asked.
-        unknown: where nothing fits and nothing is known.
-        unasked: the same, where what is known could not be asked.
-        found: before passages that answer by themselves.
+        language: the language.
+        hello: greeting, if the file has none.
+        able: what the assistant can do, after a greeting or if nothing matches.
+        welcome: reply to thanks.
+        bye: reply to a farewell.
+        noted: reply to assent without a question.
+        unknown: nothing matches and nothing is known.
+        unasked: the same, if the knowledge sources failed.
+        found: before passages that are the answer.
         which: which of several flows is meant.
         whether: whether a flow is meant.
-        unwanted: the same, where the message says that it is not.
-        explain: what the model is to ask, where it is unsure and does not say what to ask.
-        further: before what is said of a further request of the same message.
-        dropped: where the user does not want what was offered.
-        nothing: there is nothing that could be ended.
-        cancelled: a run was ended that does not say so itself.
-        failed: the same, where it could not go on; `{problem}` is what users are told of it.
-        broken: that, where nothing else is to be told.
-        try_again: behind it, what they can do.
-        correct: the same, where something may be corrected.
-        working: a run goes on.
+        unwanted: the same, if the message negates it.
+        explain: question if the model is unsure and has no question.
+        further: before the reply to a further request of the same message.
+        dropped: the user wants none of the options.
+        nothing: there is nothing to cancel.
+        cancelled: a run without its own text was cancelled.
+        failed: a run has failed; `{problem}` is the user's message.
+        broken: the default for `{problem}`.
+        try_again: after it, what the user can do.
+        correct: the same, if an input may be corrected.
+        working: a run continues.
         paused: a run is paused.
-        begin: whether a flow may begin, with what was understood.
-        values: what it would begin with.
-        shall: whether a call may be made that a skill wants, where the file does not word it.
-        unapproved: what is said where a tool is wanted that no operator has approved.
-        again: before a question that is asked again, as the message was no answer.
+        begin: whether a flow may start, with the inputs found.
+        values: its inputs.
+        shall: whether to make a call of a skill, by default.
+        unapproved: a tool is needed that no operator has approved.
+        again: before a question that is repeated because the message was no answer.
         late: an answer came too late.
-        refused: before a question that is asked again, as a number will not do.
-        between, at_least, at_most: which ones will.
-        back: the conversation returns to a run that was interrupted.
-        one_by_one: there are more questions behind the one that is asked.
-        options: behind the name of an input, what it is one of.
+        refused: before a question that is repeated because a number is invalid.
+        between, at_least, at_most: the valid numbers.
+        back: the conversation returns to an interrupted run.
+        one_by_one: more questions follow.
+        options: after the name of an input, its choices.
         join: between items of a list.
         space: between sentences.
     """
@@ -120,21 +120,21 @@ class Phrases:
 
     @classmethod
     def of(cls, language: Language) -> Phrases:
-        """Those of a language."""
+        """Return the phrases of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     def what_can_be_done(self, titles: Iterable[str]) -> str:
-        """What the assistant is there for; empty where nothing is."""
+        """Return the list of what the assistant can do; empty if nothing."""
         named = [in_language(title, self.language) for title in titles if title]
         return self.able.format(flows=self.join.join(named)) if named else ""
 
     def rejection_text(self, refused: RejectedValue) -> str:
-        """Why what was said will not do, and what will, as far as its schema says it for people."""
+        """Explain why a value was rejected and what is valid, as far as its schema has texts for people."""
         wants = self.wants(refused)
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
 
     def wants(self, refused: RejectedValue) -> str:
-        """What will do instead of what was said; empty where the schema does not say it for people."""
+        """Describe valid values; empty if the schema has no text for people."""
         form = self._form(refused).rstrip("。.")
         if refused.value is None:
             return self.wanted.format(name=refused.title, form=form) if form else ""
@@ -143,12 +143,12 @@ class Phrases:
         return self.refused.format(name=refused.title, value=refused.value, limit=form) if form else ""
 
     def with_values(self, text: str, values: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-        """A question, and below it the values that it is about.
+        """Return a question with the values that it is about.
 
         Args:
             text: the question.
             values: by name.
-            schema: of all of them; it says what people call them.
+            schema: their schema, with titles.
         """
         properties = cast("Mapping[str, Any]", schema.get("properties") or {})
         lines = [
@@ -158,7 +158,7 @@ class Phrases:
         return "\n".join([text, *lines])
 
     def confirmation(self, tool: Tool, arguments: Mapping[str, Any]) -> str:
-        """What a customer is asked about a call of a tool that the file does not word."""
+        """Return the default confirmation question for a tool call."""
         return self.with_values(self.shall, arguments, tool.args_schema)
 
     def _title(self, name: str, part: object) -> str:
@@ -166,18 +166,18 @@ class Phrases:
         return in_language(title, self.language) if isinstance(title, str) and title else name
 
     def which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
-        """Which of several inputs a correction is for.
+        """Return the question which of several inputs a correction is for.
 
         Args:
-            either: what each would be.
-            schema: of all.
+            either: the new value of each.
+            schema: their schema.
         """
         parts = schema.get("properties", {})
         names = self.join.join(str(parts.get(name, {}).get("title") or name) for name in either)
         return self.either.format(names=names, value=next(iter(either.values())))
 
     def _form(self, refused: RejectedValue) -> str:
-        """What an input has to be, as far as its schema says it for people."""
+        """Describe the form of an input, as far as its schema has texts for people."""
         schema = refused.schema
         if not choices_of(schema) and schema.get("type") in {"integer", "number"}:
             limit = self._limit(refused)
@@ -201,7 +201,7 @@ class Phrases:
         return form.format(low=low, high=high)
 
     def greeting_of(self, settings: BasicSettings) -> str:
-        """The greeting of a file, or one of our own."""
+        """Return the greeting of a file, or the default one."""
         if settings.greeting:
             return settings.greeting
         name = settings.name
@@ -309,18 +309,18 @@ _CHINESE = Phrases(
 
 
 def format_value(value: object, *, most: int = _MAX_LENGTH) -> str:
-    """A value as people read it: a text as it is, else JSON; not too much of it."""
+    """Format a value for people: a text as it is, else JSON, shortened."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", before: str = "") -> Language:
-    """The language to answer in: as the file says, else that of the message.
+    """Return the language to answer in: as configured, else that of the message.
 
     Args:
-        message: what the user says.
-        setting: what the file says.
-        before: the language of the conversation. It holds for what may be said in any: a number, the id of
+        message: the user's message.
+        setting: the configured language.
+        before: the language of the conversation. It applies to messages in any language: a number, the id of
             an order, “ok” or “no”.
     """
     if setting != "auto":
@@ -333,7 +333,7 @@ def language_of(message: str, *, setting: Literal["auto", "zh", "en"] = "auto", 
 
 
 def language_of_run(request: RunRequest, *, setting: Literal["auto", "zh", "en"] = "auto") -> Language:
-    """The language that a run speaks: that of the conversation which began it, else that of its message."""
+    """Return the language of a run: that of its conversation, else that of its message."""
     known = request.metadata.get(LANGUAGE)
     if known in {"zh", "en"}:
         return "zh" if known == "zh" else "en"

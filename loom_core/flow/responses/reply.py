@@ -1,4 +1,4 @@
-"""The reply to a message: its text, how it was decided, and what is waited for; and the result of a turn."""
+"""The reply to a message: its text, how it was routed, and pending questions; and the outcome of a turn."""
 
 from __future__ import annotations
 
@@ -24,53 +24,52 @@ __all__ = [
 ]
 
 CHOICE = "$choice"
-"""The id of a question that no run asks: which flow is meant, or whether one is. It is answered by a message,
-such as `Offer.message_of` makes of what its schema wants."""
+"""The id of a disambiguation question, which belongs to no run. A message answers it, such as one made by
+`Disambiguation.message_of` from a form."""
 
 RouteAction: TypeAlias = Literal[
-    "flow",  # a flow was begun
+    "flow",  # a flow was started
     "skill",  # skills work on it
     "tool",  # a tool is called for it
-    "respond",  # it was answered
-    "clarify",  # the user is asked what is meant
-    "answer",  # it was taken as the answer to what a run waits for
-    "correct",  # it corrects what a run was given
-    "approve",  # a run may do what it asks about
-    "deny",  # it may not
-    "cancel",  # a run was ended
-    "retry",  # a run that had failed goes on
-    "greet",  # manners were returned
+    "respond",  # it was answered in words
+    "clarify",  # the user is asked which flow is meant
+    "answer",  # it was applied as the answer to a waiting run
+    "correct",  # it corrected an input of a run
+    "approve",  # it approved a pending action
+    "deny",  # it denied one
+    "cancel",  # a run was cancelled
+    "retry",  # a failed run was retried
+    "greet",  # small talk was returned
 ]
-"""What was done with a message."""
+"""The action taken for a message."""
 
 RouteHow: TypeAlias = Literal["rules", "model", "pending", "choice", "manners", "given", "none"]
-"""What decided: trigger patterns; a model; that a run waits for something; that a question without a run was
-answered; that it is nothing but manners; the program, which named the flow; or nothing did."""
+"""How a message was routed: by trigger patterns; by a model; to a waiting run; as the answer to a
+disambiguation question; as small talk; by the program, which named the flow; or not at all."""
 
 ReplyStatus: TypeAlias = "RunStatus"
-"""As of a run. `completed` too where no run was needed; `input_required` also where a question without a run
-is asked."""
+"""As of a run. `completed` also without a run; `input_required` also for a disambiguation question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """How it was decided what to do with a message.
+    """How a message was routed.
 
     Attributes:
-        action: what was done.
-        how: what decided.
-        flow_id: the flow that is meant.
-        pattern: the trigger pattern that fits best.
-        start: where in the message it fits.
-        end: the index behind that.
+        action: the action.
+        how: how it was decided.
+        flow_id: id of the flow.
+        pattern: the best matching trigger pattern.
+        start: start of its match in the message.
+        end: end of its match.
         skills: ids of the skills that apply.
-        tool: the tool that is meant.
-        candidates: ids of flows of which one may be meant.
-        confidence: how sure the model is, from 0 to 1; None where none was asked.
+        tool: the tool.
+        candidates: ids of the candidate flows.
+        confidence: the model's confidence, from 0 to 1; None without a model.
         reason: why, in the model's words.
-        dropped: inputs that the model gave and the user did not say, so that they are asked for.
-        problem: why a model that is there did not decide or answer, or why knowledge could not be asked, for
-            operators; empty where nothing went wrong.
+        dropped: inputs of the model that the user did not say, so that the run asks for them.
+        problem: why a configured model did not decide or answer, or why the knowledge sources failed, for
+            operators; empty for none.
     """
 
     action: RouteAction
@@ -88,18 +87,18 @@ class Route:
     problem: str = ""
 
     def with_problem(self, problem: str) -> Route:
-        """The same, where something else went wrong, too."""
+        """Return the same route with another problem."""
         return replace(self, problem=" ".join(filter(None, (self.problem, problem))))
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """A passage that an answer rests on.
+    """A passage that an answer is based on.
 
     Attributes:
-        id: as it stands in brackets in the answer, where a model wrote it.
-        source: where it is from.
-        title: of the document; may be empty.
+        id: its marker in the answer, in brackets, if a model wrote it.
+        source: its source.
+        title: title of the document; may be empty.
         text: the passage.
     """
 
@@ -110,23 +109,23 @@ class Citation:
 
     @classmethod
     def of(cls, item: KnowledgeItem) -> Citation:
-        """That of a passage that was found."""
+        """Return the citation of a passage."""
         return cls(item.id, item.source, str(item.metadata.get("title") or ""), item.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnOutcome:
-    """The result of a turn: what a message came to.
+    """The outcome of a turn.
 
     Attributes:
-        route: how it was decided.
-        text: what is said; before what a run says, where there is one.
-        run_id: the run that it was begun for or told to, and that is waited for.
-        after: seq of its last event before that.
-        asked: what is asked without a run.
-        again: whether what the run waits for is only asked once more.
-        citations: what the text rests on.
-        late: how earlier runs have ended, of which the user was not told; said before everything else.
+        route: how it was routed.
+        text: the text; before that of a run, if there is one.
+        run_id: the run that was started or got the message, and that the turn waits for.
+        after: sequence number of its last event before that.
+        asked: a question without a run.
+        again: whether the run's question is only repeated.
+        citations: the passages that the text is based on.
+        late: results of earlier runs, which the user has not been told; they come first.
         told: ids of these runs.
     """
 
@@ -143,13 +142,13 @@ class TurnOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WaitingRun:
-    """A run of the session that was interrupted and still waits.
+    """An interrupted run of the session that still waits.
 
     Attributes:
-        run_id: which.
-        flow_id: its flow; empty if it is none of a flow.
-        title: what people call it.
-        pending: what it waits for.
+        run_id: id of the run.
+        flow_id: its flow; empty if it has none.
+        title: its title for people.
+        pending: its pending question.
     """
 
     run_id: str
@@ -163,22 +162,21 @@ class FlowReply:
     """The reply to a message.
 
     Attributes:
-        status: how it stands.
-        text: what the user reads.
-        language: in which the assistant speaks.
-        late: how earlier runs of the conversation have ended, where their message was answered before: the
-            text begins with it.
-        told: ids of all runs of which the reply says how they have ended.
+        status: status of the run.
+        text: the text for the user.
+        language: language of the assistant.
+        late: results of earlier runs that ended after their message was answered; the text starts with it.
+        told: ids of all runs whose results are in the reply.
         session_id: the conversation, for the next message.
-        route: how it was decided.
-        flow_id: the flow that it is about; empty for none.
-        run_id: the run that it is about; empty for none.
-        pending: what is waited for; the next message is read as the answer to the first of it.
-        citations: what the answer rests on.
-        structured: what the run gave, as data.
-        waiting: the run that the conversation returns to, where another one came in between.
-        timings: seconds that `rules`, `decision`, `knowledge`, `answer`, `run` took, and all of it (`total`);
-            those that there were.
+        route: how the message was routed.
+        flow_id: its flow; empty for none.
+        run_id: its run; empty for none.
+        pending: pending questions; the next message is parsed as the answer to the first one.
+        citations: the passages that the answer is based on.
+        structured: outputs of the run, as data.
+        waiting: the interrupted run to which the conversation returns.
+        timings: durations in seconds of `rules`, `decision`, `knowledge`, `answer` and `run`, as far as they
+            took place, and the `total`.
     """
 
     status: ReplyStatus
@@ -197,7 +195,7 @@ class FlowReply:
     told: tuple[str, ...] = ()
 
     def after(self, text: str, *, told: tuple[str, ...]) -> FlowReply:
-        """The same behind what was said before it, which tells of other runs."""
+        """Return the reply with a text about other runs in front."""
         late = "\n\n".join(filter(None, (text, self.late)))
         whole = "\n\n".join(filter(None, (text, self.text)))
         return replace(self, text=whole, late=late, told=(*told, *self.told))

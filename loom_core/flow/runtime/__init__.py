@@ -1,1 +1,1 @@
-"""The runtime of a flow server: its parts, hot reload, effects and execution."""
+"""The runtime of a flow server: its components, and hot reload."""

@@ -1,6 +1,6 @@
-"""All that is made of one flow file: router, requests, tools, knowledge, model, executor.
+"""The runtime of a flow file: router, requests, tools, knowledge, model and executor.
 
-Another file may take its place (hot reload) while runs go on with what they began with.
+Hot reload replaces the runtime of a file; active runs continue with the one they started with.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOverrides:
-    """Overrides: what a program gives in place of what a flow file names; see `WorkflowOrchestrator`."""
+    """Overrides of what a flow file names, given by a program; see `WorkflowOrchestrator`."""
 
     llm: LLMProvider | None = None
     knowledge: FlowKnowledge | None = None
@@ -79,16 +79,16 @@ class RuntimeOverrides:
 
 
 class FlowRuntime:
-    """All that is made of a flow file; an asynchronous context manager.
+    """The components of a flow file; an asynchronous context manager.
 
     Args:
         loaded: the file.
-        overrides: what the program gives.
-        journal: keeps the runs.
-        texts: what was said in a session.
+        overrides: overrides of the program.
+        journal: journal of runs.
+        texts: returns the messages of a session.
 
     Raises:
-        ConfigError: the file cannot be used: a pattern, a tool, the model.
+        ConfigError: the file is not usable: a pattern, a tool or the model.
     """
 
     def __init__(
@@ -156,25 +156,25 @@ class FlowRuntime:
         return self.loaded.file
 
     def localize(self, language: Language) -> FlowFile:
-        """The same, as a language says it."""
+        """Return the file localized in a language."""
         return self.executor.parts.localized[language]
 
     @property
     def flows(self) -> list[FlowConfig]:
-        """The flows that are there."""
+        """The enabled flows."""
         return _list_enabled(self.file)
 
     def build_system_prompt(self) -> str:
-        """See `build_system_prompt`."""
+        """Return the system prompt; see `build_system_prompt`."""
         return build_system_prompt(self.file, self._toolbox.tools())
 
     @property
     def titles(self) -> list[str]:
-        """Their titles."""
+        """The titles of the enabled flows."""
         return [flow.title for flow in self.flows]
 
     def has_side_effects(self, flow: FlowConfig) -> bool:
-        """Whether a flow may change something outside."""
+        """Return whether a flow may have side effects."""
 
         def reads_only(name: str) -> bool:
             known = next((tool for tool in self._toolbox.tools() if tool.name == name), None)
@@ -186,10 +186,10 @@ class FlowRuntime:
     def acquire(
         self, run_id: str = "", context: Mapping[str, JsonValue] | None = None
     ) -> Generator[FlowRuntime]:
-        """Around anything that is done with this; afterwards it may be let go of.
+        """Context that keeps the runtime open while it is in use.
 
         Args:
-            run_id: a run that is driven.
+            run_id: a run to execute.
             context: variables of its conversation, for its tools.
         """
         self._users += 1
@@ -203,16 +203,16 @@ class FlowRuntime:
             self._look()
 
     def retire(self) -> None:
-        """Another file has taken its place; it is let go of when nothing uses it any more."""
+        """Retire the runtime after a reload; it closes when nothing uses it any more."""
         self._is_retired = True
         self._look()
 
     def release(self) -> None:
-        """The program ends."""
+        """Release the runtime because the program ends."""
         self._idle.set()
 
     async def wait_until_released(self) -> None:
-        """Wait until it has retired and nothing needs it."""
+        """Wait until the runtime has retired and is not in use."""
         await self._idle.wait()
 
     async def __aenter__(self) -> Self:
@@ -238,21 +238,22 @@ class FlowRuntime:
 
 
 class RuntimeManager:
-    """Hot reload: the runtime of the file that counts, and those before it as long as anything needs them.
+    """Hot reload: the current runtime, and earlier ones as long as they are in use.
 
-    An asynchronous context manager; it may be looked at before, and exchanged only within.
+    An asynchronous context manager; the current runtime can be read before it is entered, and replaced only
+    within.
 
     Args:
-        loaded: the file to begin with.
-        overrides: what the program gives.
-        journal: keeps the runs.
-        texts: what was said in a session.
+        loaded: the first file.
+        overrides: overrides of the program.
+        journal: journal of runs.
+        texts: returns the messages of a session.
 
     Attributes:
-        overrides: what the program gives now.
+        overrides: current overrides of the program.
 
     Raises:
-        ConfigError: the file cannot be used.
+        ConfigError: the file is not usable.
     """
 
     def __init__(
@@ -272,22 +273,22 @@ class RuntimeManager:
 
     @property
     def current(self) -> FlowRuntime:
-        """That of the file that counts."""
+        """The current runtime."""
         return self._now
 
     def check_open(self) -> None:
-        """See that it is used within its block.
+        """Raise an error outside of its context.
 
         Raises:
-            RuntimeError: it is not.
+            RuntimeError: it is outside of its context.
         """
         self._require_open()
 
     async def reload(self, loaded: LoadedFlows, overrides: RuntimeOverrides) -> None:
-        """Go by another file from now on; that before is let go of when nothing uses it any more.
+        """Replace the runtime by that of another file; the earlier one closes when nothing uses it any more.
 
         Raises:
-            ConfigError: it cannot be used; everything stays as it was.
+            ConfigError: the file is not usable; nothing changes.
         """
         group = self._require_open()
         runtime = FlowRuntime(loaded, overrides, journal=self._journal, texts=self._texts)
@@ -322,11 +323,11 @@ class RuntimeManager:
 
     def _require_open(self) -> TaskGroup:
         if self._group is None:
-            raise RuntimeError("a WorkflowOrchestrator is used inside its `async with` block only")
+            raise RuntimeError("use a WorkflowOrchestrator only inside its `async with` block")
         return self._group
 
     async def _hold(self, runtime: FlowRuntime, *, task_status: TaskStatus[None]) -> None:
-        """Keep what was made of a file open as long as anything needs it; it is opened and closed in here."""
+        """Open a runtime, keep it open while it is in use, and close it, in one task."""
         async with runtime:
             self._held.append(runtime)
             task_status.started()
@@ -335,27 +336,27 @@ class RuntimeManager:
 
 
 class FlowRunner:
-    """Takes runs up; see `Runner`.
+    """Runner of flows' runs; see `Runner`.
 
     Args:
-        in_use: the flow file that is in use.
+        in_use: the current runtime.
     """
 
     def __init__(self, in_use: RuntimeManager) -> None:
         self._in_use = in_use
 
     async def for_profile(self, profile: str) -> FlowRunner:
-        """Itself, for the runs of flows and skills: what a `RunHost` takes.
+        """Return itself for runs of flows and skills; called by a `RunHost`.
 
         Raises:
-            NotFoundError: it is another's profile.
+            NotFoundError: it is another runner's profile.
         """
         if not self._in_use.current.file.can_execute(profile):
             raise NotFoundError(f"There is no flow {profile!r}.", advice="Another program may have it.")
         return self
 
     def loop(self, log: RunLog) -> Executor:
-        """See `Runner.loop`.
+        """Return the executor of a run; see `Runner.loop`.
 
         Raises:
             ConfigError: it is a run of skills, and there is no model.
@@ -369,7 +370,7 @@ class FlowRunner:
 
 
 class _RuntimeRun:
-    """A run that is driven with the runtime of a file, which stays open as long."""
+    """A run together with the runtime that executes it, which stays open as long."""
 
     def __init__(self, driver: Executor, runtime: FlowRuntime, run: Run) -> None:
         self._driver = driver
@@ -377,14 +378,14 @@ class _RuntimeRun:
         self._run = run
 
     async def execute(self) -> Run:
-        """See `Executor.execute`."""
+        """Execute the run; see `Executor.execute`."""
         given = self._run.request.metadata.get("context")
         context = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {})
         with self._runtime.acquire(self._run.id, context):
             return await self._driver.execute()
 
     async def detach(self) -> None:
-        """See `Executor.detach`."""
+        """Detach from the run; see `Executor.detach`."""
         await self._driver.detach()
 
 
@@ -395,23 +396,23 @@ def _permissions(
 
 
 def _auto_approval_rules(file: FlowFile) -> Iterator[PermissionRule]:
-    """Allow the tools of servers that need no approval, as a step or a skill says (`confirm: false`)."""
+    """Allow the tools of servers for which a step or a skill says `confirm: false`."""
     for name in server_tools(file, unasked=True):
         yield PermissionRule(tool=name, action="allow")
 
 
 def build_system_prompt(file: FlowFile, tools: Iterable[Tool] = ()) -> str:
-    """The system prompt that a model decides with what a new conversation's message wants.
+    """Return the system prompt for decisions about a new conversation's message.
 
-    It holds the basic settings, the flows, the skills and the system tools that no skill has. Knowledge is
-    not in it: that is looked up while the model decides, and given to the model that answers.
+    It contains the basic settings, the flows, the skills and the system tools that belong to no skill.
+    Knowledge is not included: it is queried during the decision, and given to the model that answers.
 
     Args:
         file: the flow file.
-        tools: its system tools, as `ConfigToolLoader` makes them.
+        tools: its system tools from `ConfigToolLoader`.
 
     Raises:
-        ConfigError: a trigger pattern cannot be used.
+        ConfigError: a trigger pattern is invalid.
     """
     menu = ActionSpace(
         flows=_list_enabled(file),
@@ -459,17 +460,17 @@ is the state of things now; do not say it again, and answer what it leaves open:
 {text}"""
 
 _UNASKED = frozenset({"late", "failed"})
-_SHOWN = 3  # passages that answer by themselves
-_MAX_LENGTH = 600  # characters of one of them
+_SHOWN = 3  # passages that are an answer by themselves
+_MAX_LENGTH = 600  # characters of each
 
 
 @dataclass(frozen=True, slots=True)
 class TextAnswer:
-    """An answer in words.
+    """An answer in words, with citations.
 
     Attributes:
-        text: what the user reads.
-        citations: what it rests on.
+        text: the text for the user.
+        citations: the passages that it is based on.
     """
 
     text: str
@@ -477,12 +478,12 @@ class TextAnswer:
 
 
 class Answerer:
-    """Answers messages.
+    """Generator of answers in words.
 
     Args:
-        llm: the model; None where passages answer by themselves.
-        instructions: what the flow file tells the model first.
-        titles: what the flows are called.
+        llm: the model; None if passages are the answer.
+        instructions: instructions of the flow file for the model.
+        titles: titles of the flows.
     """
 
     def __init__(
@@ -504,11 +505,11 @@ class Answerer:
         """Answer a message.
 
         Args:
-            message: the user's.
-            known: what the knowledge sources say.
-            conversation: what was said before, oldest first.
-            phrases: what is said without a model.
-            first: what the user reads before the answer.
+            message: the user's message.
+            known: answer of the knowledge sources.
+            conversation: earlier messages, oldest first.
+            phrases: phrases for an answer without a model.
+            first: text before the answer.
 
         Raises:
             LLMError: the model fails.
@@ -527,7 +528,7 @@ class Answerer:
         return TextAnswer(text, _cite(text, known.items) if passages else ())
 
     def answer_without_model(self, known: KnowledgeAnswer, phrases: Phrases) -> TextAnswer:
-        """An answer without a model: the best passages; without any, what can be done."""
+        """Answer without a model: with the best passages, or with a list of what the assistant can do."""
         if not known.items:
             said = phrases.unasked if known.outcome in _UNASKED else phrases.unknown
             return TextAnswer("\n".join(filter(None, [said, phrases.what_can_be_done(self._titles)])))
@@ -548,9 +549,9 @@ class Answerer:
 
 
 def _cite(text: str, items: Sequence[KnowledgeItem]) -> tuple[Citation, ...]:
-    """The passages whose ids stand in brackets in an answer, in the order in which they do."""
+    """Return the passages whose ids an answer cites in brackets, in order of citation."""
     places = {item.id: text.find(f"[{item.id}]") for item in items}
-    for found in re.finditer(r"\[([^\[\]]+)\]", text):  # several may stand in one pair of brackets
+    for found in re.finditer(r"\[([^\[\]]+)\]", text):  # a pair of brackets may contain several
         for each in re.split(r"[,，;；、]\s*", found[1]):
             if places.get(each.strip(), 0) < 0:
                 places[each.strip()] = found.start()

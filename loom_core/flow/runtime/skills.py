@@ -1,4 +1,4 @@
-"""Skills: which of them apply together, and the agent that works on a message with their tools only."""
+"""Skills: which of them apply together, and the agent that works with their tools only."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ _TOOL = (
 
 
 def skills_in_order(file: FlowFile) -> list[SkillConfig]:
-    """The skills that are there, the highest priority first, of equals as in the file."""
+    """Return the enabled skills by descending priority, then in the order of the file."""
     return sorted((each for each in file.skills if each.enabled), key=lambda skill: -skill.priority)
 
 
 def free_tools(file: FlowFile, tools: Iterable[Tool]) -> list[Tool]:
-    """The system tools of a file that no skill has: those of a skill can be called while it applies only."""
+    """Return the system tools that belong to no skill; a skill's tools are available while it applies."""
     bound = {name for skill in file.skills for name in skill.tools}
     own = {each.name for each in file.system_tools if each.enabled}
     return [tool for tool in tools if tool.name in own and tool.name not in bound]
 
 
 def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
-    """The skills that apply, of those that were chosen.
+    """Return the skills that apply, of those that were chosen.
 
-    One whose `depends_on` is not among them does not. Of two of which one excludes the other, the one that
-    ranks higher does: by priority, then by their order in the file.
+    A skill does not apply if one in its `depends_on` is missing. If one of two skills excludes the other, the
+    one with the higher rank applies: by priority, then by order in the file.
 
     Args:
-        file: where they are.
+        file: the flow file.
         chosen: their ids.
     """
     wanted = [skill for skill in skills_in_order(file) if skill.id in chosen]
@@ -82,51 +82,51 @@ def active_skills(file: FlowFile, chosen: Sequence[str]) -> list[SkillConfig]:
 
 
 class _ReadOnlyMemory(Memory):
-    """The conversation of a session to look at: who answers the user writes it down."""
+    """Read-only memory of a session; the turn writes the conversation."""
 
     def __init__(self, texts: Callable[[str], Any]) -> None:
         self._texts = texts
 
     async def messages(self, session_id: str, *, limit: int | None = None) -> list[Message]:
-        """See `Memory.messages`."""
+        """Return the messages; see `Memory.messages`."""
         found = cast("list[Message]", await self._texts(session_id))
         return found if limit is None else found[-limit:] if limit else []
 
     async def replace(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Does nothing, as do the others that write."""
+        """Do nothing, as all methods that write."""
 
     async def add(self, session_id: str, message: Message) -> None:
-        """See `replace`."""
+        """Do nothing; see `replace`."""
 
     async def clear(self, session_id: str) -> None:
-        """See `replace`."""
+        """Do nothing; see `replace`."""
 
     async def sessions(self) -> list[MemorySession]:
-        """None."""
+        """Return an empty list."""
         return []
 
     async def search(self, query: str, *, limit: int = 10, session_id: str = "") -> list[MemoryHit]:
-        """Nothing."""
+        """Return an empty list."""
         return []
 
 
 class SkillAgent:
-    """Works on messages that skills apply to, or that a tool is to be called for.
+    """Agent for messages to which skills apply, or that need a single tool.
 
-    Each is a run in the journal, with a budget, and may call the tools of its skills and no others. Calls
-    that have to be approved wait for the session's user.
+    Each run is in the journal, with a budget, and may call only the tools of its skills. Calls that need
+    approval wait for the session's user.
 
     Args:
         llm: the model.
-        file: the skills.
+        file: the flow file.
         toolbox: all tools.
-        journal: keeps the runs.
-        texts: the conversation of a session.
-        permissions: which calls may be made.
-        audit: has every decision about tools on file.
-        scheduler: gives places to calls.
-        answer_seconds: how long people are waited for; None for as long as it takes.
-        budget: what a run may take.
+        journal: journal of runs.
+        texts: returns the conversation of a session.
+        permissions: rules for tool calls.
+        audit: audit log of decisions about tools.
+        scheduler: assigns slots to calls.
+        answer_seconds: timeout for responses of people; None for none.
+        budget: budget of a run.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class SkillAgent:
         answer_seconds: float | None = None,
         budget: Budget = _BUDGET,
     ) -> None:
-        from loom_core.agent.agent import Agent  # a server that only lists its tools needs none
+        from loom_core.agent.agent import Agent  # a server that only lists its tools needs no model
 
         self._file = file
         self._toolbox = toolbox
@@ -172,15 +172,15 @@ class SkillAgent:
         route: Mapping[str, Any],
         idempotency_key: str = "",
     ) -> RunRequest:
-        """What the journal is to hold of a run.
+        """Build the request of a run.
 
         Args:
-            message: what the user says.
-            skills: those that apply.
-            tool: the tool that is to be called, without a skill.
-            arguments: what it is to be called with, as far as is known.
-            caller: who asks.
-            route: how it was decided.
+            message: the user's message.
+            skills: skills that apply.
+            tool: the tool to call, without a skill.
+            arguments: its arguments, as far as known.
+            caller: the caller.
+            route: how the message was routed.
             idempotency_key: see `RunRequest`.
         """
         names = [tool] if tool else list(dict.fromkeys(name for skill in skills for name in skill.tools))
@@ -199,7 +199,7 @@ class SkillAgent:
         )
 
     def loop(self, log: RunLog) -> RunLoop:
-        """Take a run up."""
+        """Return the executor of a run."""
         metadata = log.run.request.metadata
         request = log.run.request
         asking = self._human_input_policy(
@@ -208,7 +208,7 @@ class SkillAgent:
         return self._agent.extend(system_prompt=self._prompt(metadata), asking=asking).loop(log)
 
     def _human_input_policy(self, request: RunRequest, language: Language) -> HumanInputPolicy:
-        """The customer, who is asked in their language and in the words of the file."""
+        """Return the policy that asks the user for approval, in their language and the file's words."""
         phrases, file = Phrases.of(language), localize(self._file, language)
         skills = active_skills(file, cast("list[str]", request.metadata.get("skills", [])))
 

@@ -1,4 +1,4 @@
-"""What a message triggers: the patterns of all flows, searched for at once and in linear time."""
+"""Trigger patterns: those of all flows are matched at once, in linear time."""
 
 from __future__ import annotations
 

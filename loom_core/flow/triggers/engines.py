@@ -1,9 +1,8 @@
-"""What searches a message for patterns, in bounded time.
+"""Regular expression engines that search a message in bounded time.
 
-RE2 takes time in proportion to the length of a message, whatever the pattern; but counted repetitions
-make that proportion large. So such patterns are searched for in the beginning of a long message only, or
-refused. What RE2 cannot express is searched by an engine that goes back and forth, for a few milliseconds
-and no longer.
+RE2 takes time in proportion to the length of a message, for any pattern; but counted repetitions make the
+factor large. So such patterns are matched only at the beginning of a long message, or rejected. Patterns that
+RE2 does not support are matched by a backtracking engine, for a few milliseconds at most.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["MatchClock", "PatternSearch", "PatternSet", "PatternSpan", "compile_pattern"]
 
 _MAX_STATES = 1500
-_WORK = 400_000  # bytes of a message times states of a pattern: a few milliseconds at the worst
-_SECONDS = 0.003  # for one pattern that goes back and forth
+_WORK = 400_000  # bytes of a message times states of a pattern: at most a few milliseconds
+_SECONDS = 0.003  # for one backtracking pattern
 _ALL_SECONDS = 0.03  # for all of them, on one message
-_MAX_SECONDS = 0.1  # of the processor, for all patterns of whatever kind, on one message
-_CHARGED_SECONDS = 0.01  # for one pattern at most: what takes longer is a pause of the process
+_MAX_SECONDS = 0.1  # of processor time, for all patterns of any kind, on one message
+_CHARGED_SECONDS = 0.01  # maximum for one pattern: anything more is a pause of the process
 _MEMORY = (16 << 20, 64 << 20, 256 << 20)
 _ONE_MEMORY = 8 << 20
-_PROBE = "\U0010fffd\U000ffffd\U0010fffc"  # private characters that stand in no message
+_PROBE = "\U0010fffd\U000ffffd\U0010fffc"  # private-use characters that are in no message
 
 _ESCAPE = re.compile(r"\\.", re.DOTALL)  # so that a doubled backslash counts as one
 
@@ -45,12 +44,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PatternSpan:
-    """Where a pattern fits.
+    """The span of a pattern's match.
 
     Attributes:
         start: index of the first character.
-        end: index behind the last one.
-        groups: where each named group that took part stands.
+        end: index after the last one.
+        groups: spans of the named groups that took part.
     """
 
     start: int
@@ -59,13 +58,13 @@ class PatternSpan:
 
 
 class MatchClock:
-    """How long a message may still take. Used by one thread.
+    """Time limit for matching one message. Used by one thread.
 
-    It counts the processor's time, and of that no more for a pattern than one takes at the worst: a process
-    that collects garbage just then, or is held up, must not make a message mean something else.
+    It counts processor time, and limits the share of each pattern: garbage collection or a pause of the
+    process must not change the meaning of a message.
 
     Attributes:
-        left: seconds for engines that go back and forth.
+        left: remaining seconds for backtracking engines.
     """
 
     def __init__(self) -> None:
@@ -74,7 +73,7 @@ class MatchClock:
         self._read = time.thread_time()
 
     def has_time(self) -> bool:
-        """Whether there is time for another pattern at all. To be asked once before each."""
+        """Return whether there is time for another pattern; call it once before each."""
         now = time.thread_time()
         self._all_left -= min(now - self._read, _CHARGED_SECONDS)
         self._read = now
@@ -82,24 +81,24 @@ class MatchClock:
 
 
 class PatternSearch(Protocol):
-    """A pattern that can be searched for."""
+    """A compiled pattern."""
 
     def find(self, text: str, clock: MatchClock) -> Iterator[PatternSpan]:
-        """Every place where it fits, one after the other."""
+        """Yield the spans of all matches, in order."""
         ...
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> tuple[PatternText, PatternSearch]:
-    """A pattern as engines read it, and what searches for it.
+    """Compile a pattern for the engine that supports it.
 
     Raises:
-        UnreadableTextError: it cannot be used; the reason, the line and the column say why.
+        UnreadableTextError: it is invalid; with reason, line and column.
     """
     text = translate_pattern(pattern)
     search = _compile_backtracking(text) if text.backtracking or not _has_re2() else _compile_linear(text)
     if next(search.find("", MatchClock()), None) is not None:
-        raise text.error("it fits every message, even an empty one")
+        raise text.error("it matches every message, even an empty one")
     return text, search
 
 
@@ -130,10 +129,10 @@ def _compile_linear(text: PatternText) -> PatternSearch:
         loose = exact if text.loose == text.exact else re2.compile(text.loose, options)
     except re2.error as error:
         raise _pattern_error(text, error) from None
-    # What is counted is what makes states pile up; a long list of words has as many and few at a time.
+    # The count is of what multiplies states; a long list of words has few at a time.
     weight = max(1, exact.programsize - loose.programsize // 2)
     if weight > _MAX_STATES:
-        raise text.error("it is too large: count to less, or split it into several")
+        raise text.error("it is too large: use smaller counts, or split it into several")
     return _Linear(exact, min(LONGEST_MESSAGE, _WORK // weight))
 
 
@@ -142,16 +141,16 @@ def _pattern_error(text: PatternText, error: Exception) -> UnreadableTextError:
     reason = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
     what, _, where = reason.partition(": ")
     if "too large" in reason or "out of memory" in reason:
-        return text.error("it is too large: count to less, or split it into several")
+        return text.error("it is too large: use smaller counts, or split it into several")
     return text.error(reason, max(0, text.exact.find(where)) if where and what else 0)
 
 
 class _Linear:
-    """RE2.
+    """Search with RE2, in linear time.
 
     Args:
-        pattern: compiled.
-        window: how many bytes of a message are looked at.
+        pattern: the compiled pattern.
+        window: maximum number of bytes of a message.
     """
 
     def __init__(self, pattern: re2.Pattern, window: int) -> None:
@@ -173,21 +172,21 @@ def _compile_backtracking(text: PatternText) -> PatternSearch:
     try:
         import regex
     except ImportError:
-        why = text.backtracking or "is searched for without google-re2"
+        why = text.backtracking or "needs google-re2, which is not installed"
         raise text.error(f"it {why}, for which the package regex is not installed") from None
     try:
         exact = _ESCAPE.sub(lambda found: "\\Z" if found[0] == "\\z" else found[0], text.exact)
         pattern = regex.compile(exact, regex.IGNORECASE | regex.VERSION0)
     except regex.error as error:
-        told = cast("Any", error)  # its stubs know neither `msg` nor `pos`
+        told = cast("Any", error)  # its stubs lack `msg` and `pos`
         raise text.error(told.msg, told.pos or 0) from None
     except (IndexError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
-        raise text.error("it cannot be read") from None
+        raise text.error("it is invalid") from None
     return _Backtracking(pattern, text)
 
 
 class _Backtracking:
-    """The package `regex`, with a limit of time: a pattern that takes longer fits nothing."""
+    """Search with the package `regex` and a timeout: a pattern that exceeds it does not match."""
 
     def __init__(self, pattern: regex.Pattern[str], text: PatternText) -> None:
         self._pattern = pattern
@@ -214,20 +213,20 @@ class _Backtracking:
         except TimeoutError:
             if not self._told:
                 self._told = True
-                _log.warning("A trigger pattern takes too long and is left out: %r", self._text.source)
+                _log.warning("A trigger pattern takes too long and is skipped: %r", self._text.source)
             return None
         finally:
             clock.left -= min(time.thread_time() - began, _SECONDS)
 
 
 class PatternSet:
-    """Says at one go which of many patterns may fit a message.
+    """Set of patterns that is matched at once, as a filter before single patterns.
 
-    It says so of every pattern that fits, and of some that do not: each is searched for by itself then.
+    It returns every pattern that matches, and some that do not; each is then matched by itself.
 
     Args:
-        patterns: as engines read them.
-        memory: bytes that an automaton may take; the first that is enough.
+        patterns: translated patterns.
+        memory: maximum bytes of an automaton; the first that is enough is used.
     """
 
     def __init__(self, patterns: Sequence[PatternText], *, memory: Sequence[int] = _MEMORY) -> None:
@@ -247,7 +246,7 @@ class PatternSet:
                 self._others += numbers
 
     def candidates(self, text: str) -> list[int]:
-        """The numbers of the patterns that may fit, in order."""
+        """Return the numbers of the patterns that may match, in order."""
         found = list(self._others)
         encoded = text.encode()
         for each, numbers in self._sets:
@@ -256,7 +255,7 @@ class PatternSet:
 
 
 def _set_of(patterns: list[str], memory: Sequence[int]) -> re2.Set | None:
-    """All patterns as one automaton; None if there is not enough memory for it."""
+    """Compile all patterns to one automaton; None if there is not enough memory for it."""
     import re2
 
     for most in memory:
@@ -268,7 +267,7 @@ def _set_of(patterns: list[str], memory: Sequence[int]) -> re2.Set | None:
             made.Compile()
         except re2.error:
             continue
-        # An automaton that has too little memory to run says nothing but that nothing fits.
+        # An automaton with too little memory to run reports only that nothing matches.
         if probe in (made.Match(_PROBE.encode()) or ()):
             return made
     return None

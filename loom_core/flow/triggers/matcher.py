@@ -1,4 +1,4 @@
-"""All trigger patterns of all flows as one matcher."""
+"""Matcher of all trigger patterns of all flows."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from loom_core.flow.triggers.pattern_text import PatternText
 
 __all__ = ["TriggerMatch", "TriggerMatcher", "TriggerSource", "check_pattern"]
 
-_MAX_MATCHES = 50  # a message that says everything asks for nothing
-_MAX_PLACES = 5  # where a pattern fits, until one is in no doubt
-_QUICK_LENGTH = 300  # characters of a message that take little, whatever they are
+_MAX_MATCHES = 50  # a message that matches everything asks for nothing
+_MAX_PLACES = 5  # matches of a pattern, until one is certain
+_QUICK_LENGTH = 300  # characters of a message that are always fast
 _QUICK_PATTERNS = 500
 _QUICK_BACKTRACKING = 3
 
 
 class TriggerSource(Protocol):
-    """What patterns trigger."""
+    """A flow with trigger patterns."""
 
     @property
     def flow_id(self) -> str:
-        """Its id."""
+        """Id of the flow."""
         ...
 
     @property
@@ -37,28 +37,28 @@ class TriggerSource(Protocol):
 
     @property
     def priority(self) -> int:
-        """Of several that fit, the highest is meant."""
+        """Priority; of several matches, the highest wins."""
         ...
 
     @property
     def enabled(self) -> bool:
-        """Whether it is there at all."""
+        """Whether the flow is enabled."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerMatch:
-    """A pattern that fits a message.
+    """A match of a trigger pattern in a message.
 
     Attributes:
-        flow_id: whose pattern it is.
-        pattern: as it was written.
-        start: where in the message it fits.
-        end: the index behind that.
-        groups: what its named groups hold, as the message says it; those that took part.
-        doubt: why the message may not ask for the flow; empty if it does. What is in doubt is a hint: it
-            needs the model, or the user's word.
-        priority: the flow's.
+        flow_id: id of the flow.
+        pattern: the original pattern.
+        start: start of the match in the message.
+        end: end of the match.
+        groups: texts of its named groups in the message; only those that took part.
+        doubt: why the message may not ask for the flow; empty if it does. A match in doubt is only a hint:
+            the model or the user has to confirm it.
+        priority: priority of the flow.
     """
 
     flow_id: str
@@ -71,17 +71,17 @@ class TriggerMatch:
 
     @property
     def negated(self) -> bool:
-        """Whether the message says that this is not wanted."""
+        """Whether the message negates the request."""
         return self.negation == "negation"
 
     @property
     def certain(self) -> bool:
-        """Whether the message asks for it, as far as its words say."""
+        """Whether the message asks for it, as far as its words show."""
         return not self.negation
 
     @property
     def length(self) -> int:
-        """How many characters of the message it fits."""
+        """Number of matched characters."""
         return self.end - self.start
 
 
@@ -93,28 +93,28 @@ class _Trigger:
 
 
 def check_pattern(pattern: str) -> tuple[str, ...]:
-    """The names of a pattern's groups.
+    """Check a pattern, and return the names of its groups.
 
     Raises:
-        UnreadableTextError: it cannot be used; a `ConfigError` with reason, line and column.
+        UnreadableTextError: it is invalid; a `ConfigError` with reason, line and column.
     """
     return compile_pattern(pattern)[0].groups
 
 
 class TriggerMatcher:
-    r"""Finds the patterns that fit a message. Any number of threads may ask at once.
+    r"""Matcher of the patterns of all flows; thread-safe.
 
-    Case and the width of letters make no difference, nor do traditional and simplified characters. `\w` holds
-    letters of every script, `\d` the digits 0 to 9, in full width too. The first 4 KB of a message are looked
-    at; less of it for patterns that count far. A message takes some microseconds; a long one that is made to
-    be slow may take two seconds with thousands of patterns that count, and of those that may fit it, some
-    are not come to: where `is_quick` says no, it belongs in a thread, where others can run.
+    Case, width of letters, and traditional or simplified characters make no difference. `\w` matches letters
+    of every script, `\d` the digits 0 to 9, also in full width. Only the first 4 KB of a message are
+    matched; less for patterns with large counts. A message takes some microseconds; a long adversarial one
+    may take two seconds with thousands of patterns with counts, and some patterns may be skipped: if
+    `is_quick` is False, match it in a thread.
 
     Args:
-        flows: those that are enabled count.
+        flows: the flows; disabled ones are ignored.
 
     Raises:
-        ConfigError: a pattern cannot be used, with the id of its flow and the column.
+        ConfigError: a pattern is invalid, with the id of its flow and the column.
     """
 
     def __init__(self, flows: Iterable[TriggerSource]) -> None:
@@ -129,15 +129,15 @@ class TriggerMatcher:
         self._is_small = len(self._triggers) <= _QUICK_PATTERNS and backtracking <= _QUICK_BACKTRACKING
 
     def is_quick(self, message: str) -> bool:
-        """Whether a message takes less than others on the same thread would notice."""
+        """Return whether a message is fast enough to be matched on the event loop."""
         return self._is_small and len(message) <= _QUICK_LENGTH
 
     def match(self, message: str) -> list[TriggerMatch]:
-        """Every pattern that fits.
+        """Return all matches.
 
-        First those in no doubt; of them the highest priority, of these the longest stretch, of these the
-        first in the configuration. Several patterns of a flow may be among them. Of a message that fits
-        more than 50 patterns, the first 50 in the order of priority.
+        The order is: certain matches first; then the highest priority, the longest match, and the order of
+        the configuration. A flow may have several matches. If a message has more than 50 matches, the first
+        50 by priority are returned.
         """
         normal = NormalText.of(message)
         if not normal.text:
@@ -157,14 +157,14 @@ def _compile_pattern(flow_id: str, pattern: str) -> tuple[PatternText, PatternSe
         return compile_pattern(pattern)
     except UnreadableTextError as error:
         raise ConfigError(
-            f"The flow {flow_id!r} has a trigger pattern that cannot be used: {pattern[:200]!r}, "
+            f"The flow {flow_id!r} has an invalid trigger pattern: {pattern[:200]!r}, "
             f"column {error.column}: {error.reason}.",
-            advice="Correct it; the syntax is that of RE2, with look-around and back references besides.",
+            advice="Correct it; the syntax is that of RE2, with look-around and back references in addition.",
         ) from None
 
 
 def _match(trigger: _Trigger, normal: NormalText, clock: MatchClock) -> TriggerMatch | None:
-    """The first place that is in no doubt; else the first."""
+    """Return the first match that is certain; else the first."""
     first: TriggerMatch | None = None
     for found in islice(trigger.search.find(normal.text, clock), _MAX_PLACES):
         why = detect_negation(normal.text, found.start, found.end, pattern=trigger.text.source)

@@ -1,13 +1,13 @@
-"""Whether a message that names a piece of business asks for it: 「我不请假了」 only names it.
+"""Negation detection: whether a message asks for a flow that it names; 「我不请假了」 only names it.
 
-Decided by the words around the place where a pattern fits, in its clause, and by what is taken back
-later. To take a request for less costs a question; to take a refusal for a request does what nobody
-wanted. So what is unclear is in doubt, with these rules:
+Decided by the words around a pattern's match in its clause, and by later revocations. Taking a request for
+less costs a question; taking a refusal for a request has an unwanted effect. So unclear cases are in doubt,
+by these rules:
 
-- **Negation.** 不, 没, 别, 取消, "don't", "not", "nobody" and their like in front, with words between that
+- **Negation.** 不, 没, 别, 取消, "don't", "not", "no one" and their like in front, with words between that
   do not begin a new wish: 「我不想这么早就请假」 and "I don't think I want to take leave" are negated,
-  「今天不能来上班要请假」 is not. Who lets, tells or asks somebody leads on to what they are to do: in
-  「老板不让我请假」 and "nobody asked you to take leave" it is negated too. Behind it 「请假算了」, "never
+  「今天不能来上班要请假」 is not. Letting, telling or asking someone leads on to what they are to do: in
+  「老板不让我请假」 and "no one asked you to take leave" it is negated too. Behind it 「请假算了」, "never
   mind"; later 「等等，先别提交」, "or maybe not". Within it only if the pattern does not say so itself:
   「取消.*订单」 is certain.
 - **Double negation** stays in doubt (「我不是不想请假」), except where it means that something must
@@ -17,8 +17,8 @@ wanted. So what is unclear is in doubt, with these rules:
   「能不能帮我请假」, "could you book". Nor are the questions that a flow is there to answer:
   「我的订单到哪了」. A pattern that asks, 「怎么请假」, is certain where it fits.
 - **Mentions** are in doubt: of what has been done, came of it or might be (「我已经请过假了」,
-  「付款失败了」, "if I take leave"); of what somebody else wants, or wants of one (「我同事要请假」,
-  「他让我转账」, "she asked to"). To want it for somebody else is a request: 「帮他请假」.
+  「付款失败了」, "if I take leave"); of what another person wants, or wants of one (「我同事要请假」,
+  「他让我转账」, "she asked to"). To want it for another person is a request: 「帮他请假」.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from loom_core.cjk import HAN
 __all__ = ["NegationKind", "detect_negation", "negates"]
 
 NegationKind: TypeAlias = Literal["", "negation", "question", "mention"]
-"""Why a message that fits may not ask for it; empty if it does."""
+"""Reason why a matching message may not ask for the flow; empty if it asks for it."""
 
-_NEAR = 60  # characters in front and behind that are read
+_NEAR = 60  # characters before and after the match that are read
 _LATER = 200
 
 _CLAUSE = re.compile(
@@ -44,14 +44,14 @@ _CLAUSE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ClauseContext:
-    """A part of a message with its surroundings.
+    """A part of a message with its context.
 
     Attributes:
-        before: what stands in front of it, in its clause.
+        before: text before it, in its clause.
         inside: the part itself.
-        after: what stands behind it, in its clause.
-        later: the same, and the clauses that follow.
-        pattern: what fits there.
+        after: text after it, in its clause.
+        later: the same, and the following clauses.
+        pattern: the matching pattern.
     """
 
     before: str
@@ -62,7 +62,7 @@ class ClauseContext:
 
     @classmethod
     def of(cls, text: str, start: int, end: int, *, pattern: str) -> ClauseContext:
-        """A place in a text; a part of no length is the whole text."""
+        """Return a part of a text with its context; an empty part stands for the whole text."""
         if start == end:
             start, end = 0, len(text)
         return cls(
@@ -74,23 +74,23 @@ class ClauseContext:
         )
 
     def contains(self, script: re.Pattern[str]) -> bool:
-        """Whether there is anything of a script in or around it."""
+        """Return whether the part or its context contains characters of a script."""
         return any(script.search(part) for part in (self.inside, self.before, self.later))
 
     def has_own_words(self, words: re.Pattern[str], neutral: re.Pattern[str]) -> bool:
-        """Whether words stand within the part that the pattern does not ask for itself."""
+        """Return whether the part contains words that the pattern does not match itself."""
         plain = neutral.sub("·", self.inside).lower()
         return any(found[0] not in self.pattern for found in words.finditer(plain))
 
 
 def detect_negation(text: str, start: int, end: int, *, pattern: str) -> NegationKind:
-    """Whether a part of a message is only named, not asked for.
+    """Detect whether a part of a message is only named, not asked for.
 
     Args:
-        text: the message in the form in which patterns are searched for.
-        start: where the part begins; a part of no length is the whole message.
-        end: where it ends.
-        pattern: what fits there: words of doubt that it holds itself are meant.
+        text: the normalized message.
+        start: start of the part; an empty part stands for the whole message.
+        end: end of the part.
+        pattern: the matching pattern: words of doubt in it are intended.
     """
     place = ClauseContext.of(text, start, end, pattern=pattern)
     languages = [each for each in (_Chinese, _English) if place.contains(each.script)]
@@ -102,7 +102,7 @@ def detect_negation(text: str, start: int, end: int, *, pattern: str) -> Negatio
 
 
 def negates(text: str) -> bool:
-    """Whether a text denies or refuses something: it may be no answer, but a refusal."""
+    """Return whether a text denies or refuses something: it may be a refusal instead of an answer."""
     return _Chinese.negates(text) or _English.negates(text)
 
 
@@ -123,13 +123,13 @@ _ZH_WILL = (
 _ZH_FACT = "不是|不会|不能|不可以|不可|不该|不应该?|不敢|不|没有|没|未"
 _ZH_NEGATION = re.compile(f"(?P<will>{_ZH_WILL})|(?:{_ZH_FACT})")
 _ZH_THINKING = re.compile("(?:是|觉得|认为|确定|记得|说过?|想过)")
-# Who lets or tells somebody, or does it for them: what follows is negated as well.
+# Letting or telling someone, or doing it for them: what follows is negated as well.
 _ZH_LEADS_ON = re.compile(
     "(?:是?让|叫|允许|许|准许?|同意|批准|要求|答应|建议|安排|帮|替|给|有?人|谁|我们?|咱们?|你们?|您|他们?|她们?)+"
 )
 _ZH_WISH = re.compile("我?(?:要|想|需要|必须|得|希望|请|帮|替|给我|麻烦|只好|只能|申请|办理|提交)")
 _ZH_OWN_WISH = re.compile("我(?:要|想|需要|必须|得|希望)")
-_ZH_WISH_WITHIN = re.compile("我?(?:要|想|需要|必须|希望)|我得|帮我|麻烦")  # 请 of 请假 is none
+_ZH_WISH_WITHIN = re.compile("我?(?:要|想|需要|必须|希望)|我得|帮我|麻烦")  # 请 of 请假 does not count
 _ZH_MUST = re.compile("(?:可|就|是|都)?不(?:行|可|成)")
 _ZH_MAY_I = re.compile("(?:可以|能)·不$|·(?:可以|能|行)不$")  # 「可以请假不」 asks as 「可以请假吗」 does
 _ZH_ENDED = re.compile(
@@ -148,7 +148,7 @@ _ZH_TAKEN_BACK = re.compile(
 )
 
 # --- questions ---
-# What may stand between a subject and what it does; possessive, as some of it can be cut in two ways.
+# Words between a subject and its verb; possessive, as some can be split in two ways.
 _ZH_LINK = (
     "(?:也|都|又|还|就|才|再|可不可以|能不能|能够?|可以|会|想要|想|要|需要|得|应该|必须|准备|打算|正在|在|曾经?|一直|老是?|"
     "今天|昨天|前天|明天|后天|上周|下周|上个?月|下个?月|去年|现在|马上|突然|直接|自己|来|去|给|帮|替|向|说)*+"
@@ -171,7 +171,7 @@ _ZH_ASKED = re.compile(
     "(?:会|算|有|影响|很|难|容易|安全|麻烦|贵|快|慢|合法|靠谱|可靠|复杂|划算|免费|收费|正常).{0,10}[吗么嘛不]$)"
     "|单(?=.)(?![0-9号A-Za-z:：])"
 )
-_ZH_IDENTIFIER = re.compile("[0-9A-Za-z]$")  # whose parts are asked about, not how it is done
+_ZH_IDENTIFIER = re.compile("[0-9A-Za-z]$")  # the question is about its parts, not how it is done
 
 # --- mentions ---
 _ZH_IF = "如果|假如|要是|万一|假设|倘若|除非"
@@ -183,7 +183,7 @@ _ZH_SUPPOSED = re.compile(
 _ZH_DONE = re.compile("(?:了|过|完|的$|好(?:假|了|没|$)|可?真|太|挺|有点|实在)")  # or it is judged
 _ZH_ASKED_IF_DONE = re.compile(
     "(?:(?:了|过|完)假?了?|好(?:了|假了?))(?:吗|没有?|么|嘛)$|好没有?$"
-)  # 好吗 is polite
+)  # 好吗 is only polite
 _ZH_DONE_WITHIN = re.compile("^[^我要想]{1,2}[了过](?=.)")
 _ZH_CAME_OF_IT = re.compile(
     "(?:的|申请|单|时候?|后|又|还是|还|一直|总是?|老是?|都|突然|显示|提示)*"
@@ -192,7 +192,7 @@ _ZH_CAME_OF_IT = re.compile(
     "|的(?!$|话|事|申请|时)"  # 「请假的同事」
 )
 _ZH_WISHED = re.compile("要|想|得|需要|准备|打算|决定|帮|替|希望")
-_ZH_OPEN = re.compile("哪|多少|几|怎么样")  # 「订单到哪了」 asks, and tells of nothing that is over
+_ZH_OPEN = re.compile("哪|多少|几|怎么样")  # 「订单到哪了」 is a question, and not about the past
 _ZH_OTHERS = (
     "他们?|她们?|人家|别人|有人|某人|大家|[小老][王李张刘陈杨赵黄周吴徐孙马朱胡郭何林高罗]|^[王李张刘陈杨赵吴徐孙郭][\u4e00-\u9fff]{1,2}?|"
     "同事|朋友|老板|领导|经理|主管|上司|组长|店长|主任|老师|同学|客户|客人|顾客|客服|医生|老公|老婆|丈夫|妻子|妈妈?|爸爸?|儿子|女儿|孩子|"
@@ -205,7 +205,7 @@ _ZH_TOLD = re.compile(
     "^(?P<who>.*?)(?:让|叫|要求|劝|逼|催|建议|通知|允许|批准|同意|许|准|安排|(?<![需想])要(?=我))"
     f"(?:我们?|咱们?|你们?|您){_ZH_LINK}$"
 )
-_ZH_LEAD = re.compile("(?:要|让|叫)(?:我|你|您)")  # which a pattern may begin with
+_ZH_LEAD = re.compile("(?:要|让|叫)(?:我|你|您)")  # a pattern may begin with it
 _ZH_POLITE = re.compile(
     "(?:请|麻烦|拜托|劳驾|能不能|能否|能|可不可以|可以|可否|是否|你们?|您|我们?|想|希望|快|就|那|先)*"
 )
@@ -213,18 +213,18 @@ _ZH_FORCED = re.compile("被.{0,4}(?:要求|叫|通知|逼|强制|安排|建议)
 
 
 class _Chinese:
-    """What Chinese words around a piece of business say of it."""
+    """Negation detection for Chinese."""
 
     script = _ZH_SCRIPT
 
     @staticmethod
     def negates(text: str) -> bool:
-        """Whether anything is negated in a text."""
+        """Return whether a text contains a negation."""
         return bool(_ZH_NEGATION.search(_ZH_NEUTRAL.sub("·", _tight(text))))
 
     @staticmethod
     def is_negated(place: ClauseContext) -> bool:
-        """Whether it is not wanted, or taken back."""
+        """Return whether the flow is negated or revoked."""
         if place.has_own_words(_ZH_NEGATION, _ZH_NEUTRAL) or _ZH_TAKEN_BACK.search(place.later):
             return True
         if _ZH_MUST.match(place.after) or _ZH_MAY_I.search(f"{_tight(place.before)}·{place.after}"):
@@ -235,7 +235,7 @@ class _Chinese:
 
     @staticmethod
     def is_asked_about(place: ClauseContext) -> bool:
-        """Whether something about it is asked."""
+        """Return whether the message asks about the flow."""
         before = _tight(place.before)
         if _ZH_HAVE_TO.search(f"{before}{place.inside[:2]}·{place.after}"):
             return True
@@ -245,7 +245,7 @@ class _Chinese:
 
     @staticmethod
     def is_mentioned(place: ClauseContext) -> bool:
-        """Whether it is done already, or only might be, or is what another person wants."""
+        """Return whether the flow is done already, hypothetical, or wanted by another person."""
         before = _tight(place.before)
         if _ZH_SUPPOSED.search(before) or _ZH_FORCED.search(before) or _ZH_CAME_OF_IT.match(place.after):
             return True
@@ -296,7 +296,7 @@ _EN_NEUTRAL = re.compile(
 )
 _EN_NEGATION = re.compile(
     r"\b(?:(?:do|does|did|wo|would|ca|could|should|is|ai|was|are|have|has|had|must|need)n['’]?t|cannot|"
-    r"not|never|no longer|no one|nobody|no|without|hate|"
+    r"not|never|no longer|no one|nobody|no|without|hate|"  # plain-english: data
     r"cancel(?:l?ing|led)?|stop|abort|undo|revoke|withdraw|forget|avoid|refuse|neither|nor|"
     r"(?:instead|rather) (?:of|than))\b",
     re.I,
@@ -310,11 +310,11 @@ _EN_ATTACHED = re.compile(
     r"(?:want|need|like|wish|plan|intend|have|care|going|trying|looking|here)?(?:ing)?\b",
     re.I,
 )
-# Who lets or asks somebody: what follows is negated as well.
+# Letting or asking someone: what follows is negated as well.
 _EN_LEADS_ON = re.compile(
     r"\W*(?:(?:really|actually|ever|has|have|had|to)\W+)*"
     r"(?:let|make|allow|ask|tell|told|force|have|get|want|permit|authori[sz]e|expect|need|like)(?:s|ed|d|ing)?\W+"
-    r"(?:me|you|him|her|us|them|anyone|anybody|my \w+)\b(?:\W+to\b)?",
+    r"(?:me|you|him|her|us|them|anyone|anybody|my \w+)\b(?:\W+to\b)?",  # plain-english: data
     re.I,
 )
 _EN_WISH = re.compile(
@@ -342,7 +342,7 @@ _EN_TAKEN_BACK = re.compile(
 )
 
 # --- questions ---
-_EN_BEGINNING = 12  # characters of what fits in which a question may end
+_EN_BEGINNING = 12  # maximum characters of the match in which a question may end
 _EN_ASKING = re.compile(
     r"\b(?:how (?:do|does|can|could|to|would|should|long|many|much|often)|why|"
     r"what (?:happens|if|do (?:i|we|you) need)|"
@@ -376,7 +376,8 @@ _EN_CAME_OF_IT = re.compile(
     re.I,
 )
 _EN_OTHER = (
-    r"(?:he|she|they|someone|somebody|everyone|everybody|anyone|people|(?:my|our|the|his|her|a) \w+)"
+    r"(?:he|she|they|someone|somebody|everyone|everybody|anyone|people|"  # plain-english: data
+    r"(?:my|our|the|his|her|a) \w+)"
     r"(?:['’](?:s|d|ll))?(?: \w+ly| also| still| just| really)?"
 )
 _EN_OTHER_WISHES = re.compile(
@@ -394,25 +395,25 @@ _EN_SAYS = re.compile(
 
 
 class _English:
-    """What English words around a piece of business say of it."""
+    """Negation detection for English."""
 
     script = _EN_SCRIPT
 
     @staticmethod
     def negates(text: str) -> bool:
-        """Whether anything is negated in a text."""
+        """Return whether a text contains a negation."""
         return bool(_EN_NEGATION.search(_EN_NEUTRAL.sub("·", text)))
 
     @staticmethod
     def is_negated(place: ClauseContext) -> bool:
-        """Whether it is not wanted, or taken back."""
+        """Return whether the flow is negated or revoked."""
         if place.has_own_words(_EN_NEGATION, _EN_NEUTRAL) or _EN_TAKEN_BACK.search(place.later):
             return True
         return bool(_EN_ENDED.search(place.after)) or _is_negated_before_english(place.before, place.inside)
 
     @staticmethod
     def is_asked_about(place: ClauseContext) -> bool:
-        """Whether something about it is asked."""
+        """Return whether the message asks about the flow."""
         before = _EN_NEUTRAL.sub("·", place.before)
         asking = _EN_ASKING.search(
             f"{before}{place.inside[:_EN_BEGINNING]}"
@@ -422,7 +423,7 @@ class _English:
 
     @staticmethod
     def is_mentioned(place: ClauseContext) -> bool:
-        """Whether it is done already, or only might be, or is what another person wants."""
+        """Return whether the flow is done already, hypothetical, or wanted by another person."""
         if _EN_SUPPOSED.search(place.before) or _EN_CAME_OF_IT.match(place.after):
             return True
         if _EN_SAYS.search(place.before):

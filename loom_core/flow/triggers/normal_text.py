@@ -1,4 +1,4 @@
-"""A message in the form in which patterns are searched for, and where each of its characters comes from."""
+"""Normalized form of a message for matching, with a map to the original characters."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from loom_core.knowledge.text.scripts import to_simplified
 __all__ = ["LONGEST_MESSAGE", "NormalText"]
 
 LONGEST_MESSAGE = 4096
-"""So many bytes of a message, in UTF-8, are looked at."""
+"""Maximum number of UTF-8 bytes of a message that are matched."""
 
-_MARKS = range(0x1161, 0x1200)  # vowels and finals of Hangul, which join what stands before them
+_MARKS = range(0x1161, 0x1200)  # vowels and finals of Hangul, which combine with the character before
 
 
 @dataclass(slots=True)
 class NormalText:
-    """A message with compatibility characters as plain ones (NFKC), in simplified characters, trimmed.
+    """A message normalized by NFKC and to simplified characters, and trimmed.
 
     Half-width and full-width forms become one, `①` becomes `1`, `㎏` becomes `kg`: the text may be longer
-    than the message, or shorter. Case stays as it is.
+    than the message, or shorter. Case is preserved.
 
     Attributes:
         original: the message.
-        text: its form.
+        text: its normalized form.
     """
 
     original: str
@@ -37,7 +37,7 @@ class NormalText:
 
     @classmethod
     def of(cls, message: str) -> NormalText:
-        """The form of a message. Half a character becomes `?`; what is too long is cut off."""
+        """Normalize a message. A lone surrogate becomes `?`; a message that is too long is truncated."""
         lead = len(message) - len(message.lstrip())
         body = _truncate(message[lead : lead + LONGEST_MESSAGE])
         if body.isascii():
@@ -46,7 +46,7 @@ class NormalText:
         return cls(message, to_simplified(plain), lead, _mapped=not body.startswith(plain))
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Where in the message a part of the text comes from; characters that became several count whole."""
+        """Return the span of the message that a part of the text comes from, in whole clusters."""
         if not self._mapped:
             return start + self._lead, end + self._lead
         if not self._starts:
@@ -58,7 +58,7 @@ class NormalText:
         return self._sources[first], self._sources[last + 1]
 
     def _map(self) -> None:
-        """Fills the tables: each cluster of the message, and where it begins in the text."""
+        """Fill the tables that map each cluster of the message to the text."""
         at, source = 0, self._lead
         for cluster in _clusters(self.original[self._lead : self._lead + LONGEST_MESSAGE]):
             form = unicodedata.normalize("NFKC", cluster.encode("utf-8", "replace").decode())
@@ -71,7 +71,7 @@ class NormalText:
 
 
 def _truncate(text: str) -> str:
-    """The beginning of a text that fits; without halves of characters."""
+    """Truncate a text to the maximum length, without lone surrogates."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > LONGEST_MESSAGE:
         return encoded[:LONGEST_MESSAGE].decode("utf-8", "ignore")
@@ -79,13 +79,13 @@ def _truncate(text: str) -> str:
 
 
 def _clusters(text: str) -> list[str]:
-    """A text in the parts whose forms do not depend on each other."""
+    """Split a text into parts that are normalized independently."""
     starts = [at for at, char in enumerate(text) if at == 0 or not _joins(char)]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
 
 
 def _joins(char: str) -> bool:
-    """Whether a character may become one with what stands before it."""
+    """Return whether a character may combine with the one before it."""
     if char.isascii():
         return False
     first = unicodedata.normalize("NFKD", char)[0]

@@ -1,8 +1,8 @@
-r"""A trigger pattern as engines read it: brought into the form in which messages are compared.
+r"""Translation of trigger patterns: syntax for the engines, and the normalized form of messages.
 
-People write patterns as Python reads them, and in full-width or traditional characters. Here `（` is no
-bracket and `\w` holds Chinese characters; `\u4e00`, `\Z`, `{,3}` and comments are put as RE2 knows them.
-Case is the engine's matter: folding a pattern would turn `\S` into `\s`.
+People write patterns in Python's syntax, and in full-width or traditional characters. Here `（` is no bracket
+and `\w` matches Chinese characters; `\u4e00`, `\Z`, `{,3}` and comments are translated for RE2. The engine
+handles case: case folding of a pattern would turn `\S` into `\s`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["PatternText", "translate_pattern"]
 
 _MAX_LENGTH = 1000  # characters of a pattern
 _MAX_DEPTH = 100
-_MAX_REPEATS = 1000  # as RE2 has it
+_MAX_REPEATS = 1000  # the limit of RE2
 _META = frozenset("\\.+*?()|[]{}^$")
-_ESCAPED = _META | set("-&~#")  # the latter mean something in classes
+_ESCAPED = _META | set("-&~#")  # the latter have a meaning in classes
 _COUNTED = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 _GROUP_NAME = re.compile(r"\?P?<([^<>=!)]*)>")
 _FLAGS = re.compile(r"\?([A-Za-z]*)(-?[A-Za-z]*)([:)])")
@@ -33,8 +33,8 @@ _POSIX = re.compile(r"\[:\^?[a-z]+:\]")
 _LOOKS = {"?=": "looks ahead", "?!": "looks ahead", "?<=": "looks behind", "?<!": "looks behind"}
 _CODES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
 
-# What `\w` is: letters, digits and marks of every script, by blocks. All of Unicode's classes would be right
-# for 500 rare characters more, and need 25 times as much of the engine.
+# `\w`: letters, digits and marks of every script, by blocks. All classes of Unicode would add 500 rare
+# characters, and need 25 times the memory of the engine.
 _WORD = (
     (0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A), (0xAA, 0xAA), (0xB5, 0xB5), (0xBA, 0xBA),
     (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x1FFF), (0x2C00, 0x2DFF), (0x3005, 0x3007), (0x3021, 0x302F),
@@ -48,7 +48,7 @@ def _spans_text(spans: tuple[tuple[int, int], ...]) -> str:
 
 
 def _others(spans: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """Every code point that is in none of the spans; surrogates are left out, as UTF-8 has none."""
+    """Return the complement of code point spans, without surrogates, which UTF-8 does not have."""
     found: list[tuple[int, int]] = []
     at = 0
     for low, high in (*spans, (0x110000, 0x110000)):
@@ -64,16 +64,17 @@ _NO_WORD_CHARS = "\\x00" + _spans_text(_others(_WORD))[1:]
 
 @dataclass(frozen=True, slots=True)
 class PatternText:
-    """A pattern as engines read it.
+    """A translated pattern.
 
     Attributes:
-        source: as it was written.
-        exact: what it means.
-        loose: the same with any number of repetitions in place of counted ones: it fits whatever `exact`
-            fits, and perhaps more, with an automaton that stays small.
+        source: the original pattern.
+        exact: its translation.
+        loose: the same with unlimited repetitions instead of counted ones: it matches whatever `exact`
+            matches, and perhaps more, with a small automaton.
         groups: the names of its groups.
-        backtracking: what it does that no linear engine can, such as "looks ahead"; empty if there is none.
-        origins: where in `source` each character of `exact` comes from.
+        backtracking: the feature that no linear engine supports, such as "looks ahead"; empty if there is
+            none.
+        origins: index in `source` of each character of `exact`.
     """
 
     source: str
@@ -84,16 +85,16 @@ class PatternText:
     origins: tuple[int, ...]
 
     def error(self, reason: str, position: int = 0) -> UnreadableTextError:
-        """An error at a position of `exact`."""
+        """Return an error at a position of `exact`."""
         at = self.origins[position] if position < len(self.origins) else len(self.source)
         return UnreadableTextError.at(self.source, at, reason)
 
 
 def translate_pattern(pattern: str) -> PatternText:
-    """A pattern as engines read it.
+    """Translate a pattern.
 
     Raises:
-        UnreadableTextError: it is none, is too long, or uses what no engine here knows; with line and column.
+        UnreadableTextError: it is invalid, too long, or uses an unsupported feature; with line and column.
     """
     return _PatternParser(pattern).read()
 
@@ -115,7 +116,7 @@ class _PatternParser:
             self._fail(f"it has more than {_MAX_LENGTH:,} characters", _MAX_LENGTH)
         for at, char in enumerate(text):
             if "\ud800" <= char <= "\udfff":
-                self._fail("here is half a character", at)
+                self._fail("here is a lone surrogate", at)
         while self._at < len(text):
             self._part(text[self._at])
         if self._open:
@@ -149,7 +150,7 @@ class _PatternParser:
             self._literal()
 
     def _put(self, exact: str, length: int, *, loose: str | None = None) -> None:
-        """Write what so many characters of the source mean."""
+        """Write the translation of a number of source characters."""
         self._exact.append(exact)
         self._loose.append(exact if loose is None else loose)
         self._origins += [self._at] * len(exact)
@@ -166,7 +167,7 @@ class _PatternParser:
             end += 1
         followed = end < len(self._text) and self._text[end] in "*+?{"
         if followed and end - start > 1 and len(_form(self._text[end - 1])) > 1:
-            end -= 1  # what follows repeats this one, which becomes several
+            end -= 1  # what follows repeats this character, which becomes several
         run = _form(self._text[start:end])
         escaped = "".join(map(_escape_char, run))
         if followed and end - start == 1 and len(run) > 1:
@@ -216,10 +217,10 @@ class _PatternParser:
         return _form(chr(number))
 
     def _boundary(self, char: str) -> None:
-        """The edge of a word, which for the linear engine is one of ASCII letters."""
+        """Translate a word boundary; in RE2 it is one of ASCII letters."""
         around = self._text[self._at - 1 : self._at] + self._text[self._at + 2 : self._at + 3]
         if any(map(is_cjk, around)):
-            self._require_backtracking("looks for the edge of a word beside a Chinese character")
+            self._require_backtracking("has a word boundary next to a Chinese character")
         self._put(f"\\{char}", 2)
 
     def _require_backtracking(self, reason: str) -> None:
@@ -280,7 +281,7 @@ class _PatternParser:
                 f"{name[:40]!r} is no name: it is letters, digits and _, and begins with no digit", self._at
             )
         if name in self._groups:
-            self._fail(f"the name {name!r} is there twice", self._at)
+            self._fail(f"the name {name!r} is defined twice", self._at)
         self._groups.append(name)
 
     def _flags(self) -> None:
@@ -296,7 +297,7 @@ class _PatternParser:
             self._put(f"(?{flags})" if flags else "", length)
 
     def _character_class(self) -> None:
-        """A class of characters, of which those stand in the result that messages have."""
+        """Translate a character class, with the characters that normalized messages can have."""
         text, start = self._text, self._at
         at = start + 1
         negated = text.startswith("^", at)
@@ -324,7 +325,7 @@ class _PatternParser:
         self._put(f"[{'^' if negated else ''}{''.join(parts)}]", at + 1 - start)
 
     def _member(self, at: int) -> tuple[str | tuple[str], int]:
-        """One character of a class, or a class within it (in a tuple), and what stands behind it."""
+        """Parse a member of a class: a character, or a class (in a tuple); return it and its end."""
         text = self._text
         if text[at] != "\\":
             return text[at], at + 1
@@ -360,12 +361,12 @@ def _plain(text: str) -> str:
 
 
 def _form(text: str) -> str:
-    """Literal text in the form in which messages are compared."""
+    """Normalize literal text as messages are."""
     return text if text.isascii() else to_simplified(_plain(text))
 
 
 def _escape_char(char: str) -> str:
-    """One character as a literal, in a class or outside."""
+    """Escape a literal character, in a class or outside."""
     if char in _ESCAPED:
         return f"\\{char}"
     return f"\\x{ord(char):02x}" if ord(char) < 32 or ord(char) == 127 else char

@@ -1,4 +1,4 @@
-"""The actions of a turn: begin a run, give one an order, ask the user, answer in words."""
+"""Actions of a turn: start a run, send it a command, ask the user, answer in words."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ async def begin_flow(
     confirm: bool | None = None,
     reason: str = "",
 ) -> TurnOutcome:
-    """Begin a flow. Inputs that do not fit are left out, so that they are asked for.
+    """Start a flow. Invalid inputs are left out, so that the run asks for them.
 
     Args:
-        turn: the one that begins it.
-        flow: which.
-        parameters: inputs, as far as they are known.
-        route: how it was chosen.
-        message: what asked for it, if that is not the latest message.
-        confirm: see `FlowExecutor.request`.
-        reason: what the user is asked then.
+        turn: the turn.
+        flow: the flow.
+        parameters: its known inputs.
+        route: how it was routed.
+        message: the message that asked for it, if not the latest.
+        confirm: see `FlowExecutor.build_request`.
+        reason: the question for the user then.
     """
     route, flow = replace(route, flow_id=flow.flow_id), turn.file.counterpart_of(flow)
     request = turn.runtime.executor.build_request(
@@ -87,13 +87,13 @@ async def begin_flow(
 
 
 def can_use_skills(turn: TurnContext, decision: RoutingDecision) -> bool:
-    """Whether there is a tool to call, or a skill that applies in the end."""
+    """Return whether there is a tool to call, or a skill that applies."""
     skills = decision.action != "skill" or active_skills(turn.file, decision.skills)
     return turn.runtime.skill_agent is not None and bool(skills)
 
 
 async def begin_skill_run(turn: TurnContext, decision: RoutingDecision, route: Route) -> TurnOutcome:
-    """Let skills work on the message, or call a tool, where that can be done."""
+    """Start a run of skills, or of a single tool, if possible."""
     agent = turn.runtime.skill_agent
     assert agent is not None
     is_skill = decision.action == "skill"
@@ -114,37 +114,37 @@ async def begin_skill_run(turn: TurnContext, decision: RoutingDecision, route: R
 
 
 async def start_run(turn: TurnContext, request: RunRequest) -> Run:
-    """Begin a run in the session, in addition to those that are not at their end.
+    """Start a run in the session, next to those that have not ended.
 
     Raises:
-        InvalidInputError: another process begins run after run in it; or the key was used otherwise.
+        InvalidInputError: another process keeps starting runs in it; or the key was used otherwise.
     """
     request = replace(request, session_id=turn.conversation.session_id)
     try:
         return await turn.host.start(_with_conversation(turn, request, turn.unfinished))
     except InvalidInputError:
         unfinished = await turn.conversations.list_unfinished(turn.conversation)
-        # Another process may have begun one in this moment.
+        # Another process may have started one at the same time.
         return await turn.host.start(_with_conversation(turn, request, unfinished))
 
 
 def _with_conversation(turn: TurnContext, request: RunRequest, unfinished: Sequence[Run]) -> RunRequest:
-    beside = [run.id for run in unfinished]
-    more = {"context": turn.conversation.context, PARALLEL_RUNS: beside, LANGUAGE: turn.phrases.language}
+    parallel = [run.id for run in unfinished]
+    more = {"context": turn.conversation.context, PARALLEL_RUNS: parallel, LANGUAGE: turn.phrases.language}
     return replace(request, metadata={**request.metadata, **more})
 
 
 async def send_run_command(
     turn: TurnContext, run: Run, order: Command, *, route: Route, answers: str = ""
 ) -> TurnOutcome:
-    """Tell a run something. What does not fit how it is now changes nothing: the user gets how it is.
+    """Send a command to a run. If it does not fit the run's state, only return that state.
 
     Args:
-        turn: the one that tells it.
-        run: which.
-        order: what.
+        turn: the turn.
+        run: the run.
+        order: the command.
         route: how that was decided.
-        answers: the id of what is answered.
+        answers: id of the question that it answers.
     """
     if turn.key:
         turn.conversation.note(KeyedMessage(turn.key, turn.message, run.id, answers))
@@ -153,8 +153,8 @@ async def send_run_command(
     try:
         told = await turn.host.send_commands(run.id, order, caller=turn.conversation.caller)
     except InvalidInputError as error:
-        _log.info("run %s was not told: %s", run.id, error)
-        late = is_overdue(run)  # it counts as refused, and goes on from that
+        _log.info("run %s did not accept a command: %s", run.id, error)
+        late = is_overdue(run)  # it counts as declined, and the run continues from that
         text, after = (turn.phrases.late, run.last_seq) if late else ("", 0)
         return TurnOutcome(route=route, run_id=run.id, text=text, after=after)
     return TurnOutcome(route=route, run_id=run.id, after=told.last_seq)
@@ -171,11 +171,11 @@ def ask_which_flow(
     """Ask which of some flows is meant, or whether the only one is.
 
     Args:
-        turn: the one that asks.
-        flows: which.
+        turn: the turn.
+        flows: the candidates.
         route: how it was decided.
-        parameters: inputs of the only one; else what patterns have found is taken.
-        text: what is said before.
+        parameters: inputs of a single candidate; by default those found by patterns.
+        text: text before the question.
     """
     router, matches = turn.runtime.router, turn.match.matches
     found = {flow.flow_id: router.inputs_of(flow, turn.message, matches) for flow in flows}
@@ -191,7 +191,7 @@ def ask_which_flow(
 
 
 async def respond(turn: TurnContext, found: KnowledgePrefetch, route: Route) -> TurnOutcome:
-    """Answer in words, from what is known."""
+    """Answer in words, from the knowledge found."""
     known = await ask_sources(turn, found)
     answerer = turn.runtime.answerer
     answering = answerer.answer(
@@ -208,13 +208,13 @@ async def respond(turn: TurnContext, found: KnowledgePrefetch, route: Route) -> 
 
 
 async def ask_sources(turn: TurnContext, found: KnowledgePrefetch) -> KnowledgeAnswer:
-    """Wait for the answer of the knowledge sources, as long as the file allows."""
+    """Wait for the answer of the knowledge sources, up to the file's timeout."""
     with turn.clock.measure("knowledge"):
         return await found.answer(turn.clock.remaining(turn.file.knowledge_seconds))
 
 
 def answer_small_talk(turn: TurnContext) -> str:
-    """The text that returns small talk."""
+    """Return the reply to small talk."""
     phrases = turn.phrases
     match classify_small_talk(turn.message):
         case "thanks":
@@ -230,7 +230,7 @@ def answer_small_talk(turn: TurnContext) -> str:
 
 
 def status_outcome(turn: TurnContext, run: Run) -> TurnOutcome:
-    """Say how a run stands; nothing more where the reply begins with how it has ended."""
+    """Report the state of a run; nothing more if the reply starts with its result."""
     route = Route(action="respond", how="pending")
     if any(each.id == run.id for each in turn.late):
         return TurnOutcome(route=route)
@@ -238,7 +238,7 @@ def status_outcome(turn: TurnContext, run: Run) -> TurnOutcome:
 
 
 async def find_run_asked_about(turn: TurnContext) -> Run | None:
-    """The run whose result, as the user was told, has what the message asks about; None if none has."""
+    """Return the run whose reported result the message asks about; None if there is none."""
     last = next(iter(turn.late[-1:]), None) or await turn.conversations.latest_run(turn.conversation)
     if last is None or last.status != "completed" or not is_question(turn.message):
         return None
@@ -247,7 +247,7 @@ async def find_run_asked_about(turn: TurnContext) -> Run | None:
 
 
 def drop_invalid_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs that the schema of a flow takes, each by itself."""
+    """Return only the inputs that are valid by the schema of a flow."""
     known = flow.input_schema.get("properties")
     fitting: dict[str, Any] = {}
     for name, value in parameters.items():
@@ -261,7 +261,7 @@ def drop_invalid_inputs(flow: FlowConfig, parameters: Mapping[str, Any]) -> dict
 
 
 def describe_refused_numbers(flow: FlowConfig, parameters: Mapping[str, Any], *, phrases: Phrases) -> str:
-    """The text about numbers that the schema of a flow does not take; empty if it takes all."""
+    """Describe the numbers that the schema of a flow rejects; empty if there are none."""
     schemas: Any = flow.input_schema.get("properties") or {}
     refused = [
         find_rejected_value(str(value), name, schemas[name])

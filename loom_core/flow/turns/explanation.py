@@ -1,4 +1,4 @@
-"""Explain a message: say what would be done with it, and why, without doing it."""
+"""Explanation of a message: what would be done with it, and why, without doing it."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ class Explanation:
     """The explanation of a message.
 
     Attributes:
-        decided_by: what would decide: a choice of what was offered, what a run waits for, manners, trigger
-            patterns, the model; `none`: nothing, so that what is known would be told.
-        action: what would be done, as in `Route`; empty where only the model would know, and was not asked.
-        match: what the trigger patterns say, with every pattern that fits, its place and any doubt.
-        flow_id: the flow that would be begun.
-        parameters: what it would be begun with, or what a run would be told.
-        run_id: the run that would be told something.
-        said: what words make of it.
-        decision: what the model says, if it was asked.
+        decided_by: what would decide: a choice of a candidate, a waiting run, small talk, trigger patterns,
+            the model; `none`: nothing, so the answer would come from knowledge.
+        action: the action, as in `Route`; empty if only the model would know, and was not asked.
+        match: matches of the trigger patterns, with spans and doubts.
+        flow_id: the flow that would be started.
+        parameters: its inputs, or the values for a run.
+        run_id: the run that would get the message.
+        said: the parsed reply.
+        decision: the model's decision, if it was asked.
         problem: why it did not decide.
-        timings: seconds that `rules` and `decision` took, and all of it (`total`).
+        timings: durations in seconds of `rules` and `decision`, and the `total`.
     """
 
     decided_by: DecidedBy
@@ -76,7 +76,7 @@ class Explanation:
 
 
 async def explain(turn: TurnContext, *, ask_model: bool) -> Explanation:
-    """Go the way of `turn.take`, and stop before anything is done."""
+    """Process a message as `turn.process_turn` does, and stop before any effect."""
     began = time.perf_counter()
     turn = await observe(turn)
     plan = await make_plan(turn)
@@ -121,7 +121,7 @@ async def _open(turn: TurnContext, plan: TurnPlan, *, ask_model: bool) -> dict[s
 
 
 def _action(turn: TurnContext, plan: TurnPlan, decision: RoutingDecision) -> str:
-    """The action that a decision of the model would lead to."""
+    """Return the action that the model's decision would lead to."""
     told = "else" if plan.run is None else reply_from_decision(turn, plan.run, decision)
     if told != "else":
         return told.kind if isinstance(told, ParsedReply) else told

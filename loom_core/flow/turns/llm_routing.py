@@ -1,4 +1,4 @@
-"""Routing by a model, where patterns leave it open; the knowledge sources are asked at the same time."""
+"""Routing by a model where no pattern decides; the knowledge sources are queried at the same time."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ __all__ = [
 
 _MORE = 3  # words
 Verdict: TypeAlias = Literal["begin", "offer", "work", "respond", "clarify"]
-"""A flow is begun; it is asked whether it is meant; skills or a tool work; words answer; words ask."""
+"""Start a flow; ask whether it is meant; run skills or a tool; answer in words; ask in words."""
 
 
 async def route_with_llm(turn: TurnContext) -> TurnOutcome:
-    """Do what is to be done with a message that no pattern has settled."""
+    """Route a message with a model, and carry out the decision."""
     with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
         decision, problem = await decide(turn, build_action_space(turn))
         if decision is not None:
@@ -66,9 +66,9 @@ async def route_with_llm(turn: TurnContext) -> TurnOutcome:
 async def with_inputs_by_model(
     turn: TurnContext, flow: FlowConfig, given: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Inputs of a flow that rules have chosen, with those that a model finds in what is left of the message.
+    """Add inputs that a model finds in the rest of the message to those of a flow that rules have chosen.
 
-    It is asked only where an input is missing and the message says more than what was found in it.
+    It is asked only if an input is missing and the message says more than what was found in it.
     """
     missing = missing_inputs(flow.input_schema, with_defaults(flow.input_schema, given))
     if not missing or not _says_more(turn, flow):
@@ -80,7 +80,7 @@ async def with_inputs_by_model(
 
 
 def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
-    """Whether a message says more than what the patterns of a flow fit, and what its inputs were found by."""
+    """Return whether a message says more than the matches of a flow's patterns and inputs."""
     said = list(turn.message)
     named: Any = flow.input_schema.get("properties") or {}
     found = extract_slots(
@@ -95,12 +95,12 @@ def _says_more(turn: TurnContext, flow: FlowConfig) -> bool:
 def build_action_space(
     turn: TurnContext, *, pending: Pending | None = None, asking: FlowConfig | None = None
 ) -> ActionSpace:
-    """The action space of the model: of flows that fit alike, one of those.
+    """Build the model's action space; of flows that match equally, it has one.
 
     Args:
-        turn: that of the message.
-        pending: what a run waits for.
-        asking: its flow.
+        turn: the turn.
+        pending: pending question of a run.
+        asking: flow of that run.
     """
     runtime, match = turn.runtime, turn.match
     only = list(match.flows) if match.kind == "ambiguous" else []
@@ -116,7 +116,7 @@ def build_action_space(
 
 
 async def decide(turn: TurnContext, action_space: ActionSpace) -> tuple[RoutingDecision | None, str]:
-    """Ask the model for a decision; None where there is none, or it fails, and why."""
+    """Ask the model for a decision; return None and the reason if there is none or it fails."""
     decider = turn.runtime.decider
     if decider is None:
         return None, ""
@@ -133,10 +133,10 @@ async def decide(turn: TurnContext, action_space: ActionSpace) -> tuple[RoutingD
 
 
 def assess_decision(turn: TurnContext, decision: RoutingDecision) -> Verdict:
-    """Judge what is to be done with a decision of the model.
+    """Assess what a decision of the model allows.
 
-    What it is not sure of becomes a question; so does a flow that changes something and that the words of
-    the message only name: 「我不请假了」 begins no leave, however sure a model is.
+    An unsure decision becomes a question; so does a flow with side effects that the message only names:
+    「我不请假了」 starts no leave, however sure the model is.
     """
     is_sure = decision.confidence >= turn.file.confidence
     match decision.action:
@@ -155,7 +155,7 @@ def assess_decision(turn: TurnContext, decision: RoutingDecision) -> Verdict:
 async def apply_decision(
     turn: TurnContext, decision: RoutingDecision, found: KnowledgePrefetch
 ) -> TurnOutcome:
-    """Do what is made of what the model has decided."""
+    """Carry out a decision of the model."""
     route = route_by_model(decision)
     match assess_decision(turn, decision):
         case "begin":
@@ -190,7 +190,7 @@ async def _begin(turn: TurnContext, decision: RoutingDecision, route: Route) -> 
 
 
 def flows_to_ask_about(match: RouteMatch) -> Sequence[FlowConfig]:
-    """The flows of which it is asked whether they are meant, where no model says; else it is answered."""
+    """Return the flows to ask about if there is no model; empty if the message is answered."""
     if match.kind == "ambiguous":
         return match.flows
     return () if any(each.negation == "question" for each in match.matches) else match.hints
@@ -214,7 +214,7 @@ async def _without_model(turn: TurnContext, found: KnowledgePrefetch, problem: s
 
 
 def route_by_rules(match: RouteMatch) -> Route:
-    """How patterns decide."""
+    """Return the route of a match by rules."""
     first = next(iter(match.matches), None)
     return Route(
         action="flow",
@@ -228,7 +228,7 @@ def route_by_rules(match: RouteMatch) -> Route:
 
 
 def route_by_model(decision: RoutingDecision) -> Route:
-    """How a model decides."""
+    """Return the route of a decision by a model."""
     return Route(
         action=decision.action,
         how="model",
@@ -244,7 +244,7 @@ def route_by_model(decision: RoutingDecision) -> Route:
 
 @contextmanager
 def _decision_span() -> Generator[Callable[[RoutingDecision | None], None]]:
-    """The span of a decision by the model; it yields what notes the decision, or that there is none."""
+    """Start the span of a decision; yield a function that records the decision or its absence."""
     with span(FLOW_DECISION) as started:
 
         def note(decision: RoutingDecision | None) -> None:

@@ -1,4 +1,4 @@
-"""The plan for a message, as far as it can be made without a model. Nothing is done here."""
+"""Plan for a message, as far as it needs no model. It has no effects."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _CANCELS = re.compile(
 _ENDINGS = re.compile(r"[了吧啊啦 .。!！,，]+$")
 
 PlanKind: TypeAlias = Literal[
-    "choose",  # it chooses a flow that was offered
-    "decline",  # it wants none of them
-    "tell",  # it says something to a run that waits
-    "cancel",  # it ends a run, or what there is none of
-    "retry",  # it has a run that failed tried again
-    "status",  # it asks how a run stands or has ended
-    "manners",  # it is nothing but manners
+    "choose",  # it chooses a candidate flow
+    "decline",  # it chooses none of them
+    "tell",  # it replies to a waiting run
+    "cancel",  # it cancels a run, or one that does not exist
+    "retry",  # it retries a failed run
+    "status",  # it asks for the state or result of a run
+    "manners",  # it is only small talk
     "begin",  # it asks for a flow
-    "ask",  # it fits several flows, and the user is to say which
-    "open",  # words do not tell: the model says, or what is known
+    "ask",  # it fits several flows, and the user has to choose
+    "open",  # the words do not decide: the model does, or knowledge answers
 ]
 
 
@@ -53,15 +53,15 @@ class TurnPlan:
     """A plan for a message.
 
     Attributes:
-        kind: what.
-        flow: the flow that is begun.
-        parameters: what it is begun with; for `retry` inputs that are others now.
-        message: what it is begun for, if that is not the message.
-        reason: why it was offered.
-        run: the run that it is about; for `open` and `manners`, the one that waits for an answer.
-        said: what that is told; for `open` what words make of it, if anything.
-        asking: the flow that asks in that run; None if a tool does.
-        then: what else the message asks for, which is begun after it.
+        kind: the kind.
+        flow: the flow to start.
+        parameters: its inputs; for `retry`, changed inputs.
+        message: its message, if not the current one.
+        reason: reason of the disambiguation question.
+        run: the run; for `open` and `manners`, the one that waits for an answer.
+        said: the reply to the run; for `open`, as far as words show.
+        asking: flow of that run; None if a tool asks.
+        then: the flow to start after it.
     """
 
     kind: PlanKind
@@ -76,10 +76,10 @@ class TurnPlan:
 
 
 async def make_plan(turn: TurnContext) -> TurnPlan:
-    """Plan what is to be done: first what the conversation waits for, then what the words say.
+    """Plan the action: first for pending questions, then by the words of the message.
 
     Args:
-        turn: that of the message, with what is under way and what the trigger patterns say.
+        turn: the turn, with active runs and matches of trigger patterns.
     """
     chosen = _plan_choice(turn)
     if chosen is not None:
@@ -116,7 +116,7 @@ async def make_plan(turn: TurnContext) -> TurnPlan:
 
 
 async def _plan_status(turn: TurnContext) -> TurnPlan | None:
-    """How what was begun stands, or has ended, if the message asks for that and not for something else."""
+    """Plan a status report, if the message asks only for the state of what was started."""
     match = turn.match
     if match.flow is not None or not is_status_question(turn.message):
         return None
@@ -128,7 +128,7 @@ async def _plan_status(turn: TurnContext) -> TurnPlan | None:
 
 
 async def _plan_retry(turn: TurnContext) -> TurnPlan | None:
-    """The latest run tried again, if it has failed: as it was, or with an input that the message corrects."""
+    """Plan a retry of the latest run, if it has failed: with the same inputs, or with a correction."""
     last = await turn.conversations.latest_run(turn.conversation)
     if last is None or last.status != "failed" or last.request.metadata.get("kind") != "flow":
         return None
@@ -158,13 +158,13 @@ def _plan_choice(turn: TurnContext) -> TurnPlan | None:
 
 
 def _find_named_run(turn: TurnContext) -> Run | None:
-    """The run that a message ends by its name."""
+    """Return the run that a message cancels by its name."""
     flow = flow_to_cancel(turn.message, turn.file.flows) if turn.unfinished else None
     return next((run for run in turn.unfinished if flow and run.request.profile == flow.flow_id), None)
 
 
 def _plan_reply(turn: TurnContext, run: Run) -> TurnPlan | None:
-    """The plan for a run that waits; None if the message asks for another flow."""
+    """Plan a reply to a waiting run; None if the message asks for another flow."""
     pending = run.pending[0]
     flow = turn.file.flow(pending.tool) if pending.tool else None
     reading, said = interpret_reply(turn.message, run, turn.match, flow=flow)
@@ -175,21 +175,21 @@ def _plan_reply(turn: TurnContext, run: Run) -> TurnPlan | None:
 
 
 Interpretation: TypeAlias = Literal["said", "another", "manners", "unclear"]
-"""It says something to what is pending; it asks for another flow; it is only manners; words do not tell."""
+"""Meaning of a message for a waiting run: a reply; another flow; only small talk; or unclear."""
 
-_MAX_OF_IT = 0.5  # of a message that a pattern fits, if a text is asked for that may be anything
+_MAX_OF_IT = 0.5  # share of a message that a pattern must match if free text is asked for
 
 
 def interpret_reply(
     message: str, run: Run, match: RouteMatch, *, flow: FlowConfig | None
 ) -> tuple[Interpretation, ParsedReply]:
-    """Read what a message says to a run that waits, by its words.
+    """Interpret a message by its words as a reply to a waiting run.
 
     Args:
-        message: what the user says.
-        run: which waits.
-        match: what the trigger patterns say.
-        flow: the one that asks; None if a tool does.
+        message: the user's message.
+        run: the waiting run.
+        match: matches of trigger patterns.
+        flow: flow of the run; None if a tool asks.
     """
     pending = run.pending[0]
     own = {run.request.profile, pending.tool}
@@ -210,7 +210,7 @@ def interpret_reply(
         return ("said", ParsedReply("answer", given)) if given else ("manners", said)
     elsewhere = any(each.flow_id not in own for each in (*match.flows, *match.hints))
     if fits_whole and ((elsewhere and is_most_of_it) or not said.is_sure):
-        # A question, a request, or about another flow, as it seems.
+        # It seems to be a question, a request, or about another flow.
         said = replace(said, kind="unclear", values={}, is_sure=False)
     if not needs_retrieval(message) and (fits_whole or said.kind == "unclear"):
         return "manners", said
@@ -224,7 +224,7 @@ def _pending_properties(pending: Pending) -> Mapping[str, Any]:
 
 
 def _is_free(said: ParsedReply, pending: Pending) -> bool:
-    """Whether an answer is a text that could be about anything."""
+    """Return whether an answer is free text that could be about anything."""
     asked = _pending_properties(pending)
     texts = (name for name, value in said.values.items() if isinstance(value, str) and name in asked)
     return any(is_free(asked[name]) for name in texts)
@@ -235,14 +235,14 @@ def _is_certain(match: RouteMatch, own: set[str]) -> bool:
 
 
 def _share(match: RouteMatch, message: str) -> float:
-    """How much of a message the pattern of the flow that is meant, or may be, fits."""
+    """Return the share of a message that the patterns of its flow match."""
     meant = {flow.flow_id for flow in (match.flows or match.hints)}
     longest = max((each.length for each in match.matches if each.flow_id in meant), default=0)
     return longest / max(len(message.strip()), 1)
 
 
 def flow_to_cancel(message: str, flows: Sequence[FlowConfig]) -> FlowConfig | None:
-    """The one flow that a message wants ended by its name, or part of it; None if it does no such thing."""
+    """Return the only flow that a message cancels by its name, or part of it; None if there is none."""
     plain = _ENDINGS.sub("", normalise(message).strip())
     found = _CANCELS.fullmatch(plain) if len(plain) <= _MAX_NAMING_LENGTH else None
     if found is None:

@@ -1,4 +1,4 @@
-"""The reply to a message: its run is waited for, what came of it is put into words and remembered."""
+"""Delivery of replies: wait for a run, build the reply, and save it to the conversation."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def build_reply(
     waiting: WaitingRun | None,
     timings: Mapping[str, float],
 ) -> FlowReply:
-    """Make the reply that the conversation gets.
+    """Build the reply.
 
     Args:
-        outcome: what the message came to.
-        run: its run as it stands; None where there is none.
+        outcome: outcome of the message.
+        run: current state of its run; None for none.
         session_id: the conversation.
         file: the flows.
-        phrases: how things are said.
-        waiting: another run that the conversation returns to.
+        phrases: phrases in the user's language.
+        waiting: an interrupted run to which the conversation returns.
         timings: see `FlowReply`.
     """
     said = [outcome.late, outcome.text]
@@ -83,7 +83,7 @@ def build_reply(
 
 
 def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
-    """The text about a run as it is now; without `Run.problem`, which is for operators."""
+    """Return the text about a run's state; without `Run.problem`, which is for operators."""
     title = _title(file, run)
     match run.status:
         case "completed":
@@ -103,12 +103,12 @@ def run_text(run: Run, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def late_text(turn: TurnContext) -> str:
-    """The beginning of the reply: how earlier runs have ended."""
+    """Return the beginning of a reply: the results of earlier runs."""
     return "\n\n".join(run_text(run, file=turn.file, phrases=turn.phrases) for run in turn.late)
 
 
 def _failure_text(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> str:
-    """The text about a run that has failed, and what can be done then."""
+    """Return the text about a failed run, with the next steps."""
     broken = phrases.failed.format(flow=title, problem=phrases.broken)
     if not _is_of_flow(run):
         if run.output == phrases.unapproved:
@@ -122,7 +122,7 @@ def _failure_text(run: Run, title: str, *, file: FlowFile, phrases: Phrases) -> 
 
 
 def _is_of_flow(run: Run) -> bool:
-    """Whether it is a flow that runs, and says itself how it has ended."""
+    """Return whether a run is of a flow, which words its own result."""
     return run.request.profile != SKILLS_PROFILE
 
 
@@ -135,11 +135,11 @@ def _without_remark(pending: Pending) -> Pending:
 
 
 def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
-    """A question with what is to be known for the answer: a form for a form, the values for a yes or no."""
+    """Return a question with its details: its fields if it has a form, the values for a yes or no."""
     if pending.kind == "question":
         return pending.reason
     flow = file.flow(pending.tool)
-    if flow is None and pending.kind == "approval":  # it is worded for customers, values and all
+    if flow is None and pending.kind == "approval":  # it is worded for customers, with its values
         return pending.reason
     if flow is None:
         return phrases.with_values(pending.reason, pending.arguments, pending.arguments_schema)
@@ -152,12 +152,12 @@ def question_text(pending: Pending, *, file: FlowFile, phrases: Phrases) -> str:
 
 
 def find_waiting(runs: list[Run], *, file: FlowFile, but: str = "") -> WaitingRun | None:
-    """The run that a conversation returns to: of those that wait for an answer, the latest.
+    """Return the latest of the runs that wait for an answer, to which the conversation returns.
 
     Args:
-        runs: those of the session that are not at their end, the latest first.
+        runs: runs of the session that have not ended, the latest first.
         file: the flows.
-        but: the id of one that the conversation is about now.
+        but: id of the run of the current reply.
     """
     for run in runs:
         drivable = file.can_execute(run.request.profile)
@@ -168,18 +168,18 @@ def find_waiting(runs: list[Run], *, file: FlowFile, but: str = "") -> WaitingRu
 
 
 def _title(file: FlowFile, run: Run) -> str:
-    """The title of a run for people: the flow, or what they wanted."""
+    """Return the title of a run for people: its flow, or the user's request."""
     flow = file.flow(run.request.profile)
     return flow.title if flow is not None else format_value(run.request.goal, most=_SHORT)
 
 
 class Delivery:
-    """Delivers to conversations what came of their messages.
+    """Delivery of outcomes to conversations.
 
     Args:
-        journal: has the runs.
-        conversations: remember what is said.
-        wait_seconds: how long a run is waited for, where a message does not say.
+        journal: journal of runs.
+        conversations: the conversations.
+        wait_seconds: default timeout of waiting for a run.
     """
 
     def __init__(self, journal: Journal, *, conversations: ConversationStore, wait_seconds: float) -> None:
@@ -188,11 +188,11 @@ class Delivery:
         self._wait_seconds = wait_seconds
 
     async def wait_for_run(self, outcome: TurnOutcome, seconds: float | None) -> Run | None:
-        """The run of an outcome when it has something to say, or as it stands after a while; None for none.
+        """Return an outcome's run when it ends or waits, or after a timeout; None for none.
 
         Args:
-            outcome: what a message came to.
-            seconds: how long it is waited for; None for what holds for all.
+            outcome: outcome of a message.
+            seconds: timeout; None for the default.
         """
         if not outcome.run_id:
             return None
@@ -202,13 +202,13 @@ class Delivery:
     async def reply(
         self, turn: TurnContext, outcome: TurnOutcome, run: Run | None, *, began: float
     ) -> FlowReply:
-        """The reply to a message.
+        """Return the reply to a message.
 
         Args:
-            turn: that of the message.
-            outcome: what it came to.
-            run: its run as it stands; None where there is none.
-            began: when it came, as `time.perf_counter`.
+            turn: the turn.
+            outcome: its outcome.
+            run: current state of its run; None for none.
+            began: arrival of the message, as `time.perf_counter`.
         """
         timings = {**turn.clock.timings, "total": time.perf_counter() - began}
         if run is not None:
@@ -231,13 +231,13 @@ class Delivery:
         *,
         seconds: float | None,
     ) -> FlowReply:
-        """The reply to who asks for a run itself, in the language that it was begun in.
+        """Return the reply to a query for a run, in the run's language.
 
         Args:
-            outcome: which run.
-            runtime: of the flow file.
+            outcome: outcome with the run.
+            runtime: runtime of the flow file.
             conversation: the session.
-            seconds: see `run_of`.
+            seconds: see `wait_for_run`.
         """
         began = time.perf_counter()
         run = await self.wait_for_run(outcome, seconds)
@@ -261,14 +261,14 @@ class Delivery:
     async def remember(
         self, turn: TurnContext, reply: FlowReply, *, key: str, tracks_delivery: bool, again: bool = False
     ) -> None:
-        """Write down what was said of a run; where it goes on, what comes of it is for a later turn.
+        """Save the reply about a run; if the run continues, a later turn reports its result.
 
         Args:
-            turn: that of the message, which is written down already.
-            reply: to it.
-            key: of the message, if any.
+            turn: the turn, whose message is saved already.
+            reply: the reply.
+            key: idempotency key of the message, if any.
             tracks_delivery: see `keep`.
-            again: whether the message has come before: it is written down only if nothing was said then.
+            again: whether the message is repeated: it is saved only if it had no reply.
         """
         conversation = turn.conversation
         if (reply.status == "working" and not reply.late) or (again and not reply.told):
@@ -291,15 +291,15 @@ class Delivery:
         said: str = "",
         tracks_delivery: bool,
     ) -> None:
-        """Write down what was said.
+        """Save the reply.
 
         Args:
             conversation: the session.
-            message: the user's; empty where it is written down already.
-            reply: to it.
-            key: of the message, if any.
-            said: the message that is written down already.
-            tracks_delivery: whether the reply reaches the user now, so that what it says of runs is told.
+            message: the user's message; empty if it is saved already.
+            reply: the reply.
+            key: idempotency key of the message, if any.
+            said: the message that is saved already.
+            tracks_delivery: whether the reply reaches the user now, so that its results count as told.
         """
         await self._conversations.save_messages(conversation.session_id, message, reply.text)
         if key:
@@ -313,13 +313,13 @@ class Delivery:
     async def confirm_delivery(
         self, session_id: str, run: Run | None, told: Sequence[str], *, caller: str
     ) -> None:
-        """Note that the user now knows how the runs of a reply, and its own run since, have ended.
+        """Record that the user has received the results in a reply.
 
         Args:
             session_id: the conversation.
-            run: that of the reply, as it stands now; None for none.
-            told: ids of runs of which the reply tells.
-            caller: whose.
+            run: current state of the reply's run; None for none.
+            told: ids of runs whose results are in the reply.
+            caller: the caller.
         """
         ended = run is not None and run.status in FINAL_STATUSES
         runs = {*told, *((run.id,) if run is not None and ended else ())}

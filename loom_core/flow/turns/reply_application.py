@@ -1,4 +1,4 @@
-"""Apply a reply: give a run that waits what a message says to it."""
+"""Application of a reply: pass a message to a waiting run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["apply_reply", "handle_unclear", "repeat_question", "reply_from_decision"]
 
-_APPROVES = 0.8  # how sure a model has to be that words which are no plain yes approve something
+_APPROVES = 0.8  # minimum confidence of a model to approve something by words that are no plain yes
 
 
 async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Route) -> TurnOutcome:
-    """Tell a run what was said.
+    """Pass a reply to a run.
 
     Args:
-        turn: that of the message.
-        run: which waits.
-        said: the answer, a correction, yes, no, or the end.
+        turn: the turn.
+        run: the waiting run.
+        said: the reply: an answer, a correction, yes, no, or a cancellation.
         route: how that was decided.
     """
     pending, by = run.pending[0], turn.conversation.caller
@@ -57,13 +57,13 @@ async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Rou
 
 
 def repeat_question(turn: TurnContext, run: Run) -> TurnOutcome:
-    """Return manners, and ask again what the run waits for."""
+    """Return small talk, and repeat the question of the run."""
     text = "" if classify_small_talk(turn.message) == "assent" or turn.match.flow else answer_small_talk(turn)
     return _ask_again(run, Route(action="greet", how="manners"), text)
 
 
 async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome:
-    """Have the model say what a message says to a run; without one, take it as it is, or ask again."""
+    """Let the model interpret a reply; without a model, take it as it is, or repeat the question."""
     with turn.runtime.knowledge.pre_query(turn.message, turn.context) as found:
         menu = build_action_space(turn, pending=run.pending[0], asking=plan.asking)
         decision, problem = await decide(turn, menu)
@@ -82,7 +82,7 @@ async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOut
 
 
 def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
-    """The text before the question is asked again, and whether it is more than that nothing fits."""
+    """Return the text before a repeated question, and whether it says more than that nothing matches."""
     said, phrases = plan.said, turn.phrases
     if (flow := flow_to_cancel(turn.message, turn.file.flows)) is not None:
         return phrases.not_open.format(flow=flow.title), True
@@ -96,7 +96,7 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
 def reply_from_decision(
     turn: TurnContext, run: Run, decision: RoutingDecision
 ) -> ParsedReply | Literal["else", "respond", "clarify"]:
-    """The reply to a run that waits, as the model has decided; `else`: the message is not for it."""
+    """Return the reply to a waiting run by the model's decision; `else`: the message is not for it."""
     is_sure = decision.confidence >= turn.file.confidence
     is_own = decision.action == "flow" and decision.target == run.request.profile
     match decision.action:
@@ -133,5 +133,5 @@ async def _apply_decision(
 
 
 def _ask_again(run: Run, route: Route, text: str) -> TurnOutcome:
-    """Say something, and ask again what the run waits for."""
+    """Return a text, and repeat the question of the run."""
     return TurnOutcome(route=route, text=text, run_id=run.id, again=True)

@@ -1,6 +1,6 @@
-"""The conversation of a session: whose it is, what it remembers and has begun, and messages that come twice.
+"""Conversations of sessions: owner, memory and runs; and deduplication of repeated messages.
 
-Idempotency: a message, or a run, with the same key is taken once.
+Idempotency: a message, or a run, with the same key is processed once.
 """
 
 from __future__ import annotations
@@ -41,27 +41,27 @@ __all__ = ["ConversationStore", "FlowConversation", "KeyedMessage", "check_same_
 _log = logging.getLogger(__name__)
 
 _MAX_KEYS = 32
-_REMEMBERED = 12  # messages that a model is shown
-_MAX_LENGTH = 4000  # characters of one of them
+_REMEMBERED = 12  # maximum number of messages for a model
+_MAX_LENGTH = 4000  # characters of each
 _MAX_CONTEXT = 16_384  # characters of a context as JSON
 _ATTEMPTS = 20
 _MAX_RUNS = 1000
 _SETTLE_SECONDS = 5.0
 _KEY_ADVICE = "Use a new key for each message; the same one only to send the same message again."
-_REACHES_SECONDS = 1.0  # that a reply has to leave the process that has made it
+_REACHES_SECONDS = 1.0  # time for a reply to leave the process that built it
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedMessage:
-    """A message with an idempotency key that was taken.
+    """A processed message with an idempotency key.
 
     Attributes:
         key: the key.
         message: the message.
-        run_id: the run that it was told to, or that was begun for it; empty for none.
-        pending_id: what it answers there; it is told if that is not pending any more.
-        reply: what was said to it, as JSON; None as long as nothing was.
-        late: results of earlier runs that the reply begins with, where it is made of a run.
+        run_id: the run that it was sent to, or that it started; empty for none.
+        pending_id: id of the question that it answers; it is applied if that is still pending.
+        reply: the reply as JSON; None until there is one.
+        late: results of earlier runs at the beginning of the reply, if the reply is built from a run.
     """
 
     key: str
@@ -74,20 +74,20 @@ class KeyedMessage:
 
 @dataclass(slots=True)
 class FlowConversation:
-    """A session as it stands; what changes is kept by `Conversations.keep`.
+    """State of a session; `ConversationStore.save` saves it.
 
     Attributes:
-        session_id: its id.
-        caller: whose it is.
-        context: variables that its messages brought: those of the latest count.
-        language: of its latest message that has words.
-        offer: what was asked without a run, and is not answered.
-        queue: requests of a message that made several, which are begun when what came before has ended.
-        open: ids of runs whose result the user was not told of.
-        telling: those of them whose result is in a reply, and since when, in seconds since 1970; a run stays
-            until it is certain that the reply has left the process.
-        answered: messages with a key, the latest last.
-        version: of what is in the journal.
+        session_id: id of the session.
+        caller: its owner.
+        context: variables of its messages; the latest ones override.
+        language: language of its latest message with words.
+        offer: the open disambiguation question.
+        queue: further requests of a message, which start when the previous one has ended.
+        open: ids of runs whose results the user has not been told.
+        telling: those of them whose results are in a reply, with its time in seconds since 1970; a run stays
+            here until the reply has certainly left the process.
+        answered: messages with keys, the latest last.
+        version: version in the journal.
     """
 
     session_id: str
@@ -102,10 +102,10 @@ class FlowConversation:
     version: int = 0
 
     def find_by_key(self, key: str, message: str) -> KeyedMessage | None:
-        """The record of a message that came before.
+        """Return the entry of an earlier message with the key.
 
         Raises:
-            InvalidInputError: the key came with another message.
+            InvalidInputError: the key was used with another message.
         """
         found = next((each for each in self.answered if each.key == key), None) if key else None
         if found is not None and found.message != message:
@@ -120,7 +120,7 @@ class FlowConversation:
         self.answered = [*others, answered][-_MAX_KEYS:]
 
     def note_late(self, key: str, message: str, run_id: str, late: str) -> None:
-        """Remember that the reply to a message begins with results, and goes on about a run."""
+        """Remember that the reply to a message starts with results, and continues about a run."""
         if key:
             known = self.find_by_key(key, message) or KeyedMessage(key, message, run_id)
             self.note(replace(known, run_id=run_id, late=late))
@@ -139,41 +139,41 @@ class FlowConversation:
         self.note(KeyedMessage(key, message, reply.run_id, "", kept, reply.late))
 
     def set_language(self, language: Language) -> None:
-        """Go on in a language."""
+        """Set the language."""
         self.language = language
 
     def ask(self, offer: Disambiguation) -> None:
-        """A question without a run is asked; the next message may answer it."""
+        """Set a disambiguation question; the next message may answer it."""
         self.offer = offer
 
     def withdraw_disambiguation(self) -> None:
-        """End an offer: it is open for one message only."""
+        """End a disambiguation question, which is open for one message only."""
         self.offer = None
 
     def postpone(self, *requests: Disambiguation) -> None:
-        """Begin further requests of a message when what came before has ended."""
+        """Postpone further requests of a message until the previous one has ended."""
         self.queue.extend(requests)
 
     def next_request(self) -> Disambiguation:
-        """Take the first of these requests, which is begun now."""
+        """Take the first postponed request, which starts now."""
         return self.queue.pop(0)
 
     def expect(self, run_id: str) -> None:
-        """The user is to be told how a run ends."""
+        """Expect the result of a run, which the user has to be told."""
         self.telling.pop(run_id, None)
         self.open = [*dict.fromkeys([*self.open, run_id])]
 
     def mark_told(self, run_ids: Iterable[str]) -> None:
-        """A reply tells how some runs have ended."""
+        """Mark the results of runs as told in a reply."""
         self.telling |= {run_id: time.time() for run_id in run_ids if run_id in self.open}
 
     def forget(self, run_ids: Collection[str]) -> None:
-        """The user knows how some runs have ended."""
+        """Drop the runs whose results the user knows."""
         self.open = [run_id for run_id in self.open if run_id not in run_ids]
         self.telling = {run_id: since for run_id, since in self.telling.items() if run_id not in run_ids}
 
     def merge_context(self, context: Mapping[str, JsonValue]) -> None:
-        """Take the variables that a message brings.
+        """Merge the variables of a message.
 
         Raises:
             InvalidInputError: they are too large, no JSON, or of another tenant than the conversation.
@@ -197,7 +197,7 @@ class FlowConversation:
         self.context |= context
 
     def to_json(self) -> dict[str, Any]:
-        """For the journal."""
+        """Return the state for the journal."""
         return {
             "context": self.context,
             "language": self.language,
@@ -213,7 +213,7 @@ class FlowConversation:
 
     @classmethod
     def of(cls, session_id: str, caller: str, state: SessionState) -> FlowConversation:
-        """The one that the journal has."""
+        """Restore a conversation from the journal."""
         kept = state.content
         if not kept:
             return cls(session_id, caller, version=state.version)
@@ -233,23 +233,23 @@ class FlowConversation:
 
 @dataclass(frozen=True, slots=True)
 class _DeliveredRuns:
-    """The runs that the latest reply of a conversation has told of, as `Conversation.telling` has them."""
+    """Runs whose results were in the latest reply of a conversation, as in `FlowConversation.telling`."""
 
     caller: str
     told: Mapping[str, float]
 
 
 class ConversationStore:
-    """The sessions of a journal; an asynchronous context manager.
+    """The conversations of a journal; an asynchronous context manager.
 
-    What is said in a session is in the memory, what it has begun and asked in the journal: so it outlives the
-    process, and any other that shares the file goes on with it. One message of a session is taken at a time
-    here; between processes the journal sees to it that no run is begun twice or told twice, and of what else
-    is remembered the latest counts.
+    Messages of a session are in the memory; its runs and questions are in the journal, so they survive the
+    process, and another process can continue. This process handles one message of a session at a time;
+    across processes the journal ensures that no run starts twice and no message is applied twice; for the
+    rest, the last write wins.
 
     Args:
-        journal: keeps sessions and runs.
-        memory: keeps what is said.
+        journal: journal of sessions and runs.
+        memory: memory of conversations.
     """
 
     def __init__(self, journal: Journal, memory: Memory) -> None:
@@ -269,7 +269,7 @@ class ConversationStore:
     ) -> None:
         tasks, self._tasks = self._tasks, None
         with anyio.move_on_after(_SETTLE_SECONDS, shield=True):
-            for session_id in list(self._reached):  # the process ends in good order: its replies have left
+            for session_id in list(self._reached):  # the process ends regularly: its replies have left
                 await self._settle(session_id)
         if tasks is not None:
             tasks.cancel_scope.cancel()
@@ -279,21 +279,21 @@ class ConversationStore:
     async def turn(
         self, session_id: str, *, caller: str, context: Mapping[str, JsonValue], key: str = ""
     ) -> AsyncGenerator[FlowConversation]:
-        """A session, locked in this process; a new one without an id.
+        """Context of a session, locked in this process; without an id, of a new one.
 
         Args:
-            session_id: which.
-            caller: whose.
-            context: variables that are new or have changed.
-            key: of the message: without an id, the session that was begun for it is gone on with.
+            session_id: id of the session.
+            caller: the caller.
+            context: new or changed variables.
+            key: idempotency key of the message: without an id, the session that it created is used.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
-            InvalidInputError: the context cannot be used.
+            NotFoundError: the caller has no such session.
+            InvalidInputError: the context is invalid.
         """
         if not session_id:
             fresh = FlowConversation("", caller)
-            fresh.merge_context(context)  # before there is anything
+            fresh.merge_context(context)  # before anything exists
             session_id = await self._journal.begin_session(caller=caller, idempotency_key=key)
         lock = self._locks.setdefault(session_id, anyio.Lock())
         async with lock:
@@ -302,17 +302,17 @@ class ConversationStore:
             yield conversation
 
     async def find_session_by_key(self, key: str, *, caller: str) -> str:
-        """The session of the run that was begun for a message with a key; empty for none."""
+        """Return the session of the run with an idempotency key; empty for none."""
         run = await self._journal.find_by_key(key, caller=caller) if key else None
         return "" if run is None else run.request.session_id
 
     async def find_duplicate(
         self, conversation: FlowConversation, message: str, key: str
     ) -> FlowReply | TurnOutcome | None:
-        """The reply to a message with a key that came before, or the run that got it; None if it is new.
+        """Return the reply to an earlier message with the key, or its run; None if the message is new.
 
         Raises:
-            InvalidInputError: the key came with another message.
+            InvalidInputError: the key was used with another message.
         """
         if not key:
             return None
@@ -330,28 +330,28 @@ class ConversationStore:
             return None if known.reply is None else _reply_from(known.reply)
         run = await self._journal.get(known.run_id)
         if known.reply is None and any(each.id == known.pending_id for each in run.pending):
-            return None  # the process died before the run was told
+            return None  # the process crashed before the run got the message
         route = _route(known.reply["route"]) if known.reply else route_of(run)
         return TurnOutcome(route=route, run_id=run.id, late=known.late)
 
     async def peek(
         self, session_id: str, *, caller: str, context: Mapping[str, JsonValue]
     ) -> FlowConversation:
-        """A session as it stands, to look at; without an id as a new one would be.
+        """Return a session read-only; without an id, an empty one.
 
         Raises:
-            NotFoundError: there is no such session of this caller.
-            InvalidInputError: the context cannot be used.
+            NotFoundError: the caller has no such session.
+            InvalidInputError: the context is invalid.
         """
         conversation = await self._load(session_id, caller) if session_id else FlowConversation("", caller)
         conversation.merge_context(context)
         return conversation
 
     async def save(self, conversation: FlowConversation) -> None:
-        """Write down how it stands; messages with a key that another process has taken meanwhile are kept.
+        """Save the state; merge messages with keys that other processes have saved.
 
         Raises:
-            RecordError: others write it again and again.
+            RecordError: other processes keep writing it.
         """
         for _ in range(_ATTEMPTS):
             kept = await self._journal.save_session_state(
@@ -369,26 +369,26 @@ class ConversationStore:
             conversation.answered = [*others, *conversation.answered][-_MAX_KEYS:]
             conversation.version = latest.version
         raise StoreError(
-            f"The session {conversation.session_id} cannot be written: others write it again and again.",
-            advice="Send one message of it at a time.",
+            f"The session {conversation.session_id} could not be saved: other processes keep saving it.",
+            advice="Send its messages one at a time.",
         )
 
     async def save_messages(self, session_id: str, message: str = "", reply: str = "") -> None:
-        """Remember what was said."""
+        """Save a message and its reply to memory."""
         if message:
             await self._memory.add(session_id, UserMessage((TextPart(message[:_MAX_LENGTH]),)))
         if reply:
             await self._memory.add(session_id, AssistantMessage((TextPart(reply[:_MAX_LENGTH]),)))
 
     async def messages(self, session_id: str) -> list[Message]:
-        """The last of what was said, oldest first; without calls of tools."""
+        """Return the latest messages, oldest first, without tool calls."""
         if not session_id:
             return []
         messages = await self._memory.messages(session_id, limit=_REMEMBERED)
         return [each for each in messages if isinstance(each, UserMessage | AssistantMessage) and each.text]
 
     async def list_unfinished(self, conversation: FlowConversation) -> list[Run]:
-        """Runs of the session that are not at their end, the latest first."""
+        """Return the session's runs that have not ended, the latest first."""
         if not conversation.session_id:
             return []
         return await self._journal.runs(
@@ -399,7 +399,7 @@ class ConversationStore:
         )
 
     async def latest_run(self, conversation: FlowConversation) -> Run | None:
-        """The latest run of the session."""
+        """Return the latest run of the session."""
         if not conversation.session_id:
             return None
         found = await self._journal.runs(
@@ -408,12 +408,12 @@ class ConversationStore:
         return found[0] if found else None
 
     async def find_unreported(self, conversation: FlowConversation) -> list[Run]:
-        """Runs that have ended, and whose result the user was not told of; the oldest first."""
+        """Return ended runs whose results the user has not been told, the oldest first."""
         found: list[Run] = []
         for run_id in list(conversation.open):
             try:
                 run = await self._journal.get(run_id)
-            except NotFoundError:  # it was forgotten
+            except NotFoundError:  # it was purged
                 conversation.open.remove(run_id)
                 continue
             if run.status in FINAL_STATUSES and not self._is_delivered(conversation, run_id):
@@ -421,10 +421,10 @@ class ConversationStore:
         return found
 
     def confirm_delivery(self, conversation: FlowConversation) -> None:
-        """A reply that tells of runs, which is written down, is handed over now.
+        """Note that a saved reply about runs is delivered now.
 
-        Where a process dies before the reply can have left it, the next one tells it again: nothing is lost
-        on the way, and only then may a result come twice.
+        If the process crashes before the reply has certainly left it, the next reply repeats the results:
+        none is lost, and only then may one come twice.
         """
         if conversation.telling:
             told = dict(conversation.telling)
@@ -437,7 +437,7 @@ class ConversationStore:
         await self._settle(session_id)
 
     async def _settle(self, session_id: str) -> None:
-        """Write down that what replies have told is told."""
+        """Save which results were delivered."""
         if (reached := self._reached.pop(session_id, None)) is None:
             return
         try:
@@ -451,10 +451,10 @@ class ConversationStore:
                 if told:
                     await self.save(conversation)
         except LoomError as error:
-            _log.warning("results of %s may be told again: %s", session_id, error)
+            _log.warning("results of %s may be repeated: %s", session_id, error)
 
     def _is_delivered(self, conversation: FlowConversation, run_id: str) -> bool:
-        """Whether a result was told: by this process, or by another that is alive, as far as one can tell."""
+        """Return whether a result was delivered by this process or, as far as known, by another live one."""
         since = conversation.telling.get(run_id)
         if since is None:
             return False
@@ -468,10 +468,10 @@ class ConversationStore:
 
 
 def check_same_request(known: RunRequest, request: RunRequest) -> None:
-    """See that a run which is there for a key is the one that is asked for.
+    """Check that an existing run with the key has the same request.
 
     Raises:
-        InvalidInputError: it is another one.
+        InvalidInputError: it is another request.
     """
     before, now = (
         (each.profile, each.metadata.get("inputs"), each.metadata.get("message")) for each in (known, request)
@@ -486,7 +486,7 @@ def check_same_request(known: RunRequest, request: RunRequest) -> None:
 
 
 def route_of(run: Run) -> Route:
-    """How a run was chosen, as far as it says so."""
+    """Return the route of a run, as far as it is recorded."""
     kept: object = run.request.metadata.get("route")
     if isinstance(kept, Mapping):
         return _route(cast("Mapping[str, Any]", kept))
@@ -494,7 +494,7 @@ def route_of(run: Run) -> Route:
 
 
 def _route(kept: Mapping[str, Any]) -> Route:
-    """A route of JSON, which has lists for tuples."""
+    """Parse a route from JSON, where tuples are lists."""
     read: dict[str, Any] = {
         name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
         for name, value in kept.items()

@@ -1,8 +1,8 @@
-"""One turn of a conversation: a message is taken, what is planned for it is done, the conversation is kept.
+"""One turn of a conversation: plan for a message, carry out the plan, save the conversation.
 
-First what the conversation waits for: a choice that it has offered, an answer that a run needs. Then the
-words: to end something or to try it again, small talk, trigger patterns. Then the model, if there is one,
-while the knowledge sources are asked at the same time; without one, what they know.
+The order is: pending questions of the conversation, of a disambiguation or a run; then the words: to cancel
+or retry something, small talk, trigger patterns; then the model, if there is one, while the knowledge
+sources are queried; without one, an answer from knowledge.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MAX_LENGTH = 20_000  # characters of a message
 
 
 def check_message(message: str) -> None:
-    """See that a message can be taken.
+    """Validate a message.
 
     Raises:
         InvalidInputError: it is too long, or no text.
@@ -65,7 +65,7 @@ def check_message(message: str) -> None:
     try:
         message.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("The message is no text: it holds half a character.") from None
+        raise InvalidInputError("The message is no valid text: it contains a lone surrogate.") from None
 
 
 def open_turn(
@@ -78,16 +78,16 @@ def open_turn(
     key: str = "",
     since: float | None = None,
 ) -> TurnContext:
-    """Make the context of a turn; the conversation goes on in the language of its message.
+    """Build the context of a turn; the conversation continues in the language of its message.
 
     Args:
-        runtime: made of the flow file.
-        conversation: the session, which nothing else in this process changes meanwhile.
-        message: what the user says.
-        conversations: of all sessions.
-        host: drives runs.
+        runtime: runtime of the flow file.
+        conversation: the session, locked in this process.
+        message: the user's message.
+        conversations: all conversations.
+        host: executes runs.
         key: the idempotency key of the message, if any.
-        since: when the message came, as `time.perf_counter`; by default now.
+        since: arrival of the message, as `time.perf_counter`; by default now.
     """
     setting = runtime.file.basic_settings.language
     language = language_of(message, setting=setting, before=conversation.language)
@@ -107,7 +107,7 @@ def open_turn(
 
 
 async def observe(turn: TurnContext) -> TurnContext:
-    """Add what the session has begun and not ended, and what the trigger patterns say to the message."""
+    """Add the session's active runs and the matches of trigger patterns."""
     turn = await _with_unfinished(turn)
     with turn.clock.measure("rules"):
         match = await turn.runtime.router.match_in_thread(turn.message)
@@ -115,7 +115,7 @@ async def observe(turn: TurnContext) -> TurnContext:
 
 
 async def process_turn(turn: TurnContext) -> TurnOutcome:
-    """Do what is to be done with a message, as far as that can be done at once, and keep the conversation.
+    """Process a message as far as possible at once, and save the conversation.
 
     Raises:
         RecordError: the journal cannot be written.
@@ -126,7 +126,7 @@ async def process_turn(turn: TurnContext) -> TurnOutcome:
         outcome = await _carry_out(turn)
         note(outcome)
     outcome = _with_late(turn, outcome)
-    if outcome.run_id:  # the rest is remembered when the run has something to say
+    if outcome.run_id:  # the rest is saved when the run ends or waits
         conversation.expect(outcome.run_id)
         await turn.conversations.save_messages(conversation.session_id, turn.message)
     await turn.conversations.save(conversation)
@@ -134,10 +134,10 @@ async def process_turn(turn: TurnContext) -> TurnOutcome:
 
 
 async def begin_next(turn: TurnContext) -> TurnOutcome | None:
-    """Begin the next request of an earlier message, and keep the conversation; None while something is open.
+    """Start the next request of an earlier message, and save; None while a run is active.
 
     Args:
-        turn: of that message: the first of the conversation's `queue`.
+        turn: turn of the first message in the conversation's `queue`.
 
     Raises:
         RecordError: the journal cannot be written.
@@ -163,16 +163,16 @@ async def begin_next(turn: TurnContext) -> TurnOutcome | None:
 async def begin_named_flow(
     turn: TurnContext, request: RunRequest, *, route: Route, known: Run | None
 ) -> TurnOutcome:
-    """Begin a flow that is named.
+    """Start a flow by its id.
 
     Args:
-        turn: the one that begins it.
+        turn: the turn.
         request: the flow with its inputs.
-        route: how it was chosen.
-        known: the run that it is, where the same was asked for with the same key before.
+        route: how it was routed.
+        known: the run of an earlier request with the same key.
 
     Raises:
-        InvalidInputError: the key came with another request.
+        InvalidInputError: the key was used with another request.
         RecordError: the journal cannot be written.
     """
     if known is not None:
@@ -180,7 +180,7 @@ async def begin_named_flow(
         return TurnOutcome(route=route, run_id=known.id)
     with _message_span(turn) as note:
         run = await start_run(await _with_unfinished(turn), request)
-        check_same_request(run.request, request)  # another process may have begun it in this moment
+        check_same_request(run.request, request)  # another process may have started it at the same time
         outcome = TurnOutcome(route=route, run_id=run.id)
         note(outcome)
     return outcome
@@ -193,7 +193,7 @@ async def _with_unfinished(turn: TurnContext) -> TurnContext:
 
 
 def _with_late(turn: TurnContext, outcome: TurnOutcome) -> TurnOutcome:
-    """An outcome that begins with what the user was not told yet: how earlier runs have ended."""
+    """Add the results of earlier runs to the beginning of an outcome."""
     turn = replace(turn, late=tuple(run for run in turn.late if run.id != outcome.run_id))
     if not turn.late:
         return outcome
@@ -204,7 +204,7 @@ def _with_late(turn: TurnContext, outcome: TurnOutcome) -> TurnOutcome:
 
 
 async def _carry_out(turn: TurnContext) -> TurnOutcome:
-    """Plan what is to be done, and do it."""
+    """Plan the action, and carry it out."""
     turn = await observe(turn)
     plan = await make_plan(turn)
     turn.conversation.withdraw_disambiguation()
@@ -261,9 +261,9 @@ async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome
 
 
 async def _begin_offered(turn: TurnContext, offer: Disambiguation, last: Run | None) -> TurnOutcome | None:
-    """Begin a flow that a pattern has read in an earlier message.
+    """Start a flow that a pattern matched in an earlier message.
 
-    Where what came before did not end well, or was called off, it is asked whether the rest is wanted.
+    If the previous request failed or was cancelled, the user is asked whether the rest is wanted.
     """
     flow = turn.file.flow(offer.flows[0])
     if flow is None:
@@ -279,7 +279,7 @@ async def _begin_offered(turn: TurnContext, offer: Disambiguation, last: Run | N
 
 
 async def _process_unread(turn: TurnContext, last: Run | None) -> TurnOutcome:
-    """See to a further request of an earlier message that no pattern has read."""
+    """Process a further request of an earlier message that no pattern matches."""
     outcome = await _carry_out(replace(turn, run_key=f"after {last.id}" if last is not None else ""))
     if outcome.run_id or outcome.asked is not None:
         return outcome
@@ -289,9 +289,9 @@ async def _process_unread(turn: TurnContext, last: Run | None) -> TurnOutcome:
 
 @contextmanager
 def _message_span(turn: TurnContext) -> Generator[Callable[[TurnOutcome], None]]:
-    """The span of a message, as far as what it wants is done at once; it yields what notes the outcome.
+    """Start the span of a message; yield a function that records the outcome.
 
-    The message is counted by what came of it, and each line of the log has its conversation.
+    The metrics count the message by its outcome, and each log line has its conversation.
     """
     began, session_id = perf_counter(), turn.conversation.session_id
     with (

@@ -1,7 +1,7 @@
-"""The context of one turn: what is given and fixed while one message is taken.
+"""Context of one turn: everything that is fixed while a message is processed.
 
-What a turn produces is its `Outcome`. Two things that it is given change by it, each by its own methods
-only: the conversation, which is kept in the journal, and the clock.
+The result of a turn is its `TurnOutcome`. Two parts of the context are mutable, each only by its own methods:
+the conversation, which is saved to the journal, and the clock.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
-_MAX_SECONDS = 44.0  # all together: clients give up a call after sixty
+_MAX_SECONDS = 44.0  # for all parts: clients give up a call after sixty
 
 
 class TurnClock:
-    """The time of one turn: how long each part has taken, and how long models and sources are waited for.
+    """Clock of one turn: durations of its parts, and timeouts for models and sources.
 
     Args:
-        since: when the message came, as `time.perf_counter`; by default now.
+        since: arrival of the message, as `time.perf_counter`; by default now.
 
     Attributes:
-        timings: seconds that each part has taken.
+        timings: duration of each part in seconds.
     """
 
     def __init__(self, *, since: float | None = None) -> None:
@@ -52,24 +52,24 @@ class TurnClock:
 
     @contextmanager
     def measure(self, part: str) -> Generator[None]:
-        """Around a part of the turn."""
+        """Measure a part of the turn."""
         began = time.perf_counter()
         yield
         self.timings[part] = time.perf_counter() - began
 
     def remaining(self, seconds: float) -> float:
-        """How much of some seconds the message has left."""
+        """Return the remaining part of a timeout."""
         return max(min(seconds, self._until - time.perf_counter()), 0.0)
 
     async def wait_for_model(
         self, part: Literal["decision", "answer"], asked: Awaitable[_T], *, seconds: float
     ) -> tuple[_T | None, str]:
-        """Wait for a model; None where it fails or takes too long, and why.
+        """Wait for a model; return None and the reason if it fails or exceeds the timeout.
 
         Args:
-            part: what it is asked for.
-            asked: waits for it.
-            seconds: how long that may take.
+            part: name of the part.
+            asked: function that calls the model.
+            seconds: timeout.
         """
         found, problem, limit = None, "", self.remaining(seconds)
         with self.measure(part):
@@ -87,24 +87,24 @@ class TurnClock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """All that is given for one message of a conversation, and fixed while it is taken.
+    """Everything that is fixed while a message of a conversation is processed.
 
     Attributes:
-        runtime: made of the flow file.
-        host: drives runs.
-        conversations: of all sessions.
-        conversation: the session, which nothing else in this process changes meanwhile.
-        message: what the user says.
-        phrases: how things are said, in the language of the conversation.
-        file: the flow file, in the same language.
-        clock: the time of the turn.
+        runtime: runtime of the flow file.
+        host: executes runs.
+        conversations: all conversations.
+        conversation: the session, locked in this process.
+        message: the user's message.
+        phrases: phrases in the language of the conversation.
+        file: the flow file, localized in that language.
+        clock: clock of the turn.
         key: the idempotency key of the message; empty for none.
-        run_key: that of a run which is begun: of the message; for what an earlier message asked for, one that
-            is made of the run it follows, so that it is begun once, whatever dies in between.
-        late: runs that have ended, and whose result is said before anything else in the reply.
-        unfinished: runs of the session that are not at their end, the latest first.
-        waiting: those of them that can be given a message: their flow is there.
-        match: what the trigger patterns say to the message.
+        run_key: idempotency key of a run that is started: that of the message; for a further request of an
+            earlier message, one made from the run it follows, so that it starts once even after a crash.
+        late: ended runs whose results come first in the reply.
+        unfinished: runs of the session that have not ended, the latest first.
+        waiting: those of them that can get a message, because their flow exists.
+        match: matches of the trigger patterns.
     """
 
     runtime: FlowRuntime
@@ -124,5 +124,5 @@ class TurnContext:
 
     @property
     def context(self) -> dict[str, Any]:
-        """The variables of the conversation, with the file's where it has none."""
+        """The variables of the conversation, with the file's as defaults."""
         return {**self.file.context, **self.conversation.context}

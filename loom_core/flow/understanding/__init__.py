@@ -1,1 +1,1 @@
-"""Understand a message: slots, numbers, units, negation, small talk and corrections."""
+"""Understanding of messages: slots, numbers, units, negation, small talk and corrections."""

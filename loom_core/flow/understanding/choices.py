@@ -1,4 +1,4 @@
-"""The values that an input is one of, and their titles: `enum`, or `oneOf` with `const` and `title`."""
+"""The choices of an input and their titles: `enum`, or `oneOf` with `const` and `title`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _BETWEEN = " / "
 
 @dataclass(frozen=True, slots=True)
 class ValueChoice:
-    """One of them.
+    """A choice.
 
     Attributes:
-        value: what the API is given.
-        title: what people call it, maybe in both languages (`牙科 / Dental`); empty for the value itself.
+        value: value for the API.
+        title: its title, maybe bilingual (`牙科 / Dental`); empty for the value itself.
     """
 
     value: Any
@@ -30,18 +30,18 @@ class ValueChoice:
 
     @property
     def names(self) -> list[str]:
-        """All that it may be called; nothing for a value that is no text and has no title."""
+        """Names of the choice; none for a value that is no text and has no title."""
         parts = [self.title, *self.title.split(_BETWEEN)] if self.title else []
         named = [*parts, *([self.value] if isinstance(self.value, str) else [])]
         return list(dict.fromkeys(each.strip() for each in named if each.strip()))
 
     def label_in(self, language: Language) -> str:
-        """What users are told of it."""
+        """Return the label of the choice in a language."""
         return in_language(self.title, language) if self.title else str(self.value)
 
 
 def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
-    """The values of which an input is one, in order; empty where it may be anything else."""
+    """Return the choices of an input, in order; empty if it has none."""
     if isinstance(listed := schema.get("enum"), list):
         return [ValueChoice(each) for each in cast("list[object]", listed)]
     forms: object = schema.get("oneOf", schema.get("anyOf"))
@@ -58,7 +58,7 @@ def choices_of(schema: Mapping[str, Any]) -> list[ValueChoice]:
 
 
 def with_titles(schema: Mapping[str, Any], inputs: Mapping[str, Any], language: Language) -> dict[str, Any]:
-    """Inputs as users are told of them: choices by their titles."""
+    """Replace choices in inputs by their titles, for people."""
     named: object = schema.get("properties")
     parts: Mapping[str, object] = cast("Mapping[str, object]", named) if isinstance(named, Mapping) else {}
     told = dict(inputs)

@@ -1,4 +1,4 @@
-"""What a message corrects: 「改成两天」, "make it two"."""
+"""Corrections of inputs in a message: 「改成两天」, "make it two"."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loom_core.knowledge.text.scripts import normalise, to_simplified
 
 __all__ = ["find_corrections", "find_refused_correction", "find_restated_inputs", "is_retraction"]
 
-_SHORT = 300  # characters of a message, where corrections are looked for
+_SHORT = 300  # maximum characters of a message that may be a correction
 
 _CORRECTIONS = (
     re.compile(
@@ -62,7 +62,7 @@ _LEADS = re.compile(
     r"不过|还是|那就?|就)(?:\s*[,，。.;；]\s*|\s+|(?=[\d一二两三四五六七八九十半]|但|不过)))*+)(?P<value>.+)",
     re.IGNORECASE,
 )
-_MAX_VALUE_LENGTH = 24  # characters of one that stands by itself
+_MAX_VALUE_LENGTH = 24  # maximum characters of a value given alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,13 @@ class _Correction:
 
 
 def find_corrections(message: str, inputs: Schema, *, known: Schema, asked: Schema) -> dict[str, Any]:
-    """The inputs that a message may correct, with their new values: one; several, if it may mean any of them.
+    """Find the inputs that a message corrects, with new values; several, if it may mean any of them.
 
     Args:
-        message: what the user says.
-        inputs: the schemas of what can be corrected, by name.
-        known: the values so far.
-        asked: what is asked for at the moment.
+        message: the user's message.
+        inputs: schemas of the inputs that can be corrected, by name.
+        known: current values.
+        asked: inputs of the pending question.
     """
     for each in _corrections(message):
         found = _inputs_for(each, inputs, known, asked)
@@ -89,9 +89,9 @@ def find_corrections(message: str, inputs: Schema, *, known: Schema, asked: Sche
 
 
 def find_restated_inputs(message: str, inputs: Schema, *, known: Schema) -> dict[str, Any]:
-    """The same for a value that stands by itself, or behind a yes or no: 「下周一」, "no, two days".
+    """Find a corrected value that is given alone, or after a yes or no: 「下周一」, "no, two days".
 
-    Only what has a form can be told so: not any text, and no bare number unless it is said after a no.
+    Only values with a form count: no free text, and no bare number except after a no.
     """
     found = _LEADS.fullmatch(message[:_SHORT].strip())
     if found is None or len(value := found["value"]) > _MAX_VALUE_LENGTH or is_aside(value) or is_past(value):
@@ -112,12 +112,12 @@ def find_restated_inputs(message: str, inputs: Schema, *, known: Schema) -> dict
 
 
 def is_retraction(message: str) -> bool:
-    """Whether what looks like a correction ends all of it: "actually, never mind"."""
+    """Return whether a seeming correction cancels everything: "actually, never mind"."""
     return any(is_cancel(each.value, asked=True) for each in _corrections(message))
 
 
 def find_refused_correction(message: str, inputs: Schema, *, known: Schema) -> RejectedValue | None:
-    """The number that a message would correct another with, and that the schema does not take."""
+    """Find the number in a correction that the schema rejects."""
     for each in _corrections(message):
         for name, schema in inputs.items():
             if name in known and (refused := find_rejected_value(each.value, name, schema)):
@@ -126,7 +126,7 @@ def find_refused_correction(message: str, inputs: Schema, *, known: Schema) -> R
 
 
 def _corrections(message: str) -> Iterator[_Correction]:
-    """What may be one, in the message's own characters."""
+    """Yield possible corrections, in the message's original characters."""
     message = message[:_SHORT]
     for pattern in _CORRECTIONS:
         match = pattern.search(to_simplified(message))
@@ -151,11 +151,11 @@ def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema)
             called = [name for name in fitting if _is_called(said.name, name, inputs[name])]
             return {called[0]: fitting[called[0]]} if len(called) == 1 else {}
         chosen = [name for name in formed if (name in known or name in asked) and not is_number(inputs[name])]
-        return {name: fitting[name] for name in chosen}  # it is called otherwise here: 电话 for 手机号
+        return {name: fitting[name] for name in chosen}  # it has another name here: 电话 for 手机号
     if any(
         name in known and find_rejected_value(said.value, name, schema) for name, schema in inputs.items()
     ):
-        return {}  # it is meant for that input, and will not do: no text for another
+        return {}  # it is for that input and invalid, so it is no text for another
     if said.old:
         before = [
             name
@@ -173,7 +173,7 @@ def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema)
 
 
 def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    """A new value: no words for a number that counts something else, no question for a text."""
+    """Parse a new value: no words for a number that counts something else, no question for a text."""
     if is_free(schema) and (is_cancel(text, asked=True) or is_question(text) or is_aside(text)):
         return MISSING
     if is_number(schema) and number_of(without_beginning(text)) is None:

@@ -1,4 +1,4 @@
-"""The languages that a flow speaks, and texts that are written in both."""
+"""Languages of a flow, and bilingual texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BETWEEN = " / "
 
 
 def in_language(text: str, language: Language) -> str:
-    """The part of a text in a language, where it is written as `天数 / days`; else all of it.
+    """Return the part of a text in a language if it is bilingual (`天数 / days`); else all of it.
 
-    Only a text with one such stroke counts, with Chinese on one side of it alone.
+    Only a text with one slash counts, with Chinese on one side of it alone.
     """
     first, between, second = text.partition(_BETWEEN)
     if not between or _BETWEEN in second or has_cjk(first) == has_cjk(second):

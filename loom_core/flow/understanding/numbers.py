@@ -42,7 +42,7 @@ _WORDS: Mapping[str, float] = {
     "dozen": 12,
 }
 _TEN = 10
-_A_RANGE = 2  # 两三天 are two or three
+_A_RANGE = 2  # 两三天 means two or three
 _MAX_LENGTH = 40
 
 _ARABIC = r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,18})(?:\.[0-9]{1,10})?"
@@ -56,23 +56,23 @@ _FIXED = re.compile(
     rf"(?<!{_NUMERAL})(?:一(?:共|起|般|些|样|直|定|旦|切|向|律|致|再|并|同|齐|概|贯|经|边|时|连|早|模|次性|块儿|"
     r"下(?!午)|会(?!议)儿?|点(?:儿|也|都))|万一|千万(?=别|不|要|记|得))|[统唯同单逐专]一|进一步|多半"
 )
-"""Words that are written with a numeral and count nothing. 一下午 counts, and 二十一起 does."""
+"""Words with a numeral that count nothing. 一下午 counts, and 二十一起 does."""
 _WEEKDAY = re.compile("(?:周|星期|礼拜)[一二三四五六]")
 _ORDINAL = re.compile(rf"第\s*{_NUMERAL}+")
 
 
 def number_of(text: str) -> float | None:
-    """The number that a text is; whole numbers as int. None if it is none."""
+    """Parse a text that is a number; whole numbers as int. None if it is not a number."""
     written = _plain(text)
     found = _ANY.fullmatch(written)
     return _value(found) if found else None
 
 
 def number_in(text: str) -> float | None:
-    """The one number that a text holds, such as 3 in 三天; None if there is none, or more than one.
+    """Return the only number in a text, such as 3 in 三天; None if there is none, or more than one.
 
-    What counts nothing is none: 一共, 周三. An ordinal is one where nothing else is: 第二个 says 2, and
-    第一次请，请三天 says 3.
+    Words that count nothing are ignored: 一共, 周三. An ordinal counts only if there is no other number:
+    第二个 is 2, and 第一次请，请三天 is 3.
     """
     plain = without_fixed_words(_WEEKDAY.sub(" ", _plain(text)))
     found = _numbers(_ORDINAL.sub(" ", plain)) or _numbers(plain)
@@ -80,7 +80,7 @@ def number_in(text: str) -> float | None:
 
 
 def without_fixed_words(text: str) -> str:
-    """A text without the words that are written with a Chinese numeral and count nothing, such as 一共.
+    """Remove words that contain a Chinese numeral and count nothing, such as 一共.
 
     Args:
         text: in simplified characters.
@@ -118,9 +118,9 @@ def _of_whole_han(text: str) -> int | None:
         if len(text) == _A_RANGE and _DIGITS[text[0]] and _DIGITS[text[1]]:
             return None
         return int("".join(str(_DIGITS[char]) for char in text))
-    total = part = section = 0  # so many, beside it so many below 亿, beside it so many below 万
+    total = part = section = 0  # the whole number, its part below 亿, and its part below 万
     digit: int | None = None
-    last = 1  # the unit that was written last
+    last = 1  # the last unit
     for char in text:
         if char in _DIGITS:
             if digit:
@@ -133,7 +133,7 @@ def _of_whole_han(text: str) -> int | None:
             section += (1 if digit is None else digit) * _UNITS[char]
             digit, last = None, _UNITS[char]
         elif not (total or part or section or digit):
-            return None  # 万 of nothing
+            return None  # 万 without a number
         elif char == "万":
             part, section, digit, last = (part + section + (digit or 0)) * 10_000, 0, None, 10_000
         else:
@@ -158,7 +158,7 @@ _COUNTED = (
     r"(?:[0-9零〇一二两俩三四五六七八九十百千万半]|"
     r"\b(?:a|an|one|two|three|four|five|six|seven|eight|nine|ten|\w+teen|\w+ty)\b)"
 )
-_AMOUNTS: Mapping[str, str] = {  # as they are written: words in the names of what is counted in them
+_AMOUNTS: Mapping[str, str] = {  # as written: words in the names of what is counted in them
     r"个?(?:工作|整)?天|(?:working )?days?": "天|日数|days?",
     r"个?(?:周|星期|礼拜)|weeks?": "周|星期|weeks?",
     r"个月|months?": "月|months?",
@@ -169,7 +169,7 @@ _AMOUNTS: Mapping[str, str] = {  # as they are written: words in the names of wh
     r"个?人|位|people|persons?|guests?": "人|位|people|persons?|guests?|seats?",
 }
 _MONTHS = "jan|feb|mar|apr|may|june?|july?|aug|sept?|oct|nov|dec"
-_PLACES: Mapping[str, str] = {  # in the calendar, on the clock: no amounts
+_PLACES: Mapping[str, str] = {  # of dates and times: no amounts
     rf"(?:{_MONTHS})[a-z]*\.? ?{_COUNTED}|{_COUNTED}[- ](?:{_MONTHS})[a-z]*\b": "month",
     rf"{_COUNTED}(?:st|nd|rd|th)\b": "第|number|floor",
     rf"{_COUNTED} ?[号日]": "号|日(?!数)|number",
@@ -179,22 +179,22 @@ _PLACES: Mapping[str, str] = {  # in the calendar, on the clock: no amounts
 
 
 def has_own_unit(text: str, names: Iterable[str]) -> bool:
-    """Whether the number in a text has a unit of what is asked for: 三天, of 天数.
+    """Return whether the number in a text has the unit of the input: 三天, for 天数.
 
     Args:
-        text: what the user says.
-        names: what the input is called.
+        text: the user's message.
+        names: names of the input.
     """
     said, called = normalise(text), _join_names(names)
     return any(_counts(said, unit) and _is_of(called, own) for unit, own in _AMOUNTS.items())
 
 
 def counts_else(text: str, names: Iterable[str]) -> bool:
-    """Whether the number in a text counts something else, or is part of a date or time.
+    """Return whether the number in a text counts something else, or is part of a date or time.
 
     Args:
-        text: what the user says.
-        names: what the input is called; one without a unit in it may be counted in any.
+        text: the user's message.
+        names: names of the input; without a unit in them, any unit is valid.
     """
     names = list(names)
     said, called = normalise(text), _join_names(names)
@@ -206,7 +206,7 @@ def counts_else(text: str, names: Iterable[str]) -> bool:
 
 
 def has_unit(names: Iterable[str]) -> bool:
-    """Whether an input is called after a unit, such as 天数, "days"."""
+    """Return whether an input is named after a unit, such as 天数, "days"."""
     called = _join_names(names)
     return any(_is_of(called, own) for own in _AMOUNTS.values())
 

@@ -1,4 +1,4 @@
-"""Names of persons, as people give them: "my name is Li Wei", "for Li Wei", 「我叫王小明」."""
+"""Names of persons in messages: "my name is Li Wei", "for Li Wei", 「我叫王小明」."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ _INTRODUCED_ZH = re.compile(
 
 
 def is_for_person(names: Iterable[str]) -> bool:
-    """Whether an input, by what it is called, is the name of a person."""
+    """Return whether an input, by its names, is the name of a person."""
     called = to_simplified(" ".join(names)).replace("_", " ")
     return bool(_FOR_PERSON.search(called)) and not _FOR_ELSE.search(called)
 
 
 def may_be_person(text: str) -> bool:
-    """Whether a text by itself may be the name of a person: no time, number, question or sentence."""
+    """Return whether a text may be a person's name: no time, number, question or sentence."""
     plain = text.strip()
     if not plain or len(plain) > _MAX_LENGTH or _DIGIT.search(plain) or _NO_NAME.search(to_simplified(plain)):
         return False
@@ -70,7 +70,7 @@ def may_be_person(text: str) -> bool:
 
 
 def person_in(text: str) -> tuple[int, int] | None:
-    """Where a text gives the name of a person; None if it does not, or gives several."""
+    """Return the span of a person's name in a text; None if there is none, or several."""
     found: dict[str, tuple[int, int]] = {}
     for pattern in (_INTRODUCED, _INTRODUCED_ZH, _FOR):
         for match in pattern.finditer(text if pattern is not _INTRODUCED_ZH else to_simplified(text)):

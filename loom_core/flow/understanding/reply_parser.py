@@ -1,4 +1,4 @@
-"""What a message says to somebody who has asked: an answer, a correction, yes or no, the end of it."""
+"""Parser of replies to a pending question: an answer, a correction, yes or no, or a cancellation."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ ReplyKind: TypeAlias = Literal["answer", "correct", "approve", "deny", "cancel",
 
 _MAX_LENGTH = 2000  # characters of a message that are read
 
-_FEW = 3  # parts of a message that wants the same again
+_FEW = 3  # parts of a message that asks to repeat
 
 _SEGMENTS = re.compile(r"\s*(?:[,，;；、\n]|\band\b|和)\s*")
-_GAP = re.compile(r"(\s{2})\s+")  # long ones would be gone through again and again
+_GAP = re.compile(r"(\s{2})\s+")  # long ones would be scanned repeatedly
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """What a message says.
+    """A parsed reply.
 
     Attributes:
-        kind: what it does.
-        values: of an answer or a correction: inputs, by name; fitting their schema.
-        is_sure: whether the words leave no doubt; a text without a form may mean anything.
-        is_choice: whether it is an answer, one of those that were to choose from.
-        refused: a value that would have been one, and that the schema does not take; or what is wanted.
-        either: inputs, by name, of which it may correct any.
+        kind: the kind.
+        values: for an answer or a correction: valid inputs, by name.
+        is_sure: whether the words are unambiguous; free text may mean anything.
+        is_choice: whether it is an answer that is one of the choices.
+        refused: a value that the schema rejects; or what is wanted.
+        either: inputs, by name, any of which it may correct.
     """
 
     kind: ReplyKind
@@ -79,19 +79,18 @@ _UNCLEAR = ParsedReply("unclear", is_sure=False)
 
 
 def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedReply:
-    """Read a message as what is said to something pending.
+    """Parse a message as a reply to a pending question.
 
     Args:
-        message: what the user says.
-        pending: what was asked.
-        inputs: JSON Schema of the inputs of the flow that asks; empty if a tool does. What it names can be
-            corrected.
+        message: the user's message.
+        pending: the pending question.
+        inputs: JSON Schema of the inputs of the flow; empty if a tool asks. These inputs can be corrected.
     """
     message = _GAP.sub(r"\1", message[:_MAX_LENGTH])
     asked = _properties(pending.schema if pending.kind == "question" else {})
     given = _parse_answer(message, asked) if asked else _UNCLEAR
     if given.is_sure and given.kind == "answer" and _is_choice(given, asked):
-        return replace(given, is_choice=True)  # an answer may be called 取消
+        return replace(given, is_choice=True)  # an answer may be named 取消
     is_question_open = pending.kind == "question"
     if is_cancel(message, asked=bool(asked) or not is_question_open):
         return ParsedReply("cancel")
@@ -118,7 +117,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
         and not corrects
         and (kept := _find_additional_inputs(message, correctable, asked, known))
     ):
-        return ParsedReply("correct", kept)  # for another question: it is not asked for again
+        return ParsedReply("correct", kept)  # for another question, which is not asked again
     refused = next(filter(None, (find_rejected_value(message, *each) for each in asked.items())), None)
     refused = refused or find_refused_correction(message, correctable, known=known)
     wanted = next(
@@ -129,7 +128,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
 
 
 def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
-    """What else a message gives: 「三天病假」 to how many days, a phone number to the time."""
+    """Find additional inputs in a reply: 「三天病假」 to how many days, a phone number to the time."""
     if any(is_free(schema) for schema in asked.values()) or negates(message) or is_question(message):
         return {}
     others = {
@@ -141,7 +140,7 @@ def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: 
 
 
 def _wants_again(message: str) -> bool | None:
-    """What 「没有成功，再发一次吧」 says where that is asked; None if it does not say it."""
+    """Parse the reply to whether to repeat a step, such as 「没有成功，再发一次吧」; None if unclear."""
     parts = [part for part in _SEGMENTS.split(message) if part]
     return True if parts and is_again(parts[-1]) and len(parts) <= _FEW else None
 
@@ -196,14 +195,14 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
 
 
 def _is_whole(found: SlotMatch, message: str, asked: Schema) -> bool:
-    """Whether what was found has a form that no other input that is asked for has."""
+    """Return whether a value has a form that no other requested input has."""
     text = message[found.start : found.end]
     others = [name for name in _inputs_with_pattern(asked, asked) if name != found.name]
     return bool(text) and "pattern" in asked[found.name] and not _fits_others(text, others, asked)
 
 
 def _is_additional(text: str) -> bool:
-    """Whether a text is said about what is asked, or about something else, and is no answer."""
+    """Return whether a text is a remark or about something else, instead of an answer."""
     return is_question(text) or is_aside(text)
 
 
@@ -216,7 +215,7 @@ def _inputs_with_pattern(names: Iterable[str], asked: Schema) -> list[str]:
 
 
 def _parse_labelled(message: str, asked: Schema) -> dict[str, Any]:
-    """Values behind the names of what was asked: 「天数：3，事由是感冒」."""
+    """Find values after the names of requested inputs: 「天数：3，事由是感冒」."""
     found: dict[str, Any] = {}
     for part in re.split(r"[,，;；\n]", message):
         for name, schema in asked.items():
@@ -235,4 +234,4 @@ def _is_labelled(part: str, asked: Schema) -> bool:
 def _properties(schema: Schema) -> Schema:
     found = schema.get("properties")
     parts: Schema = cast("Schema", found) if isinstance(found, Mapping) else {}
-    return {name: part if isinstance(part, Mapping) else {} for name, part in parts.items()}  # `true` is one
+    return {name: part if isinstance(part, Mapping) else {} for name, part in parts.items()}  # or `true`

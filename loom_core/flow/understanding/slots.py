@@ -1,4 +1,4 @@
-"""Slot filling: values of inputs in what people say, as the schemas of a flow want them."""
+"""Slot filling: extract the values of inputs from messages, by the schemas of a flow."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ Schema: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class RejectedValue:
-    """What was said for an input, and that the schema does not take.
+    """A value in a message that the schema rejects.
 
     Attributes:
-        name: of the input.
-        value: the number that was said; None where it was none.
-        schema: what is wanted.
+        name: name of the input.
+        value: the number in the message; None for another value.
+        schema: schema of the input.
     """
 
     name: str
@@ -64,22 +64,22 @@ class RejectedValue:
 
     @property
     def title(self) -> str:
-        """What people call the input."""
+        """Title of the input."""
         return str(self.schema.get("title") or self.name)
 
     @property
     def low(self) -> float | None:
-        """The least that will do, or what it has to be more than."""
+        """Minimum, or exclusive minimum."""
         return self._bound("minimum", "exclusiveMinimum")
 
     @property
     def high(self) -> float | None:
-        """The most that will do, or what it has to be less than."""
+        """Maximum, or exclusive maximum."""
         return self._bound("maximum", "exclusiveMaximum")
 
     @property
     def is_whole(self) -> bool:
-        """Whether a whole number is wanted."""
+        """Whether the input is an integer."""
         return self.schema.get("type") == "integer"
 
     def _bound(self, name: str, exclusive: str) -> float | None:
@@ -106,13 +106,13 @@ _ANYTHING = re.compile(
 
 
 def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) -> Any | Missing:  # noqa: ANN401 - JSON
-    """A text as a value that the schema takes; `MISSING` if it says none.
+    """Parse a text as a valid value; `MISSING` if there is none.
 
     Args:
-        text: what the user says.
-        name: of the input.
+        text: the user's message.
+        name: name of the input.
         schema: of the input.
-        whole: whether the text has to be the value, with little around it; otherwise it may hold it.
+        whole: whether the text must be the value, with little around it; otherwise it may contain it.
     """
     said = text.strip()[label_of(text.strip(), name, schema) :]
     if is_free(schema):
@@ -138,7 +138,7 @@ def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) ->
 
 
 def find_rejected_value(text: str, name: str, schema: Schema) -> RejectedValue | None:
-    """The number that a text says and that the schema does not take; None if there is none."""
+    """Find the number in a text that the schema rejects; None if there is none."""
     said = to_simplified(text.strip()[label_of(text.strip(), name, schema) :])
     for words in _shorten(said) if is_number(schema) and not is_question(said) else ():
         value = _parse_words(words, name, {**schema, "type": "number"})
@@ -148,12 +148,12 @@ def find_rejected_value(text: str, name: str, schema: Schema) -> RejectedValue |
 
 
 def fits(value: object, name: str, schema: Schema) -> bool:
-    """Whether a schema takes a value."""
+    """Return whether a value is valid by a schema."""
     return _validate(name, value, schema) is not MISSING
 
 
 def label_of(text: str, name: str, schema: Schema) -> int:
-    """How long the name of an input with what joins it is that a text begins with; 0 if it does not."""
+    """Return the length of the input's name, with its joint, at the beginning of a text; 0 if none."""
     for called in names_of(name, schema):
         pattern = rf"\s*{re.escape(to_simplified(called))}\s*(?:[:：=]|是|为|is\b)\s*"
         if match := re.match(pattern, to_simplified(text), re.IGNORECASE):
@@ -162,7 +162,7 @@ def label_of(text: str, name: str, schema: Schema) -> int:
 
 
 def names_of(name: str, schema: Schema) -> list[str]:
-    """What an input may be called."""
+    """Return the names of an input."""
     return [
         name,
         *(each for key in ("title", "description") if isinstance(each := schema.get(key), str) and each),
@@ -170,7 +170,7 @@ def names_of(name: str, schema: Schema) -> list[str]:
 
 
 def is_free(schema: Schema) -> bool:
-    """Whether any text will do."""
+    """Return whether an input is free text."""
     kinds = schema.get("type", "string")
     plain = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
     has_form = _pattern(schema) or schema.get("format") == "date" or choices_of(schema) or "const" in schema
@@ -178,17 +178,17 @@ def is_free(schema: Schema) -> bool:
 
 
 def is_number(schema: Schema) -> bool:
-    """Whether a number is wanted."""
+    """Return whether an input is a number."""
     return schema.get("type") in {"integer", "number"} and not choices_of(schema)
 
 
 def takes_anything(name: str, schema: Schema) -> bool:
-    """Whether a question or a request may be the answer: 「您的留言」."""
+    """Return whether a question or a request may be the answer: 「您的留言」."""
     return is_free(schema) and any(_ANYTHING.search(to_simplified(each)) for each in names_of(name, schema))
 
 
 def holds_words(text: str, words: str) -> bool:
-    """Whether a text holds words, whole where they are written with spaces between them."""
+    """Return whether a text contains words; whole words, if they are separated by spaces."""
     found = text.find(words)
     while found >= 0 and words:
         end = found + len(words)
@@ -203,19 +203,19 @@ def holds_words(text: str, words: str) -> bool:
 
 
 def without_beginning(text: str) -> str:
-    """A text without 「我想请」, "because of" and their like."""
+    """Remove 「我想请」, "because of" and the like from the beginning."""
     found = _BEGINS.match(to_simplified(text))
     return text[found.end() :] if found else text
 
 
 def without_ending(text: str) -> str:
-    """A text without 「吧」, "please" and their like."""
+    """Remove 「吧」, "please" and the like from the end."""
     found = _ENDS.search(to_simplified(text))
     return text[: found.start()] if found else text
 
 
 def _shorten(said: str) -> list[str]:
-    """A text as it is, and without what may stand around a value."""
+    """Return a text as it is, and without the words around a value."""
     short = without_ending(said)
     return list(dict.fromkeys((said, short, without_beginning(short))))
 
@@ -232,7 +232,7 @@ def _pattern(schema: Schema) -> str:
 
 
 def _find_value_within(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    """The one value with a pattern that a text holds."""
+    """Return the only value in a text that matches the pattern."""
     found: list[Any] = []
     last = ""
     for part in texts_within(text, _pattern(schema)):
@@ -267,13 +267,13 @@ def _validate(name: str, value: object, schema: Schema) -> Any | Missing:  # noq
 
 
 def texts_within(text: str, pattern: str) -> Iterator[str]:
-    """Parts of a text that a JSON Schema's pattern may fit, each as it is written, then in plain characters.
+    """Yield parts of a text that a schema's pattern may match, as written and normalized.
 
-    A part of a longer word or number is none. Whether the pattern fits is for the schema to check.
+    A part of a longer word or number does not count. The schema decides whether the pattern matches.
 
     Args:
-        text: what the user says.
-        pattern: for a whole value; its ends, `^` and `$`, are left out to search.
+        text: the user's message.
+        pattern: for a whole value; `^` and `$` at its ends are dropped for the search.
     """
     normal = NormalText.of(text)
     for start, end in _places(normal, pattern):
@@ -282,7 +282,7 @@ def texts_within(text: str, pattern: str) -> Iterator[str]:
 
 
 def spans_within(text: str, pattern: str) -> Iterator[tuple[int, int]]:
-    """Where in a text such parts stand; see `texts_within`."""
+    """Yield the spans of such parts; see `texts_within`."""
     normal = NormalText.of(text)
     for start, end in _places(normal, pattern):
         yield normal.span(start, end)
@@ -312,19 +312,19 @@ _PROBES = ("hello there, please", "你好请问一下")
 _BEHIND = r"\s*(?:[:：=]|是|为|\bis\b|\bof\b|号码?|\bnumber\b)?\s*"
 _VALUE = re.compile(r"[^\s,，;；。、]+")
 _DATE_WITHIN = re.compile(r"(?<!\d)\d{4}\s*[-/.年]\s*\d{1,2}\s*[-/.月]\s*\d{1,2}(?!\d)\s*[日号]?", re.ASCII)
-_SHORT = 2  # characters of a name in Latin letters that is too short to be looked for
+_SHORT = 2  # characters of a Latin name that is too short to search for
 
 
 @dataclass(frozen=True, slots=True)
 class SlotMatch:
-    """An input that a message gives.
+    """A slot match: a value for an input in a message.
 
     Attributes:
-        name: of the input.
-        value: fitting its schema.
-        start: where in the message it stands.
-        end: the index behind that.
-        labelled: whether the message says which input it is.
+        name: name of the input.
+        value: valid by its schema.
+        start: start of the value in the message.
+        end: end of the value.
+        labelled: whether the message names the input.
     """
 
     name: str
@@ -335,15 +335,15 @@ class SlotMatch:
 
 
 def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
-    """The inputs that a message gives without doubt.
+    """Extract the values of inputs that are certain in a message.
 
-    Left out is an input for which it holds several values, and a part of it that may be several inputs: they
-    are asked for. A text without a form is found by its name only (`reason: …`), and the name of a person
-    where it is introduced as one.
+    An input with several values is left out, and so is a value that may belong to several inputs: the run
+    asks for them. Free text is found only after its name (`reason: …`), and the name of a person only if
+    it is introduced as one.
 
     Args:
-        message: what the user says.
-        schemas: of the inputs that are looked for, by name.
+        message: the user's message.
+        schemas: schemas of the inputs, by name.
     """
     message = message[:_MAX_SEARCHED_LENGTH]
     everything = [each for name, schema in schemas.items() for each in _candidates(message, name, schema)]
@@ -361,14 +361,14 @@ def extract_slots(message: str, schemas: Schema) -> list[SlotMatch]:
 
 
 def _contests(other: SlotMatch, one: SlotMatch) -> bool:
-    """Whether another input may be the same part of the message, with as good reason."""
+    """Return whether another input has an equal claim to the same part of the message."""
     overlap = other.name != one.name and other.start < one.end and one.start < other.end
     if not overlap or (one.labelled and not other.labelled):
         return False
     within = (
         one.start <= other.start and other.end <= one.end and other.end - other.start < one.end - one.start
     )
-    return not within  # 「2026-12-01」 holds a number, and is a date
+    return not within  # 「2026-12-01」 contains a number, and is a date
 
 
 def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
@@ -411,7 +411,7 @@ def _find_choices(message: str, name: str, schema: Schema) -> Iterator[SlotMatch
 
 
 def _find_patterned(message: str, name: str, schema: Schema, pattern: str) -> Iterator[SlotMatch]:
-    """Values with a pattern; one that fits any words is none that they could be found by."""
+    """Find values that match a pattern; a pattern of any words is ignored."""
     if any(True for probe in _PROBES for _ in spans_within(probe, pattern)):
         return
     for start, end in spans_within(message, pattern):
@@ -427,7 +427,7 @@ def _read(message: str, name: str, schema: Schema, spans: Sequence[tuple[int, in
 
 
 def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) -> Iterator[SlotMatch]:
-    """Values behind what an input is called: "age 34", 「电话：13800138000」; a text wants a sign between."""
+    """Find values after an input's name: "age 34", 「电话：13800138000」; a text needs a sign between."""
     plain = to_simplified(message)
     for called in names:
         if called.isascii() and len(called) <= _SHORT:
@@ -454,14 +454,14 @@ def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) ->
 
 
 def _label_names(name: str, schema: Schema) -> list[str]:
-    """What an input may be called, in either language."""
+    """Return the names of an input, in both languages."""
     names = [name.replace("_", " "), *names_of(name, schema)]
     parts = [part for each in names for part in (each, in_language(each, "zh"), in_language(each, "en"))]
     return list(dict.fromkeys(each for each in parts if each))
 
 
 def _cuts_number(text: str, start: int, end: int) -> bool:
-    """Whether a part is cut out of a longer time, date or number: the 9 of 9:30."""
+    """Return whether a span cuts a longer time, date or number: the 9 of 9:30."""
     before = re.search(r"[0-9][:：./-]$", text[:start]) and text[start : start + 1].isdigit()
     behind = re.match(r"[:：./-][0-9]", text[end:]) and text[end - 1 : end].isdigit()
     return bool(before or behind)
@@ -476,11 +476,11 @@ _SIMPLE = ("integer", "number", "boolean", "string")
 
 
 def parse_typed(text: str, schema: JsonValue) -> JsonValue | Missing:
-    """A text as a value for a schema; `MISSING` if it says none.
+    """Parse a text by the type of a schema; `MISSING` if it does not fit.
 
-    Numbers may be in Chinese or English words and have a unit behind them (三天, "3 days"), dates may be
-    written 2026年11月3日, one of an `enum` may be in another case or width. Whether the value is allowed is
-    for the schema to check.
+    Numbers may be in Chinese or English words and have a unit after them (三天, "3 days"), dates may be
+    written 2026年11月3日, and a value of an `enum` may have another case or width. The schema decides whether
+    the value is valid.
     """
     said = text.strip()
     if not said:

@@ -1,4 +1,4 @@
-"""Short things that people say: yes, no, never mind, once more, thanks."""
+"""Small talk and short replies: yes, no, never mind, once more, thanks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _CANCEL = re.compile(
     r"(?: it| that| this| about it| the (?:request|whole thing|process|flow))?"
     r"|i(?:'ve| have)? changed my mind|let's not"
 )
-_CANCEL_NOT = re.compile(r"不要|不需要|leave|drop|forget")  # alone they say no to what was asked
+_CANCEL_NOT = re.compile(r"不要|不需要|leave|drop|forget")  # alone, they answer no to a question
 _WELL = re.compile(r"oh|well|wait|actually|sorry|h?mm+|哦|噢|呃|那|那个|等等|等一下")
 _DECLINED = re.compile(r"不(?:用|需要|要|必)了|no thank(?:s| you)|not any ?more")
 _AGAIN = re.compile(
@@ -110,7 +110,7 @@ _STATUS_EN = re.compile(
 
 
 def yes_or_no(message: str) -> bool | None:
-    """What a message says that is nothing but yes or no; None where it is anything else, or both."""
+    """Parse a message that is only yes or no; None if it is anything else, or both."""
     parts = _parts(message)
     if not parts or not all(_YES.fullmatch(part) or _NO.fullmatch(part) for part in parts):
         return None
@@ -119,11 +119,11 @@ def yes_or_no(message: str) -> bool | None:
 
 
 def is_cancel(message: str, *, asked: bool = False) -> bool:
-    """Whether a message does nothing but end what is under way.
+    """Return whether a message only cancels.
 
     Args:
-        message: what the user says.
-        asked: whether they were asked for something, and 「不要」 may be the answer.
+        message: the user's message.
+        asked: whether a question is pending, so that 「不要」 may be the answer.
     """
     parts = _parts(message)
     ends = [part for part in parts if _CANCEL.fullmatch(part)]
@@ -133,25 +133,25 @@ def is_cancel(message: str, *, asked: bool = False) -> bool:
 
 
 def is_declined(message: str) -> bool:
-    """Whether a message says that what was asked is not needed any more: 「不用了，谢谢」."""
+    """Return whether a message declines what was asked: 「不用了，谢谢」."""
     plain = normalise(message).strip(" .!。").replace(",", "")
     return bool(_DECLINED.fullmatch(plain)) or any(map(_DECLINED.fullmatch, _parts(message)[:1]))
 
 
 def is_again(message: str) -> bool:
-    """Whether a message does nothing but want the same tried once more."""
+    """Return whether a message only asks to try again."""
     parts = _parts(message)
     return len(parts) == 1 and bool(_AGAIN.fullmatch(parts[0]))
 
 
 def is_question(message: str) -> bool:
-    """Whether a message asks something."""
+    """Return whether a message is a question."""
     plain = to_simplified(message)
     return bool(_QUESTION_END.search(plain) or _QUESTION_ZH.search(plain) or _QUESTION_EN.search(plain))
 
 
 def is_status_question(message: str) -> bool:
-    """Whether a message asks how what was begun stands, 「约好了吗」, "is it booked?"; or says nothing."""
+    """Return whether a message asks for the state, 「约好了吗」, "is it booked?"; or is empty."""
     plain = " ".join(to_simplified(message).replace("’", "'").split())
     if not plain:
         return True
@@ -160,18 +160,18 @@ def is_status_question(message: str) -> bool:
 
 
 def is_aside(message: str) -> bool:
-    """Whether a message asks for something, or refuses to say what was asked: 「你先帮我…」, 「不想说」."""
+    """Return whether a message makes a request, or refuses to answer: 「你先帮我…」, 「不想说」."""
     plain = to_simplified(message).strip()
     return bool(_ASIDE_ZH.search(plain) or _ASIDE_EN.search(plain))
 
 
 def is_past(message: str) -> bool:
-    """Whether a message tells of what has been: 「昨天请了三天假」."""
+    """Return whether a message is about the past: 「昨天请了三天假」."""
     return bool(_PAST.search(to_simplified(message)))
 
 
 def classify_small_talk(message: str) -> SmallTalkKind:
-    """Which manners a message is that is nothing else (`calls_for_knowledge`)."""
+    """Classify a message that is only small talk (`calls_for_knowledge`)."""
     plain = " ".join(normalise(message).split())
     if _THANKS.fullmatch(plain):
         return "thanks"
@@ -181,7 +181,7 @@ def classify_small_talk(message: str) -> SmallTalkKind:
 
 
 def _parts(message: str) -> list[str]:
-    """What is said between commas and stops, without what is only polite."""
+    """Split a message at commas and stops, without polite words."""
     if len(message) > _MAX_LENGTH:
         return []
     plain = normalise(message).replace("’", "'").strip()

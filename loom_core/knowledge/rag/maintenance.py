@@ -215,9 +215,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         owned = ", graph, chroma" if self.record.changes.state("chroma").built else ", graph"
         report.checked.append("indexes: words, vectors" + (owned if ours else ""))
         if not ours:
-            report.notes.append(
-                f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}"
-            )
+            report.notes.append(f"not checked, as {self._other_owner()} works with it: {owned.lstrip(' ,')}")
         return report
 
     def _check_indexes(self, folder: Path, owned: bool) -> list[CheckFinding]:

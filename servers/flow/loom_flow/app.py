@@ -1,4 +1,4 @@
-"""Build the server, and tell its clients when the flow file has changed what there is."""
+"""The MCP server, and notifications to its clients when the flow file changes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = ["build", "watch_flows"]
 
 
 def build(settings: Settings) -> LoomServer:
-    """Make the server; nothing is asked, and no run looked at, before the first call that needs it.
+    """Build the server; nothing is loaded before the first call that needs it.
 
-    A flow file that is wrong, or not there, keeps no server from starting: every tool says what to mend, and
-    the file is used as soon as that is done.
+    An invalid or missing flow file does not prevent the start: every tool reports what to correct, and the
+    file is loaded as soon as it is valid.
     """
     service, problem = FlowService(settings), ""
     try:
@@ -60,14 +60,14 @@ _LOOK_SECONDS = 2.0
 
 
 async def watch_flows(server: LoomServer, service: FlowService, said: str = "") -> None:
-    """Look at the file now and then, have a changed one used, and tell clients; until it is cancelled.
+    """Poll the file, reload it after a change, and notify clients, until cancelled.
 
-    A file that is wrong changes nothing: what was said before holds, and `flow_list` says so.
+    An invalid file changes nothing: the last valid one stays in use, and `flow_list` reports the problem.
 
     Args:
         server: tells its clients.
-        service: has the file.
-        said: what is known to be wrong with the file, and in the log.
+        service: the service with the file.
+        said: the known problem of the file, which is already logged.
     """
     while True:
         await anyio.sleep(_LOOK_SECONDS)
@@ -76,7 +76,7 @@ async def watch_flows(server: LoomServer, service: FlowService, said: str = "") 
         except LoomError as error:
             if str(error) != said:
                 said = str(error)
-                _log.warning("the flow file is not used: %s", error)
+                _log.warning("the flow file is not in use: %s", error)
             continue
         said = ""
         if changed:

@@ -1,8 +1,8 @@
-"""The command line: what can be asked for.
+"""Command line of loom-flow-server.
 
 Exit codes: 0 done (of a run: completed; of `test`: all as expected), 1 an error (of a run: failed or aborted;
 of `validate`, `doctor` and `mcp test`: there is a problem; of `test`: a difference), 2 wrong usage, 3 the run
-waits for somebody, 130 interrupted, 141 nobody reads the answer any more.
+waits for a person, 130 interrupted, 141 the reader of the output has closed it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FlowServer(ServerProgram[Settings]):
     name = PROGRAM
     package = "loom_flow"
     description = "Business flows: rules first, then a model; questions, confirmations, durable steps."
-    end_seconds = 10.0  # for what must not be done twice to end, and what runs have written to be on disk
+    end_seconds = 10.0  # for steps that must not be done twice to end, and for the journal to be on disk
 
     def parser(self) -> argparse.ArgumentParser:
         commands = ServerCommands(
@@ -50,7 +50,7 @@ class FlowServer(ServerProgram[Settings]):
         _add_run_commands(commands)
         commands.add_mcp()
         commands.add_install()
-        # Whoever may read alone can begin nothing: that is no token for a conversation.
+        # A read-only token cannot start anything, so it is no token for a conversation.
         token = commands.add_token(source_option="--flow", source="flow", key="flows", scope="write")
         token.add_argument(
             "--context",
@@ -91,7 +91,7 @@ class FlowServer(ServerProgram[Settings]):
         from loom_flow.model_choice import choose_model
 
         if not settings.config_given and not settings.config.exists():
-            return []  # it starts without, and says what to write
+            return []  # the server starts without it, and says what to configure
         loaded = read_flow_file(settings.config)
         config = choose_model(loaded.file, settings)
         names = [*loaded.variables, *(model_variables(config) if config else ())]
@@ -128,13 +128,13 @@ def _add_options(command: argparse.ArgumentParser) -> None:
 
 
 def _add_file_commands(commands: ServerCommands) -> None:
-    init = commands.add("init", "write a flow.json that works, to begin with")
-    init.add_argument("--force", action="store_true", help="also in the place of one that is there")
-    commands.add("validate", "say everything that is wrong with the file, with line and column")
+    init = commands.add("init", "write a starter flow.json")
+    init.add_argument("--force", action="store_true", help="overwrite an existing file")
+    commands.add("validate", "list all problems of the file, with line and column")
     commands.add("schema", "print the JSON Schema of flow.json, for editors")
     graph = commands.add("graph", "draw flows as Mermaid diagrams")
     graph.add_argument("flow", nargs="?", default="", metavar="FLOW", help="id of a flow; left out, all")
-    importing = commands.add("import-arazzo", "make a flow.json of an Arazzo document (1.0, 1.1)")
+    importing = commands.add("import-arazzo", "convert an Arazzo document (1.0, 1.1) to a flow.json")
     importing.add_argument("document", type=Path, metavar="DOCUMENT", help="the document, JSON or YAML")
     importing.add_argument(
         "--source",
@@ -143,52 +143,52 @@ def _add_file_commands(commands: ServerCommands) -> None:
         metavar="NAME=FILE",
         help="an OpenAPI description that it names (may be repeated)",
     )
-    importing.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default standard output)")
-    exporting = commands.add("export-arazzo", "make an Arazzo document of the flows")
+    importing.add_argument("--out", type=Path, metavar="FILE", help="output file (default standard output)")
+    exporting = commands.add("export-arazzo", "convert the flows to an Arazzo document")
     exporting.add_argument(
         "--out", type=Path, metavar="DIR", help="the folder for it and the OpenAPI descriptions that it needs"
     )
 
 
 def _add_conversation_commands(commands: ServerCommands) -> None:
-    explain = commands.add("explain", "say what a message would do, and do nothing")
-    explain.add_argument("message", nargs="+", help="what a user might say")
+    explain = commands.add("explain", "explain what a message would do, without doing it")
+    explain.add_argument("message", nargs="+", help="a user's message")
     explain.set_defaults(takes_more="message")
     _add_conversation_options(explain)
 
     running = commands.add("run", "run a flow")
     running.add_argument("flow", metavar="FLOW", help="its id")
     running.add_argument(
-        "inputs", nargs="*", default=[], metavar="NAME=VALUE", help="its inputs; JSON, or a text as it is"
+        "inputs", nargs="*", default=[], metavar="NAME=VALUE", help="its inputs; JSON, or plain text"
     )
-    running.add_argument("--message", default="", help="what the user said")
-    running.add_argument("--dry-run", action="store_true", help="show what it would send, and send nothing")
+    running.add_argument("--message", default="", help="the user's message")
+    running.add_argument("--dry-run", action="store_true", help="show the requests, without sending them")
     _add_conversation_options(running)
     running.set_defaults(takes_more="inputs", run_id="")
     running.epilog = (
         "Exit code 0 if the run is completed (with --dry-run: nothing is missing or refused), 1 if it has"
-        " failed or was aborted, 3 if it waits for somebody."
+        " failed or was aborted, 3 if it waits for a person."
     )
 
-    chat = commands.add("chat", "talk with the assistant; Ctrl-D ends")
+    chat = commands.add("chat", "chat with the assistant; Ctrl-D ends")
     _add_conversation_options(chat)
     chat.set_defaults(run_id="")
     chat.epilog = (
-        "Exit code 0 when nothing is open at the end, also if the user has called it off; 1 if what was begun"
-        " last has failed; 3 if it waits for an answer: go on with --session or `resume`."
+        "Exit code 0 when nothing is open at the end, also if the user has cancelled it; 1 if the latest run"
+        " has failed; 3 if it waits for an answer: continue with --session or `resume`."
     )
 
-    test = commands.add("test", "check that messages go where they should: lines of JSON")
-    test.add_argument("file", type=Path, metavar="FILE.jsonl", help="see docs/flow.md for what stands in it")
+    test = commands.add("test", "test the routing of messages, in JSON Lines")
+    test.add_argument("file", type=Path, metavar="FILE.jsonl", help="see docs/flow.md for its format")
     how = test.add_mutually_exclusive_group()
-    how.add_argument("--rules", action="store_true", help="only what rules decide")
+    how.add_argument("--rules", action="store_true", help="rules only, without a model")
     how.add_argument(
         "--with-model", action="store_true", help="let the model of the file decide, not the script"
     )
 
 
 def _add_conversation_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--session", default="", metavar="SESSION", help="go on with this conversation")
+    command.add_argument("--session", default="", metavar="SESSION", help="continue this conversation")
     command.add_argument(
         "--context",
         action="append",
@@ -206,11 +206,11 @@ def _add_run_commands(commands: ServerCommands) -> None:
     runs.add_argument("--limit", type=int, default=20, help="how many (default 20)")
     add_html_option(runs)
 
-    status = commands.add("status", "show how a run stands")
+    status = commands.add("status", "show the state of a run")
     status.add_argument("run_id", metavar="RUN", help="its id, or `latest`")
-    status.add_argument("--events", action="store_true", help="and everything that happened in it")
+    status.add_argument("--events", action="store_true", help="with all of its events")
 
-    resume = commands.add("resume", "go on with a run that waits, has failed or was left")
+    resume = commands.add("resume", "continue a run that waits, has failed or was interrupted")
     resume.add_argument("run_id", metavar="RUN", help="its id")
     doing = resume.add_mutually_exclusive_group()
     doing.add_argument("--approve", action="store_true", help="yes to what it waits for")
@@ -223,5 +223,5 @@ def _add_run_commands(commands: ServerCommands) -> None:
         help="once more from a step, or where it failed; with inputs that were wrong",
     )
     doing.add_argument("--abort", action="store_true", help="end it")
-    resume.add_argument("--id", default="", help="of several things that it waits for, which")
+    resume.add_argument("--id", default="", help="id of the question, if several are pending")
     resume.add_argument("--reason", default="", help="with --deny and --abort: why")

@@ -1,4 +1,4 @@
-"""What a process has open of a home: the flow file as it is now, the journal, assistants over both."""
+"""Open resources of a process: the current flow file, the journal, and assistants."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ __all__ = ["FlowEngine"]
 _log = logging.getLogger(__name__)
 
 _CLOSE_SECONDS = 5.0
-_ADOPT_AFTER = 1.0  # seconds; first the client's first requests
+_ADOPT_AFTER = 1.0  # seconds; the client's first requests come first
 _LOOK_SECONDS = 2.0
-_SERVER_SECONDS = 5.0  # that MCP servers have to start which steps and skills name
+_SERVER_SECONDS = 5.0  # for MCP servers with tools of steps and skills to start
 
 _Flows = frozenset[str] | None
 
 
 class FlowEngine:
-    """Opens each part when it is first wanted. Use it as `async with`.
+    """Engine that opens each resource on first use. Use it as `async with`.
 
-    Runs that another process has left are gone on with a second after the start.
+    Orphaned runs are adopted a second after the start.
 
     Args:
-        settings: of the process.
-        adopts: whether to go on with runs that other processes have left.
+        settings: settings of the process.
+        adopts: whether to adopt orphaned runs of other processes.
 
     Attributes:
-        model: what decides where no rule does, for people; empty for nothing.
+        model: name of the model that decides if no rule does; empty for none.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True) -> None:
@@ -91,43 +91,43 @@ class FlowEngine:
     ) -> None:
         assert self._tasks is not None
         self._tasks.cancel_scope.cancel()
-        # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+        # Without the error, which the group would wrap: it does not come from its tasks.
         await self._tasks.__aexit__(None, None, None)
         await self._close()
 
     @property
     def current(self) -> LoadedFlows | None:
-        """The flow file as it was last read; None if it is not there."""
+        """The last valid flow file; None if it does not exist."""
         return self._loaded
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the file as it is now, with the model, and with MCP servers."""
+        """Problems of the current file, the model and MCP servers."""
         found = [self._watch.problem, self._refusal, self._model_problem]
         return [*filter(None, found), *(self._mcp.problems() if self._mcp is not None else ())]
 
     def load(self) -> LoadedFlows | None:
-        """The flow file; None if it is not there and need not be. Blocks.
+        """Return the flow file; None if it does not exist and is optional. Blocks.
 
         Raises:
-            ConfigError: it is wrong, or was named and is not there.
+            ConfigError: it is invalid, or a named file does not exist.
         """
         if self._loaded is None and (self._settings.config_given or self._settings.config.exists()):
             self._loaded = read_flow_file(self._settings.config)
         return self._loaded
 
     async def poll(self) -> bool:
-        """See whether the file has changed, and have it used; returns whether there is something else now.
+        """Reload the file if it has changed; return whether anything has changed.
 
-        One that cannot be used changes nothing; `problems` says why.
+        An invalid file changes nothing; `problems` says why.
 
         Raises:
-            ConfigError: it is wrong and has never been right.
+            ConfigError: it is invalid, and no earlier version was valid.
         """
         if self._loaded is None and not await to_thread.run_sync(self._settings.config.exists):
             return False
         if self._loaded is not None and self._looking.locked():
-            return False  # another call has it used
+            return False  # another call reloads it
         async with self._looking:
             loaded = await self._watch.latest()
             if self._loaded is not None and loaded.version == self._loaded.version:
@@ -136,7 +136,7 @@ class FlowEngine:
             return loaded is not self._refused and await self._reload_assistants(loaded)
 
     async def _reload_assistants(self, loaded: LoadedFlows) -> bool:
-        """Have all assistants go by another file; False if it cannot be used."""
+        """Reload all assistants with another file; return False if it cannot be used."""
         model = self.model, self._model_problem
         try:
             for assistant in list(self._assistants.values()):
@@ -144,14 +144,14 @@ class FlowEngine:
         except ConfigError as error:
             self.model, self._model_problem = model
             self._refused = loaded
-            self._refusal = f"{error} What the file said before is still used."
+            self._refusal = f"{error} The last valid version stays in use."
             _log.warning("%s", self._refusal)
             return False
         self._loaded, self._refused, self._refusal = loaded, None, ""
         return True
 
     def journal(self) -> Journal:
-        """All runs of this home."""
+        """Return the journal of this home."""
         if self._journal is None:
             from loom_core.runs.journal import Journal
 
@@ -159,17 +159,17 @@ class FlowEngine:
         return self._journal
 
     async def assistant(self, flows: _Flows = None) -> WorkflowOrchestrator:
-        """What takes messages and drives runs.
+        """Return the orchestrator of messages and runs.
 
         Args:
-            flows: ids of those that it may begin; None for all.
+            flows: ids of the flows that it may start; None for all.
 
         Raises:
-            ConfigError: there is no flow file, or it cannot be used; it says what to write.
-            LoomError: it has ended unexpectedly.
+            ConfigError: there is no usable flow file; the message says what to write.
+            LoomError: the assistant has ended unexpectedly.
         """
         loaded = await self.latest()
-        assert self._tasks is not None, "an engine is used as `async with`"
+        assert self._tasks is not None, "use an engine as `async with`"
         async with self._turn:
             if flows not in self._assistants:
                 self._assistants[flows] = _AssistantTask(self, flows)
@@ -178,15 +178,15 @@ class FlowEngine:
         return await assistant.ready(loaded)
 
     async def latest(self) -> LoadedFlows:
-        """The flow file as it is now, or was when it was last in order.
+        """Return the current flow file, or the last valid one.
 
         Raises:
-            ConfigError: it is not there, and says what to write; or it has never been in order.
+            ConfigError: it does not exist, and the message says what to write; or it was never valid.
         """
         await self.poll()
         if self._loaded is None:
             raise ConfigError(
-                f"There is no flow yet: {self._settings.config} is not there.",
+                f"There is no flow yet: {self._settings.config} does not exist.",
                 advice=f"Write one that works, to begin with: {invocation(self._settings, 'init')}. "
                 "Or name another by --config. "
                 'The least is {"flow_url": "https://api.example", "flows": [{"flow_id": "order_status", '
@@ -196,10 +196,10 @@ class FlowEngine:
         return self._loaded
 
     async def language_model(self) -> LLMProvider:
-        """The language model.
+        """Return the language model.
 
         Raises:
-            ConfigError: none is named, or it cannot be asked.
+            ConfigError: none is configured, or it is not usable.
         """
         from loom_flow.model_choice import build_model, choose_model
 
@@ -213,12 +213,12 @@ class FlowEngine:
         return llm
 
     async def build_assistant(self, loaded: LoadedFlows, flows: _Flows) -> WorkflowOrchestrator:
-        """An assistant that is not open yet.
+        """Build an assistant that is not open yet.
 
         Raises:
-            ConfigError: the file cannot be used.
+            ConfigError: the file is not usable.
         """
-        await to_thread.run_sync(import_module, "loom_core.flow.orchestrator")  # it takes a while
+        await to_thread.run_sync(import_module, "loom_core.flow.orchestrator")  # it takes a moment
         from loom_core.flow.orchestrator import WorkflowOrchestrator
 
         loaded, llm = await self.with_model(limit_flows(loaded, flows))
@@ -233,7 +233,7 @@ class FlowEngine:
         )
 
     async def with_model(self, loaded: LoadedFlows) -> tuple[LoadedFlows, LLMProvider | None]:
-        """A file with its model; without one that cannot be asked: that is noted, and rules decide alone."""
+        """Return a file with its model; if the model is not available, without it, and note the problem."""
         from loom_flow.model_choice import build_model, choose_model
 
         self.model = self._model_problem = ""
@@ -251,10 +251,10 @@ class FlowEngine:
         return loaded, llm
 
     async def knowledge(self, file: FlowFile) -> FlowKnowledge | None:
-        """What the file's `knowledge` names.
+        """Return the source of the file's `knowledge`.
 
         Raises:
-            ConfigError: it cannot be asked.
+            ConfigError: it is not usable.
         """
         if file.knowledge is None:
             return None
@@ -266,7 +266,7 @@ class FlowEngine:
         return await self._sources.of(file.knowledge)
 
     async def tools_of_servers(self, file: FlowFile) -> Sequence[Callable[[], tuple[Tool, ...]]]:
-        """The tools of the MCP servers that steps and skills name; they are started."""
+        """Start the MCP servers whose tools steps and skills name, and return the tools."""
         names = list(dict.fromkeys(name.partition(":")[0] for name in server_tools(file)))
         if names:
             if self._mcp is None:
@@ -286,14 +286,14 @@ class FlowEngine:
         return self._audit
 
     async def _adopt(self) -> None:
-        """Look after runs that others leave, as soon as there may be any."""
+        """Adopt orphaned runs, as soon as there may be any."""
         await anyio.sleep(_ADOPT_AFTER)
         while not self._settings.journal.exists() or self._loaded is None:  # noqa: ASYNC110 - others make it
             await anyio.sleep(_LOOK_SECONDS)
         try:
             await self.assistant()
         except LoomError as error:
-            _log.warning("runs that others have left are not gone on with: %s", error)
+            _log.warning("orphaned runs are not adopted: %s", error)
 
     async def _close(self) -> None:
         with anyio.move_on_after(_CLOSE_SECONDS, shield=True):
@@ -308,11 +308,11 @@ class FlowEngine:
 
 
 class _AssistantTask:
-    """An assistant in a task of its own, which opens and closes it; made anew when it could not be made.
+    """An assistant in its own task, which opens and closes it; rebuilt if building it failed.
 
     Args:
-        engine: makes it.
-        flows: see `Engine.assistant`.
+        engine: the engine that builds it.
+        flows: see `FlowEngine.assistant`.
     """
 
     def __init__(self, engine: FlowEngine, flows: _Flows) -> None:
@@ -326,10 +326,10 @@ class _AssistantTask:
         self._turn = anyio.Lock()
 
     async def ready(self, loaded: LoadedFlows) -> WorkflowOrchestrator:
-        """It, open, and going by a file.
+        """Return the open assistant for a file.
 
         Raises:
-            LoomError: it cannot be made.
+            LoomError: building it failed.
         """
         async with self._turn:
             if self._open is None:
@@ -339,15 +339,15 @@ class _AssistantTask:
                 await self._tried.wait()
             if self._open is None:
                 raise self._error or LoomError(
-                    "Flows cannot be run by this process any more.", advice="Its log says why; start it anew."
+                    "This process cannot run flows any more.", advice="Its log says why; restart it."
                 )
             return self._open
 
     async def reload(self, loaded: LoadedFlows) -> None:
-        """Go by another file, if it is open.
+        """Reload the assistant with another file, if it is open.
 
         Raises:
-            ConfigError: it cannot be used; what was said before holds.
+            ConfigError: the file is not usable; nothing changes.
         """
         if self._open is None:
             return
@@ -358,7 +358,7 @@ class _AssistantTask:
         self._loaded = loaded
 
     async def work(self) -> None:
-        """Make it when it is wanted, and keep it open."""
+        """Build the assistant on demand, and keep it open."""
         while True:
             await self._wanted.wait()
             self._wanted = anyio.Event()
@@ -373,14 +373,14 @@ class _AssistantTask:
             except LoomError as error:
                 self._error = error
             except Exception:  # noqa: BLE001 - calls say that there is none, and others go on
-                _log.exception("flows are not run any more")
+                _log.exception("the assistant has ended unexpectedly")
             finally:
                 self._open = None
                 self._tried.set()
 
 
 def limit_flows(loaded: LoadedFlows, flows: _Flows) -> LoadedFlows:
-    """A file with some of its flows alone, and those that these run."""
+    """Return a file with only some of its flows, and those that these run."""
     if flows is None:
         return loaded
     wanted, file = set[str](), loaded.file

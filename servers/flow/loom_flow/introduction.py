@@ -1,4 +1,4 @@
-"""The server's introduction in the handshake, which needs nothing else of it to be loaded."""
+"""Introduction of the server in the MCP handshake; it loads nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _INSTRUCTIONS = (
 
 
 def introduction(settings: Settings) -> Introduction:
-    """Describe a server with these settings."""
+    """Return the introduction of a server with these settings."""
     return Introduction(
         name="loom-flow-server",
         version=settings.version,

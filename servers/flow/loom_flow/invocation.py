@@ -1,4 +1,4 @@
-"""Command lines that people are told to type."""
+"""Command lines in messages to users."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["invocation", "own_options"]
 
 
 def invocation(settings: Settings, command: str, *arguments: str) -> str:
-    """A command line that finds the same files as this process.
+    """Return a command line for the same files as this process.
 
     Args:
-        settings: of the process.
-        command: its name.
-        arguments: what stands behind it; what is no placeholder is quoted for a shell.
+        settings: settings of the process.
+        command: name of the command.
+        arguments: its arguments; anything but placeholders is quoted for a shell.
     """
     return " ".join([PROGRAM, command, *arguments, *map(shlex.quote, own_options(settings))])
 
 
 def own_options(settings: Settings) -> list[str]:
-    """The options that say which files are meant, as far as they were given."""
+    """Return the options that select the files, as far as they were given."""
     home = ["--home", str(settings.home)] if settings.home_given else []
     return [*home, *(["--config", str(settings.config)] if settings.config_given else [])]

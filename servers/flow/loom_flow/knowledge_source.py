@@ -1,4 +1,4 @@
-"""What a flow file's `knowledge` names, as a source that is asked beside every message."""
+"""Sources for a flow file's `knowledge`, which are queried with every message."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["KnowledgeSources"]
 
 _NAME = "knowledge"
-_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; not imported to find out
+_NEEDED = ("chromadb", "numpy", "onnxruntime", "tantivy")  # of the extra `kb`; checked without an import
 
 
 class KnowledgeSources:
-    """Makes sources, each once, and closes what they were made of.
+    """Factory of knowledge sources; each is built once and closed at the end.
 
     Args:
-        settings: of the process.
-        tasks: connections and models live in it; the caller ends it.
+        settings: settings of the process.
+        tasks: task group for connections and models; the caller ends it.
     """
 
     def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
@@ -49,10 +49,10 @@ class KnowledgeSources:
         self._made: list[tuple[KnowledgeSource, ProviderKnowledge]] = []
 
     async def of(self, config: KnowledgeSource | None) -> ProviderKnowledge | None:
-        """The source; None where none is named.
+        """Return the source; None if the file names none.
 
         Raises:
-            ConfigError: it cannot be asked: it is not there, or what searches it is not installed.
+            ConfigError: it is not usable: it does not exist, or a required package is not installed.
         """
         if config is None:
             return None
@@ -93,7 +93,7 @@ class KnowledgeSources:
         return ProviderKnowledge(provider)
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close everything that was opened."""
         for close in self._closing:
             await close()
 
@@ -106,13 +106,15 @@ class KnowledgeSources:
         entries = {entry.name: entry for entry in Catalogue(home).list()}
         entry = entries.get(config.knowledge_base)
         if entry is None:
-            known = f"There are: {', '.join(entries)}." if entries else "There is none: make it with loom-kb."
+            known = (
+                f"There are: {', '.join(entries)}." if entries else "There is none: create it with loom-kb."
+            )
             raise ConfigError(
                 f"There is no knowledge base {config.knowledge_base!r} in {home}.", advice=known
             )
         if entry.problem:
             raise ConfigError(
-                f"The knowledge base {config.knowledge_base!r} cannot be used: {entry.problem}.",
+                f"The knowledge base {config.knowledge_base!r} is not usable: {entry.problem}.",
                 advice=f"loom-kb check --kb {config.knowledge_base} says what can be done.",
             )
         _check_installed()
@@ -127,7 +129,7 @@ class KnowledgeSources:
         return LocalKnowledgeBase(self._libraries[home], entry.source, base=entry.name)
 
     def _server(self, config: McpSource) -> ServerConfig:
-        """The server, from `mcp.json` or as it stands in the file."""
+        """Return the server, from `mcp.json` or from the file itself."""
         from loom_core.mcp_client.configuration.expansion import Expansion
         from loom_core.mcp_client.configuration.server_config import ServerConfig
         from loom_core.mcp_client.configuration.servers import read_servers
@@ -153,7 +155,7 @@ class KnowledgeSources:
 def _check_installed() -> None:
     if not all(find_spec(name) is not None for name in _NEEDED):
         raise ConfigError(
-            "What `knowledge` names cannot be searched: what does that is not installed.",
+            "`knowledge` cannot be searched: a required package is not installed.",
             advice=how_to_install("loom-flow-server[kb]"),
         )
 

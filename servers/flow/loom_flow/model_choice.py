@@ -1,4 +1,4 @@
-"""Which language model decides where rules do not, if any."""
+"""Choice of the language model for messages that no rule decides."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ __all__ = ["build_model", "choose_model", "model_from_settings"]
 
 
 def choose_model(file: FlowFile, settings: Settings) -> ProviderConfig | None:
-    """The model of a file, else that of `--provider`; None for rules alone.
+    """Return the model of a file, else that of `--provider`; None for rules alone.
 
     Raises:
-        ConfigError: what `--provider` names is no model.
+        ConfigError: `--provider` names no model.
     """
     return model_from_settings(settings) if file.model is None else file.model
 
 
 def model_from_settings(settings: Settings) -> ProviderConfig | None:
-    """The model of `--provider`, which need not have what it takes to be asked; None where it names none.
+    """Return the model of `--provider`, even if it is not usable here; None if there is none.
 
     Raises:
         ConfigError: there is no such provider.
@@ -45,10 +45,10 @@ def model_from_settings(settings: Settings) -> ProviderConfig | None:
 
 
 def build_model(config: ProviderConfig) -> LLMProvider:
-    """The model, which can be asked as things are here. A keyring may be asked, which blocks.
+    """Build a model that is usable here. Blocks if a keyring is read.
 
     Raises:
-        ConfigError: it cannot be.
+        ConfigError: it is not usable.
     """
     from loom_core.llm.factory import create_provider
 
@@ -56,7 +56,7 @@ def build_model(config: ProviderConfig) -> LLMProvider:
     if reason := llm.problem():
         cause, _, remedy = reason.partition(". ")
         raise ConfigError(
-            f"The language model {llm.name} cannot be asked: {cause.rstrip('.')}.",
+            f"The language model {llm.name} is not usable: {cause.rstrip('.')}.",
             advice=f"{remedy.rstrip('.')}. Or leave `model` out: then rules decide alone.".lstrip(". "),
         )
     return llm

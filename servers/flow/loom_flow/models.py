@@ -1,4 +1,4 @@
-"""What the tools take and answer, as data."""
+"""Input and output models of the tools."""
 
 from __future__ import annotations
 

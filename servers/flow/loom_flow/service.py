@@ -1,4 +1,4 @@
-"""What the tools and the command line do with flows and runs, without any words about it."""
+"""Operations of the tools and the command line on flows and runs, without texts."""
 
 from __future__ import annotations
 
@@ -42,23 +42,24 @@ _PAGE = 500
 
 
 class FlowService:
-    """The flows and runs of one home. Use it as `async with`.
+    """Service for the flows and runs of one home. Use it as `async with`.
 
-    Nothing is opened before the first call that needs it, but for runs that another process has left; see
-    `Engine`. A caller sees their own runs; others are as if they were not there.
+    Nothing is opened before the first call that needs it, except for orphaned runs of another process; see
+    `FlowEngine`. A caller sees only their own runs.
 
     Attributes:
-        settings: of the process.
-        attending: how calls wait for runs.
+        settings: settings of the process.
+        attending: long polls of calls that wait for runs.
     """
 
     def __init__(self, settings: Settings, *, adopts: bool = True, sees_all: bool = False) -> None:
-        """Open nothing yet.
+        """Create the service; nothing is opened yet.
 
         Args:
-            settings: of the process.
-            adopts: whether to go on with runs that other processes have left.
-            sees_all: whether everybody's runs are seen: on the command line, whose user owns the file.
+            settings: settings of the process.
+            adopts: whether to adopt orphaned runs of other processes.
+            sees_all: whether the runs of all callers are visible: on the command line, whose user owns the
+                file.
         """
         self.settings = settings
         self.attending = LongPoll(self, self.question, progress_line)
@@ -79,28 +80,28 @@ class FlowService:
 
     @property
     def current(self) -> FlowFile | None:
-        """The flow file as it was last read; None if it is not there."""
+        """The last valid flow file; None if it does not exist."""
         return None if self._engine.current is None else self._engine.current.file
 
     @property
     def file(self) -> FlowFile:
-        """The same; an empty one if it is not there."""
+        """The same; an empty file if it does not exist."""
         return self.current or FlowFile()
 
     def question(self, run: Run, pending: Pending) -> str:
-        """What a person is asked about something that a run waits for."""
+        """Return the question of a pending request for people."""
         return question_of(run, pending, self.file)
 
     def load(self) -> None:
-        """Read the flow file, if it is there. Blocks.
+        """Load the flow file, if it exists. Blocks.
 
         Raises:
-            ConfigError: it is wrong, or was named and is not there.
+            ConfigError: it is invalid, or a named file does not exist.
         """
         self._engine.load()
 
     async def look(self) -> bool:
-        """See whether the file has changed; see `Engine.look`."""
+        """Reload the file if it has changed; see `FlowEngine.poll`."""
         return await self._engine.poll()
 
     async def chat(
@@ -112,26 +113,26 @@ class FlowService:
         idempotency_key: str = "",
         seconds: float = LONGEST_WAIT,
     ) -> FlowReply:
-        """Take a message; see `WorkflowOrchestrator.query`. When the user gets the reply, call `reached`.
+        """Answer a message; see `WorkflowOrchestrator.query`. Call `confirm_delivery` on delivery.
 
         Raises:
-            LoomError: as there; or there is no flow file that can be used.
+            LoomError: as there; or there is no usable flow file.
         """
         assistant, caller, context = await self._assistant(), current_caller().id, _caller_context(context)
-        with use_caller(FULL_ACCESS):  # the run goes on when the call has gone
+        with use_caller(FULL_ACCESS):  # the run continues after the call
             return await assistant.query(
                 message,
                 session_id=session_id,
                 context=context,
                 caller=caller,
                 idempotency_key=idempotency_key,
-                # The call itself waits for a run: it tells how far that is, and asks.
+                # The call itself waits for the run, to report progress and to ask.
                 wait_seconds=min(seconds, _REPLY_SECONDS),
                 tracks_delivery=False,
             )
 
     async def continue_session(self, session_id: str, *, seconds: float) -> FlowReply | None:
-        """Begin what a message asked for besides; see `WorkflowOrchestrator.go_on`.
+        """Start the next request of an earlier message; see `WorkflowOrchestrator.continue_session`.
 
         Raises:
             LoomError: as for `chat`.
@@ -143,7 +144,7 @@ class FlowService:
             )
 
     async def confirm_delivery(self, session_id: str, run: Run | None, told: Sequence[str] = ()) -> None:
-        """The user is told of runs now; see `WorkflowOrchestrator.reached`.
+        """Confirm that the user has received results; see `WorkflowOrchestrator.confirm_delivery`.
 
         Raises:
             LoomError: as for `chat`.
@@ -154,7 +155,7 @@ class FlowService:
     async def explain(
         self, message: str, *, session_id: str = "", context: Mapping[str, Any] | None = None
     ) -> ExplainResult:
-        """What a message would do; see `WorkflowOrchestrator.explain`.
+        """Explain a message; see `WorkflowOrchestrator.explain`.
 
         Raises:
             LoomError: as for `chat`.
@@ -174,11 +175,11 @@ class FlowService:
         context: Mapping[str, Any] | None = None,
         idempotency_key: str = "",
     ) -> Run:
-        """Begin a flow; returns at once.
+        """Start a flow, and return at once.
 
         Raises:
             NotFoundError: there is no such flow, or no such session.
-            InvalidInputError: the inputs do not fit its schema.
+            InvalidInputError: the inputs are invalid by its schema.
             LoomError: as for `chat`.
         """
         assistant, caller, context = await self._assistant(), current_caller(), _caller_context(context)
@@ -197,28 +198,28 @@ class FlowService:
         return await self.run(reply.run_id)
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands.
+        """Return a run's state.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         return await self.journal().get(run_id, caller=self._owner())
 
     async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
-        """Wait until a run stands still; see `Journal.changed`.
+        """Wait until a run is idle; see `Journal.wait_until_idle`.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         await self.run(run_id)
         return await self.journal().wait_until_idle(run_id, after=after, seconds=seconds)
 
     async def send_commands(self, run_id: str, order: Command) -> Run:
-        """Tell a run something; it is driven here, if nobody does.
+        """Send a command to a run; if no process executes the run, this one does.
 
         Raises:
-            NotFoundError: the caller has none of this id.
-            InvalidInputError: it does not fit how the run stands.
+            NotFoundError: the caller has no such run.
+            InvalidInputError: the command does not fit the run's state.
             LoomError: as for `chat`.
         """
         await self.run(run_id)
@@ -227,25 +228,25 @@ class FlowService:
             return await assistant.host.send_commands(run_id, order)
 
     async def decide(self, run: Run, decision: ApprovalDecision | InputResponse) -> Run:
-        """Tell a run what was decided of something that it waits for; as `order`."""
+        """Send a decision to a run, as `send_commands` does."""
         return await self.send_commands(run.id, decision)
 
     def can_decide(self, run: Run) -> bool:
-        """Whether the caller is one whom a run may be decided by: whose it is."""
+        """Return whether the caller may decide for a run, as its owner."""
         caller = current_caller()
         return caller.may("write") and (self._sees_all or run.request.caller == caller.id)
 
     async def retry(self, run_id: str, step: str, *, inputs: Mapping[str, Any] | None = None, by: str) -> Run:
-        """Go on with a run that has failed, from a step, or from where it failed; as `order`.
+        """Retry a failed run from a step, or from where it failed; as `send_commands`.
 
         Args:
-            run_id: which.
+            run_id: id of the run.
             step: see `Retry`.
-            inputs: those that are others now.
-            by: who wants it.
+            inputs: changed inputs.
+            by: who retries it.
 
         Raises:
-            InvalidInputError: it has not failed, its flow has no such step, or the inputs do not fit.
+            InvalidInputError: it has not failed, its flow has no such step, or the inputs are invalid.
         """
         run = await self.run(run_id)
         if run.status not in {"failed", "aborted"}:
@@ -257,10 +258,10 @@ class FlowService:
         return await self.send_commands(run_id, executor.build_retry(run, step, inputs=inputs or {}, by=by))
 
     async def resume(self, run_id: str, *, by: str) -> Run:
-        """Drive a run here: one that was paused or has ended badly, or one that nobody drives.
+        """Execute a run here: one that was paused or has failed, or one that no process executes.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
             InvalidInputError: it is completed.
             LoomError: as for `chat`.
         """
@@ -275,12 +276,12 @@ class FlowService:
     async def runs(
         self, *, status: Sequence[RunStatus] = (), query: str = "", limit: int = _LISTED
     ) -> list[Run]:
-        """The caller's runs: the latest first, or by words those that fit best.
+        """Return the caller's runs: the latest first, or by query the best matches.
 
         Args:
-            status: how they are; empty for whatever.
-            query: words of message and outcome; empty for none.
-            limit: how many at the most.
+            status: statuses; empty for all.
+            query: words of message and outcome; empty for all.
+            limit: maximum number of runs.
         """
         if not await to_thread.run_sync(self.settings.journal.exists):
             return []
@@ -290,23 +291,23 @@ class FlowService:
         return await self.journal().runs(caller=self._owner(), status=status, limit=limit)
 
     async def latest_runs(self, limit: int) -> Sequence[Run]:
-        """The caller's runs, the latest first."""
+        """Return the caller's runs, the latest first."""
         return await self.runs(limit=limit)
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> list[StreamEvent]:
-        """What happened in a run, oldest first.
+        """Return the events of a run, oldest first.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         await self.run(run_id)
         return await self.journal().events(run_id, after=after, limit=limit)
 
     async def steps(self, run_id: str) -> list[StepInfo]:
-        """What each step of a run has done.
+        """Return the state of each step of a run.
 
         Raises:
-            NotFoundError: the caller has none of this id.
+            NotFoundError: the caller has no such run.
         """
         events: list[StreamEvent] = []
         while found := await self.events(run_id, after=events[-1].seq if events else 0, limit=_PAGE):
@@ -314,16 +315,16 @@ class FlowService:
         return steps_of(events)
 
     async def blob(self, run_id: str, number: int) -> tuple[bytes, str]:
-        """What was too large for an event, and its media type.
+        """Return data that was too large for an event, and its media type.
 
         Raises:
-            NotFoundError: the caller has none of this id, or it has no such blob.
+            NotFoundError: the caller has no such run, or it has no such blob.
         """
         await self.run(run_id)
         return await self.journal().blob(run_id, number)
 
     async def list_flows(self) -> FlowsResult:
-        """What the assistant can do for the caller, and what they have begun; or why it can do nothing."""
+        """List the caller's flows and unfinished runs; or say why there are no flows."""
         unfinished = await self.runs(status=_OPEN)
         file, problems = FlowFile(), list[str]()
         try:
@@ -341,28 +342,28 @@ class FlowService:
         )
 
     async def read_flows(self) -> LoadedFlows:
-        """The flow file as it is now; nothing is opened for it.
+        """Return the current flow file, without opening anything.
 
         Raises:
-            ConfigError: there is none that can be used.
+            ConfigError: there is no usable file.
         """
         return await self._engine.latest()
 
     async def model(self) -> LLMProvider:
-        """The language model.
+        """Return the language model.
 
         Raises:
-            ConfigError: none is named, or it cannot be asked.
+            ConfigError: none is configured, or it is not usable.
         """
         return await self._engine.language_model()
 
     def journal(self) -> Journal:
-        """All runs of this home; opened at the first use."""
+        """Return the journal of this home; opened on first use."""
         return self._engine.journal()
 
     @property
     def journal_path(self) -> Path:
-        """The file of all runs of this home."""
+        """Path of the journal of this home."""
         return self.settings.journal
 
     async def _assistant(self) -> WorkflowOrchestrator:
@@ -385,11 +386,11 @@ class FlowService:
         raise NotFoundError(f"There is no flow {flow_id[:200]!r}.", advice=f"{meant}{listed}")
 
 
-_REPLY_SECONDS = 0.5  # that a message waits for its run by itself
+_REPLY_SECONDS = 0.5  # for which a message waits for its run
 
 
 def _caller_context(context: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The variables of a call; those that the caller's token is bound to are theirs whatever it says."""
+    """Return the variables of a call; those bound to the caller's token take precedence."""
     return {**(context or {}), **current_caller().context}
 
 
@@ -443,5 +444,5 @@ def _explain_result(message: str, found: Explanation, file: FlowFile) -> Explain
 
 
 def tool_name(flow: FlowConfig) -> str:
-    """What the tool of a flow is called; empty if it has none."""
+    """Return the tool name of a flow; empty if it is no tool."""
     return (flow.tool_name or flow.flow_id) if flow.as_tool else ""

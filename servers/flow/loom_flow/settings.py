@@ -1,4 +1,4 @@
-"""What the person who starts the server decides."""
+"""Settings of the server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Settings:
 
     Attributes:
         home: Loom's home.
-        config: the file with the flows.
-        config_given: whether the file was named, so that it has to be there.
-        home_given: whether that was named, and is not where it usually is.
-        provider: the language model, where the file names none; empty for rules alone.
+        config: the flow file.
+        config_given: whether the file was named, so that it must exist.
+        home_given: whether the home was named, and is not the default.
+        provider: the language model if the file names none; empty for rules alone.
         version: of this server.
     """
 
@@ -35,10 +35,10 @@ class Settings:
 
     @property
     def journal(self) -> Path:
-        """The file of all runs, shared by all processes of this home."""
+        """Path of the journal, shared by all processes of this home."""
         return self.home / "flow" / "runs.db"
 
     @property
     def audit(self) -> Path:
-        """The file in which every decision about a call of a tool is kept."""
+        """Path of the audit log, with every decision about a tool call."""
         return audit_path(self.home)

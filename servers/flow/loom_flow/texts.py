@@ -1,4 +1,4 @@
-"""The answers of the tools: as text for a model, in English or Chinese, and as data."""
+"""Results of the tools: as text for a model, in English or Chinese, and as data."""
 
 from __future__ import annotations
 
@@ -61,39 +61,39 @@ Names: TypeAlias = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class ToolTexts:
-    """The texts of one language; `{…}` is filled in by who uses it.
+    """Texts in one language; callers fill in `{…}`.
 
     Attributes:
         head: the first line about a run.
-        statuses: what each status is called.
-        step_statuses: what each status of a step is called.
-        actions: what is done with a message, by name.
-        hows: what decides that, by name.
-        session, run: which they are.
-        by: what was done, and what has decided it.
-        problem: why it is not completed.
-        waits: before what it waits for.
-        approval: something that may be done or not.
-        unknown: something that had begun when the program ended.
-        question: something that is asked for.
-        until: when it counts as refused.
-        did: before what was done.
-        next: before what to do now.
-        go_on: the command that goes on with it.
-        completed: what to do then; as the following.
+        statuses: names of statuses.
+        step_statuses: names of step statuses.
+        actions: texts for actions.
+        hows: texts for how a message was routed.
+        session, run: ids of session and run.
+        by: the action, and how it was routed.
+        problem: why a run is not completed.
+        waits: before pending questions.
+        approval: a pending approval.
+        unknown: a step with an unknown outcome after a crash.
+        question: a pending question.
+        until: its deadline, after which it counts as declined.
+        did: before completed steps.
+        next: before the next step of the client.
+        go_on: the command that continues a run.
+        completed: the client's next step for this status; as the following.
         told: the message was answered without a run.
-        working: it goes on.
+        working: it continues.
         answer: the user answers by a message.
         resume: the user decides about a run without a conversation.
-        ask: the user is asked by the next call.
+        ask: the next call asks the user.
         paused: it is paused.
         failed: it failed.
         aborted: it was aborted.
-        step: progress: a step begins; as the following.
-        done: a step has ended well.
+        step: progress: a step starts; as the following.
+        done: a step has succeeded.
         ended: a step has ended otherwise.
-        asks: people are asked.
-        finished: the flow is at its end.
+        asks: the run waits for people.
+        finished: the flow has ended.
     """
 
     head: str = "Run {run_id} of {flow} (session {session_id}): {status}"
@@ -136,7 +136,7 @@ class ToolTexts:
     ask: str = "Call flow_status with run_id {run_id} and wait_seconds 45: the user is asked then."
     paused: str = "It is paused. Call flow_resume with run_id {run_id} and action resume to go on."
     failed: str = (
-        "Give the user the text; a problem that is told besides is for whoever looks after the flows. When "
+        "Give the user the text; an additional problem is for the operator of the flows. When "
         "it is solved, call flow_resume with run_id {run_id} and action retry: it goes on with the step that "
         "failed, and nothing that was done is done again."
     )
@@ -149,11 +149,11 @@ class ToolTexts:
 
     @classmethod
     def of(cls, language: Language) -> ToolTexts:
-        """The texts of a language."""
+        """Return the texts of a language."""
         return _CHINESE if language == "zh" else _ENGLISH
 
     def name_of(self, names: Names, name: str) -> str:
-        """What something is called; as in the data, where there is no other name."""
+        """Return the name of a value; the value itself, if it has no other name."""
         return dict(names).get(name, name)
 
 
@@ -230,25 +230,25 @@ _CHINESE = ToolTexts(
 )
 
 
-_JSON = 2000  # characters of arguments or a schema that a person reads
+_JSON = 2000  # maximum characters of arguments or a schema for people
 _MESSAGE = 120
 _SHOWN = 120
 _OUTPUTS = 400
 
 
 def message_of(run: Run) -> str:
-    """What the user said to begin a run."""
+    """Return the user's message that started a run."""
     return str(run.request.metadata.get("message") or run.request.goal)
 
 
 def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking: bool) -> ChatResult:
-    """What is said to a message, as data.
+    """Return a reply as data.
 
     Args:
-        reply: as the assistant gave it.
-        run: the run that it is about as it stands now; None for none.
+        reply: the reply of the assistant.
+        run: current state of its run; None for none.
         file: the flows.
-        by_asking: whether the caller's client can ask its user.
+        by_asking: whether the caller's client supports elicitation.
     """
     wording = ToolTexts.of(reply.language)
     status, text, pending, structured = reply.status, reply.text, reply.pending, reply.structured
@@ -288,7 +288,7 @@ def chat_result(reply: FlowReply, run: Run | None, *, file: FlowFile, by_asking:
 
 
 def chat_text(result: ChatResult, language: Language) -> str:
-    """The answer of `flow_chat`: what the user reads, and what the model needs to know besides."""
+    """Return the text of `flow_chat`: the reply for the user, and details for the model."""
     wording, route = ToolTexts.of(language), result.route
     parts = [result.text]
     if result.citations and not any(f"[{each.id}]" in result.text for each in result.citations):
@@ -310,7 +310,7 @@ def chat_text(result: ChatResult, language: Language) -> str:
 
 
 def route_info(route: Route) -> RouteInfo:
-    """How it was decided, as data."""
+    """Return a route as data."""
     return RouteInfo(
         action=route.action,
         how=route.how,
@@ -328,12 +328,12 @@ def route_info(route: Route) -> RouteInfo:
 
 
 def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo:
-    """A run as data, with what to do now.
+    """Return a run as data, with the next step.
 
     Args:
-        run: as it stands.
-        steps: what it has done.
-        by_asking: whether the caller's client can ask its user, who may decide.
+        run: the run.
+        steps: state of its steps.
+        by_asking: whether the caller's client supports elicitation, so that the user may decide.
     """
     wording = _wording_of(run)
     key = {"input_required": "ask" if by_asking else "resume"}.get(run.status, run.status)
@@ -353,7 +353,7 @@ def run_info(run: Run, steps: Sequence[StepInfo], *, by_asking: bool) -> RunInfo
 
 
 def run_text(run: Run, info: RunInfo) -> str:
-    """The answer about a run."""
+    """Return the text about a run."""
     wording = _wording_of(run)
     status = wording.name_of(wording.statuses, run.status)
     head = wording.head.format(
@@ -386,7 +386,7 @@ def _step_line(step: StepInfo, wording: ToolTexts) -> str:
 
 
 def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
-    """What a run has done, by what happened in it: of each step how it stands."""
+    """Return the state of each step, from the events of a run."""
     steps: dict[str, StepInfo] = {}
     for event in events:
         step_id = str(event.payload.get("step_id", ""))
@@ -404,7 +404,7 @@ def steps_of(events: Sequence[StreamEvent]) -> list[StepInfo]:
 
 
 def pending_line(pending: Pending, wording: ToolTexts) -> str:
-    """Something that a run waits for."""
+    """Return a pending request in a line."""
     template = {"approval": wording.approval, "unknown": wording.unknown, "question": wording.question}
     line = template[pending.kind].format(
         id=pending.id,
@@ -419,14 +419,14 @@ def pending_line(pending: Pending, wording: ToolTexts) -> str:
 
 
 def question_of(run: Run, pending: Pending, file: FlowFile) -> str:
-    """What a person is asked, in a form of their client: with the values that a yes or no is about."""
+    """Return a question for a form of the client, with the values that a yes or no is about."""
     language = language_of_run(run.request, setting=file.basic_settings.language)
     text = question_text(pending, file=localize(file, language), phrases=Phrases.of(language))
     return "\n".join(map(escape_controls, text.splitlines()))
 
 
 def progress_line(run: Run) -> Callable[[StreamEvent], str]:
-    """What says each event of a run in a line; empty for one that tells people nothing."""
+    """Return a function that describes an event of a run in a line; empty for internal ones."""
     wording = _wording_of(run)
 
     def line(event: StreamEvent) -> str:
@@ -455,12 +455,12 @@ def progress_line(run: Run) -> Callable[[StreamEvent], str]:
 
 
 def go_on_line(run: Run, command: str) -> str:
-    """The command that goes on with a run, for people at a terminal."""
+    """Return the line with the command that continues a run, for a terminal."""
     return _wording_of(run).go_on.format(command=command)
 
 
 def run_line(run: Run) -> RunLine:
-    """A run in a list, as data."""
+    """Return a run as data for a list."""
     return RunLine(
         run_id=run.id,
         session_id=run.request.session_id,
@@ -474,7 +474,7 @@ def run_line(run: Run) -> RunLine:
 
 
 def runs_text(result: RunsResult) -> str:
-    """A list of runs."""
+    """Return the text of a list of runs."""
     budget = TextBudget(narrow="words, --status or --limit", separator="\n")
     for run in result.runs:
         budget.add(_run_line_text(run))
@@ -482,7 +482,7 @@ def runs_text(result: RunsResult) -> str:
 
 
 def flows_text(result: FlowsResult) -> str:
-    """The answer of `flow_list`."""
+    """Return the text of `flow_list`."""
     budget = TextBudget(narrow="loom://flows", separator="\n")
     for flow in result.flows:
         inputs = ", ".join(flow.inputs.get("properties", {})) or "none"
@@ -512,7 +512,7 @@ def _run_line_text(run: RunLine) -> str:
 
 
 def events_text(events: Sequence[EventInfo]) -> str:
-    """What happened in a run, a line each; empty for nothing."""
+    """Return the events of a run, a line each; empty for none."""
     budget = TextBudget(TOKEN_CAP // 2, narrow="after_seq", separator="\n")
     for event in events:
         budget.add(f"{event.seq} {event.type} {_short(_json(event.payload), _OUTPUTS)}")
@@ -520,7 +520,7 @@ def events_text(events: Sequence[EventInfo]) -> str:
 
 
 def explain_text(result: ExplainResult) -> str:
-    """The answer of `flow_explain`."""
+    """Return the text of `flow_explain`."""
     target = result.flow_id or result.tool or ", ".join(result.skills)
     action = result.action or "as the model decides"
     lines = [
@@ -528,7 +528,7 @@ def explain_text(result: ExplainResult) -> str:
         f" ({result.decided_by})"
     ]
     if result.run_id:
-        lines.append(f"It would be told to the run {result.run_id}.")
+        lines.append(f"It would go to the run {result.run_id}.")
     if result.confidence is not None:
         lines.append(f"Confidence: {result.confidence:.2f}. {escape_controls(result.reason)}".rstrip())
     if result.problem:

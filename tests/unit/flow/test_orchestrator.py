@@ -195,7 +195,7 @@ async def test_a_failed_flow_is_tried_again_by_a_word() -> None:
 
 async def test_a_message_that_is_no_text_or_too_long_is_refused() -> None:
     async with talking() as talk:
-        with pytest.raises(InvalidInputError, match="half a character"):
+        with pytest.raises(InvalidInputError, match="a lone surrogate"):
             await talk("\ud800")
         with pytest.raises(InvalidInputError, match="20001 characters"):
             await talk("长" * 20_001)

@@ -104,7 +104,7 @@ def test_schema_graph_and_arazzo_are_printed(command, tmp_path):
     assert code == 0
     assert json.loads(out)["flows"][0]["flow_id"] == "order_status"
     code, _, err = command("import-arazzo", tmp_path / "none.json")
-    assert (code, "cannot be read" in err) == (1, True)
+    assert (code, "is not readable" in err) == (1, True)
     code, _, err = command("import-arazzo", EXAMPLE / "flow.json", "--source", "api")
     assert (code, "NAME=FILE" in err) == (1, True)
 

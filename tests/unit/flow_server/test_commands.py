@@ -205,7 +205,7 @@ def test_a_chat_marks_sources_as_the_answer_does(command, write):
 def test_a_file_of_messages_that_is_not_there_is_named(command, tmp_path):
     code, _, err = command("test", tmp_path / "nope.jsonl")
     assert code == 1
-    assert "nope.jsonl cannot be read" in err
+    assert "nope.jsonl is not readable" in err
 
 
 def test_one_message_is_one(command, write, tmp_path):
@@ -228,4 +228,4 @@ def test_an_import_finds_the_descriptions_that_lie_beside_the_document(command, 
     document["sourceDescriptions"][0]["url"] = f"../{(tmp_path / 'api.openapi.json').name}"
     (out / "api.openapi.json").rename(tmp_path / "api.openapi.json")
     (out / "flows.arazzo.json").write_text(json.dumps(document), encoding="utf-8")
-    assert "Write `flow_url`" in command("import-arazzo", out / "flows.arazzo.json")[2], "not from elsewhere"
+    assert "Set `flow_url`" in command("import-arazzo", out / "flows.arazzo.json")[2], "not from elsewhere"

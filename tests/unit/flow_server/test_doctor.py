@@ -74,7 +74,7 @@ def test_an_address_where_nobody_listens_is_told_and_one_where_somebody_does_is_
             net={"allow": ["127.0.0.1"]},
         )
         told = found()["network", "host-silent"]
-    assert f"'b': nobody answers at 127.0.0.1:{silent}" in told.message
+    assert f"'b': 127.0.0.1:{silent} accepts no connection" in told.message
 
 
 def test_a_variable_that_is_not_set_is_a_warning(found, write, monkeypatch):

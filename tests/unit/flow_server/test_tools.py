@@ -186,7 +186,7 @@ async def test_a_run_that_failed_on_a_wrong_input_is_retried_with_the_right_one(
         assert run["status"] == "failed"
         for action in ("resume", "pause", "abort", "deny"):
             given = {"run_id": run["run_id"], "action": action, "answer": {"order_id": "BO20418"}}
-            assert "Nothing becomes of an answer" in await refused(client, "flow_resume", **given)
+            assert "An answer has no meaning" in await refused(client, "flow_resume", **given)
         given = {"run_id": run["run_id"], "action": "retry"}
         assert "order_id" in await refused(client, "flow_resume", **given, answer={"order_id": "x"})
         done = await call(client, "flow_resume", **given, answer={"order_id": "BO20418"})
@@ -325,7 +325,7 @@ async def test_a_changed_file_exchanges_what_is_asked_for_knowledge(write, conne
             while not problems:
                 problems = (await call(client, "flow_list"))["problems"]
         assert "no knowledge base 'nowhere'" in problems[0]
-        assert "still used" in problems[0]
+        assert "stays in use" in problems[0]
         await until(client, "年假每年有几天？", "20天")
         write(flow, knowledge=rules(20))
         with anyio.fail_after(10):
@@ -357,7 +357,7 @@ async def test_a_server_starts_without_the_file_that_was_named(home, settings, r
     server = build(settings(config=home / "other.json", config_given=True))
     async with Client(server.protocol) as client:
         told = await refused(client, "flow_chat", message="eins")
-        assert "other.json is not there" in told
+        assert "other.json does not exist" in told
         assert f"init --config {home / 'other.json'}" in told
 
 

@@ -1,4 +1,4 @@
-"""Flows as an Arazzo document, with the OpenAPI descriptions that it needs to be read by others."""
+"""Export of flows as an Arazzo document, with the OpenAPI descriptions that it refers to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["ArazzoExport", "export_arazzo"]
 
 _PLAIN, _WITH_TIMEOUT = "1.0.1", "1.1.0"
-"""The oldest version that has words for it: more programs read that."""
+"""The oldest version that supports the document's features, so that more programs can read it."""
 _REQUEST = "request"
 _VARIABLE = "A variable of the conversation."
 _PLACEHOLDER = re.compile(r"\{(\$[^{}]*)\}")
@@ -38,12 +38,12 @@ _EXTENSION_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class ArazzoExport:
-    """Flows in the words of Arazzo.
+    """Flows as an Arazzo document.
 
     Attributes:
         document: the Arazzo document.
         descriptions: OpenAPI descriptions by the name of the file that the document expects them in.
-        left_out: flows that Arazzo has no words for, each with the reason.
+        left_out: flows that Arazzo cannot express, each with the reason.
     """
 
     document: Mapping[str, Any]
@@ -52,9 +52,9 @@ class ArazzoExport:
 
 
 def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
-    """The flows of a file whose steps are requests or other flows.
+    """Export the flows of a file whose steps are requests or other flows.
 
-    Variables of the context, the message, and secrets become inputs: the caller of the workflow gives them.
+    Variables of the context, the message and secrets become inputs: the workflow's caller provides them.
     """
     left_out: dict[str, str] = {}
     while True:
@@ -83,7 +83,7 @@ def export_arazzo(loaded: LoadedFlows) -> ArazzoExport:
 def _write_workflows(
     file: FlowFile, servers: _Servers, left_out: Mapping[str, str]
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The flows that are not left out as workflows, and those that have to be, too, with the reason."""
+    """Write the supported flows as workflows; return the others too, each with the reason."""
     workflows: list[dict[str, Any]] = []
     lost: dict[str, str] = {}
     for flow in file.flows:
@@ -91,7 +91,7 @@ def _write_workflows(
             continue
         other = next((step.workflow_id for step in flow.steps if step.workflow_id in left_out), "")
         if other:
-            lost[flow.flow_id] = f"It runs {other!r}, which is left out."
+            lost[flow.flow_id] = f"It runs {other!r}, which is not exported."
             continue
         try:
             workflows.append(_Workflow(file, flow, servers).write())
@@ -101,7 +101,7 @@ def _write_workflows(
 
 
 class _Servers:
-    """Where requests go: each server is a description of its own."""
+    """The servers of requests; each becomes an OpenAPI description."""
 
     def __init__(self, flow_url: str) -> None:
         self._flow_url = flow_url.rstrip("/")
@@ -109,17 +109,17 @@ class _Servers:
 
     @property
     def names(self) -> list[str]:
-        """What the descriptions are called."""
+        """Names of the descriptions."""
         return [f"api{number or ''}" for number in range(len(self._paths))]
 
     def reference(self, method: str, url: str, path: str, parameters: list[dict[str, Any]]) -> str:
-        """How a step refers to an operation, which is noted down.
+        """Return a step's reference to an operation, and add the operation to its description.
 
         Args:
-            method: in capitals.
-            url: as it is written.
-            path: its path with names in braces.
-            parameters: of the path, and of the query.
+            method: in upper case.
+            url: as in the file.
+            path: the path with names in braces.
+            parameters: of the path and the query.
         """
         parts = urlsplit(url)
         server = f"{parts.scheme}://{parts.netloc}" if parts.netloc else self._flow_url
@@ -137,7 +137,7 @@ class _Servers:
         return f"{{$sourceDescriptions.{name}.url}}#/paths/{pointer}/{method.lower()}"
 
     def descriptions(self, info: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """The descriptions by the names of their files."""
+        """Return the descriptions by file name."""
         return {
             f"{name}.openapi.json": {
                 "openapi": "3.1.0",
@@ -150,7 +150,7 @@ class _Servers:
 
 
 class _Workflow:
-    """A flow being written."""
+    """Writer of one flow as a workflow."""
 
     def __init__(self, file: FlowFile, flow: FlowConfig, servers: _Servers) -> None:
         self._file = file
@@ -160,22 +160,22 @@ class _Workflow:
         self._added: dict[str, Any] = {}
 
     def write(self) -> dict[str, Any]:
-        """The workflow.
+        """Return the workflow.
 
         Raises:
-            InvalidInputError: Arazzo has no words for it.
+            InvalidInputError: Arazzo cannot express the flow.
         """
         flow = self._flow
         own, told = flow.steps, flow.response
         if not own:
-            # What speaks of the answer is said by an end of the step, as the workflow has no answer itself.
+            # A step's end has the text about the answer, because the workflow itself has no answer.
             told = "" if _OUTPUT.search(flow.response) else flow.response
             ends = [Action(type="end", response=flow.response)] if told != flow.response else []
             own = [StepConfig(stepId=_REQUEST, operation=self._file.endpoint_of(flow), onSuccess=ends)]
         steps = [self._step(step) for step in own]
         outputs: dict[str, str] = {}
         for name, expression in flow.outputs.items():
-            if _OUTPUT.match(expression):  # of the last answer, which a workflow cannot name itself
+            if _OUTPUT.match(expression):  # of the last answer, which a workflow cannot refer to
                 steps[-1].setdefault("outputs", {})[name] = self._text(expression)
                 expression = f"$steps.{own[-1].step_id}.outputs.{name}"
             outputs[name] = self._text(expression)
@@ -261,7 +261,7 @@ class _Workflow:
         return written
 
     def _path(self, url: str) -> tuple[str, list[dict[str, Any]]]:
-        """The path of an address as OpenAPI writes it, and its parameters, those of the query included."""
+        """Return an address as an OpenAPI path and its parameters, query parameters included."""
         way, _, query = url.partition("?")
         parts = urlsplit(way)
         way = way[len(f"{parts.scheme}://{parts.netloc}") :] if parts.netloc else way
@@ -302,7 +302,7 @@ class _Workflow:
         return written
 
     def _value(self, value: Any) -> Any:  # noqa: ANN401 - JSON
-        """A template in Arazzo's words: one that is a whole value has no braces there."""
+        """Convert a template to Arazzo: an expression that is a whole value has no braces there."""
         if isinstance(value, list):
             return [self._value(each) for each in cast("list[Any]", value)]
         if isinstance(value, dict):
@@ -318,26 +318,26 @@ class _Workflow:
         return self._text(whole[1] if whole else value)
 
     def _text(self, text: str) -> str:
-        """A text whose expressions refer to inputs instead of the context and the message."""
+        """Replace references to the context and the message in a text by references to inputs."""
         text = _CONTEXT.sub(lambda match: f"$inputs.{self._add(match[1], _VARIABLE)}", text)
         text = _MESSAGE.sub(lambda _: f"$inputs.{self._add('message', 'What the user has written.')}", text)
         if "$context" in text or "$inputs}" in text or text in {"$inputs", "$context"}:
-            raise InvalidInputError("It hands on all inputs or the whole context at once.")
+            raise InvalidInputError("It passes on all inputs or the whole context at once.")
         return text
 
     def _add(self, name: str, description: str) -> str:
-        """The name of an input that the flow does not have by itself."""
+        """Add an input that the flow does not declare, and return its name."""
         if (
             name in (self._known or ())
             or self._added.get(name, {}).get("description", description) != description
         ):
-            raise InvalidInputError(f"{name!r} is an input and something else besides.")
+            raise InvalidInputError(f"{name!r} is the name of an input and of something else.")
         self._added[name] = {"description": description}
         return name
 
 
 def _extension_fields(step: StepConfig) -> dict[str, Any]:
-    """What Arazzo has no words for in a step."""
+    """Return the fields of a step that Arazzo cannot express."""
     kept: dict[str, Any] = {}
     if step.operation is not None:
         kept = step.request().model_dump(mode="json", include={*REQUEST_EXTENSIONS}, exclude_defaults=True)

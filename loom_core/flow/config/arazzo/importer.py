@@ -1,4 +1,4 @@
-"""Flows from an Arazzo document (1.0 or 1.1): its workflows of HTTP requests."""
+"""Import of flows from an Arazzo document (1.0 or 1.1): its workflows of HTTP requests."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ __all__ = [
 ]
 
 EXTENSION = "x-loom"
-"""Where an exported workflow keeps what Arazzo has no word for."""
+"""Extension key of an exported workflow, for everything that Arazzo cannot express."""
 
 SUCCESS = "$statusCode >= 200 && $statusCode < 300"
-"""What has to hold of a request of which nothing else is said; Arazzo has no such default."""
+"""Success criterion of a request that has none; Arazzo has no such default."""
 
 REQUEST_EXTENSIONS: Mapping[str, type] = {"idempotent": bool, "failure": str, "retries": int}
-"""What Arazzo has no word for in a request, and a step says in `EXTENSION`."""
+"""Fields of a request that Arazzo cannot express; a step has them in `EXTENSION`."""
 
 OPTIONAL = "optional"
-"""Where a step says there which of its outputs may lack; and `RESPONSE` what the user reads at an end."""
+"""Key in `EXTENSION` for optional outputs of a step; `RESPONSE` is the key of an end's text for the user."""
 
 RESPONSE = "response"
 
@@ -45,7 +45,7 @@ _EXPRESSION = re.compile(r"\$(?:inputs|steps|response|statusCode)\b[^\s{}]*")
 _INPUTS = "#/components/inputs/"
 _RESULT = ("result", "$response.body")  # every request has this output
 _MAX_DEPTH = 32
-_MAX_PARTS = 10_000  # of the schema of a workflow's inputs: references can make a small document a large one
+_MAX_PARTS = 10_000  # of the schema of a workflow's inputs: references can expand it
 _ASYNCHRONOUS = ("channelPath", "action", "correlationId")
 _EXTENSION_FIELDS = frozenset(
     "name trigger_patterns priority ambiguous confirm response as_tool tool_name examples".split()
@@ -58,8 +58,8 @@ class ImportedFlows:
 
     Attributes:
         flows: its workflows.
-        flow_url: what their paths are put behind, where the document says so; else empty.
-        notes: what has to be done by hand yet.
+        flow_url: the base of their paths, if the document gives one; else empty.
+        notes: what remains to be done by hand.
     """
 
     flows: tuple[FlowConfig, ...]
@@ -67,7 +67,7 @@ class ImportedFlows:
     notes: tuple[str, ...] = field(default=())
 
     def text(self) -> str:
-        """The same as a flow file."""
+        """Return the flows as the text of a flow file."""
         flows = [flow.model_dump(mode="json", by_alias=True, exclude_defaults=True) for flow in self.flows]
         file: dict[str, Any] = {"flow_url": self.flow_url} if self.flow_url else {}
         return json.dumps({**file, "flows": flows}, ensure_ascii=False, indent=2) + "\n"
@@ -76,16 +76,16 @@ class ImportedFlows:
 def import_arazzo(
     text: str, *, name: str = "arazzo", sources: Mapping[str, str] | None = None
 ) -> ImportedFlows:
-    """The workflows of a document as flows. Nothing is fetched.
+    """Convert the workflows of a document to flows. Nothing is fetched.
 
     Args:
         text: JSON, or YAML (needs the extra `install`).
-        name: what the document is called in messages.
-        sources: texts of the OpenAPI descriptions that it names, by their names there. Without them only
-            operations that are given by path can be read, and not where their servers are.
+        name: name of the document in messages.
+        sources: texts of the OpenAPI descriptions that it names, by name. Without them, only operations given
+            by path can be read, and their servers are unknown.
 
     Raises:
-        ConfigError: it is no such document, or does what Loom's flows do not; the message says where.
+        ConfigError: the document is invalid or uses an unsupported feature; the message says where.
     """
     root = JsonPart(parse_document(text, name=name), name=name)
     if not _VERSION.fullmatch(version := root.text("arazzo", required=True)):
@@ -94,7 +94,7 @@ def import_arazzo(
 
 
 class _Import:
-    """A document being read."""
+    """Reader of one document."""
 
     def __init__(self, root: JsonPart, sources: OpenApiSources) -> None:
         self._root = root
@@ -105,7 +105,7 @@ class _Import:
     def flows(self) -> ImportedFlows:
         flows = tuple(self._flow(each) for each in self._root.get("workflows").items())
         if not self._sources.flow_url and any(step.operation for flow in flows for step in flow.steps):
-            self._notes["Write `flow_url`: the address that the paths of the API are put behind."] = None
+            self._notes["Set `flow_url`: the base address for the paths of the API."] = None
         return ImportedFlows(flows, self._sources.flow_url, tuple(self._notes))
 
     def _flow(self, part: JsonPart) -> FlowConfig:
@@ -136,7 +136,7 @@ class _Import:
     def _step(self, part: JsonPart, workflow: JsonPart) -> dict[str, Any]:
         for key in _ASYNCHRONOUS:
             if part.get(key).value is not None:
-                raise part.get(key).error("belongs to messages, which Loom's flows do not send.")
+                raise part.get(key).error("belongs to messages, which Loom's flows do not support.")
         criteria = [self._criterion(each) for each in part.get("successCriteria").items()]
         step: dict[str, Any] = {
             "stepId": part.text("stepId", required=True),
@@ -150,7 +150,7 @@ class _Import:
         for name in step["outputs"] if isinstance(optional, list) else ():
             step["outputs"][name] += "?" if name in optional else ""
         if part.get("timeout").value is not None:
-            step["timeout_seconds"] = part.number("timeout", 0) / 1000  # milliseconds there
+            step["timeout_seconds"] = part.number("timeout", 0) / 1000  # in milliseconds
         parameters = self._parameters(part, workflow)
         if other := part.text("workflowId"):
             if other.startswith("$"):
@@ -194,24 +194,24 @@ class _Import:
         kind = part.text("contentType") or "application/json"
         payload = part.get("payload").value
         if kind == "application/json" and isinstance(payload, str):
-            with suppress(ValueError, RecursionError):  # it may be an expression, or a text
+            with suppress(ValueError, RecursionError):  # an expression or a text
                 payload = json.loads(payload)
         return {"content_type": kind, "body": self._fill_values(part.at("payload", payload))}
 
     def _parameters(self, part: JsonPart, workflow: JsonPart) -> dict[tuple[str, str], Any]:
-        """Values by place and name: those of the workflow, and over them those of the step."""
+        """Return values by place and name; a step's values override those of its workflow."""
         found: dict[tuple[str, str], Any] = {}
         for written in (*workflow.get("parameters").items(), *part.get("parameters").items()):
             each = self._component(written, "parameters")
             where = each.text("in")
             if where not in {"", "path", "query", "header"}:
-                raise written.error(f"is put in {where!r}, which Loom's flows do not do.")
+                raise written.error(f"is in {where!r}, which Loom's flows do not support.")
             value = written.get("value") if "value" in written.members() else each.get("value")
             found[where, each.text("name", required=True)] = self._fill_values(value)
         return found
 
     def _component(self, part: JsonPart, kind: str) -> JsonPart:
-        """What a reference to `$components.<kind>.<name>` stands for; a part that is none as it is."""
+        """Resolve a reference to `$components.<kind>.<name>`; return any other part unchanged."""
         reference = part.text("reference")
         if not reference:
             return part
@@ -248,7 +248,7 @@ class _Import:
         kind = part.get("type")
         said = kind.text("type") if isinstance(kind.value, Mapping) else part.text("type")
         if said not in {"", "simple", "regex", "jsonpath"}:
-            raise kind.error(f"is {said[:20]!r}, which Loom's flows do not have.")
+            raise kind.error(f"is {said[:20]!r}, which Loom's flows do not support.")
         return {
             "condition": part.text("condition", required=True),
             "type": said or "simple",
@@ -260,7 +260,7 @@ class _Import:
         return {name: outputs.text(name, required=True) for name in outputs.members()}
 
     def _fill_values(self, part: JsonPart, depth: int = 0) -> Any:  # noqa: ANN401 - JSON
-        """A value with expressions as placeholders: in Arazzo, a whole value that is one has no braces."""
+        """Convert a value to a template: in Arazzo, an expression that is a whole value has no braces."""
         if depth > _MAX_DEPTH:
             raise part.error("is nested too deeply.")
         value = part.value
@@ -276,12 +276,12 @@ class _Import:
         return value
 
     def _resolve_reference(self, part: JsonPart, depth: int) -> Any:  # noqa: ANN401 - JSON
-        """A schema with what it refers to in the document in the place of the references."""
+        """Replace the references in a schema by the parts that they refer to."""
         if depth > _MAX_DEPTH:
             raise part.error("refers to itself, or is nested too deeply.")
         self._parts += 1
         if self._parts > _MAX_PARTS:
-            raise part.error(f"makes more than {_MAX_PARTS:,} parts of the inputs.", "Refer to less.")
+            raise part.error(f"makes more than {_MAX_PARTS:,} parts in the inputs.", "Use fewer references.")
         value = part.value
         if isinstance(value, list):
             return [self._resolve_reference(each, depth + 1) for each in part.items()]

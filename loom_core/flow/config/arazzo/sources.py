@@ -1,4 +1,4 @@
-"""The OpenAPI descriptions that an Arazzo document names, and the operations in them, read unchecked."""
+"""The OpenAPI descriptions that an Arazzo document names, and their operations; they are not validated."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SOURCE_ADVICE = "Give the OpenAPI description, too: --source NAME=FILE."
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """The target of a step's call.
+    """Method and path of the request that a step makes.
 
     Attributes:
-        method: in capitals.
-        path: with `{name}` where parameters belong; a whole address where there are several servers.
+        method: in upper case.
+        path: with `{name}` for parameters; an absolute address if there are several servers.
     """
 
     method: str
@@ -37,7 +37,7 @@ def parse_document(text: str, *, name: str) -> object:
     """Parse a text in JSON or YAML.
 
     Raises:
-        ConfigError: it is neither, or is YAML and nothing here reads that.
+        ConfigError: the text is neither, or it is YAML and no parser is installed.
     """
     try:
         return json.loads(text)
@@ -47,11 +47,11 @@ def parse_document(text: str, *, name: str) -> object:
         import yaml
     except ImportError:
         raise ConfigError(
-            f"{name} is no JSON, and YAML cannot be read here.", advice="Install the extra `install`."
+            f"{name} is no JSON, and no YAML parser is installed.", advice="Install the extra `install`."
         ) from None
     try:
         if "*" in text and _has_alias(text):
-            raise ConfigError(f"{name} has aliases, such as *this.", advice="Write out what they stand for.")
+            raise ConfigError(f"{name} has aliases, such as *this.", advice="Replace them by their values.")
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark: Any = getattr(error, "problem_mark", None)
@@ -60,7 +60,7 @@ def parse_document(text: str, *, name: str) -> object:
 
 
 def source_addresses(text: str, *, name: str) -> dict[str, str]:
-    """Where the descriptions are that a document names, by their names there.
+    """Return the addresses of the descriptions that a document names, by name.
 
     Raises:
         ConfigError: it is no such document.
@@ -71,14 +71,14 @@ def source_addresses(text: str, *, name: str) -> dict[str, str]:
 
 
 class OpenApiSources:
-    """The descriptions that a document names.
+    """The OpenAPI descriptions that a document names.
 
     Args:
         root: the document.
-        texts: of those that are at hand, by name.
+        texts: of the available descriptions, by name.
 
     Raises:
-        ConfigError: a text is no such description, or has no name in the document.
+        ConfigError: a text is no description, or the document does not name it.
     """
 
     def __init__(self, root: JsonPart, texts: Mapping[str, str]) -> None:
@@ -94,20 +94,20 @@ class OpenApiSources:
         self._servers = {name: _server(document) for name, document in self._documents.items()}
         servers = {server for server in self._servers.values() if server}
         self.flow_url = servers.pop() if len(names) == 1 and len(servers) == 1 else ""
-        """The address of the only server, or empty."""
+        """Address of the only server, or empty."""
 
     def operation(self, step: JsonPart) -> Operation:
-        """Return the target of a step's call.
+        """Return the method and path of a step's request.
 
         Raises:
-            ConfigError: it calls nothing, or what is not in the descriptions.
+            ConfigError: the step calls nothing, or an unknown operation.
         """
         if path := step.text("operationPath"):
             found = _PATH.fullmatch(path)
             if not found or found[3] not in _METHODS or found[1] not in self._names:
                 raise step.get("operationPath").error(
                     "is no operation of a source.",
-                    "It looks so: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
+                    "An example: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
                 )
             way = found[2].replace("~1", "/").replace("~0", "~")
             return Operation(found[3].upper(), self._address(found[1], way))
@@ -121,7 +121,7 @@ class OpenApiSources:
                     if _id_of(operations.get(method)) == wanted:
                         return Operation(method.upper(), self._address(name, way))
         raise step.get("operationId").error(
-            f"{identifier[:80]!r} is not in the sources at hand.", _SOURCE_ADVICE
+            f"{identifier[:80]!r} is not in the available sources.", _SOURCE_ADVICE
         )
 
     def _address(self, name: str, way: str) -> str:
@@ -129,7 +129,7 @@ class OpenApiSources:
 
 
 def _has_alias(text: str) -> bool:
-    """Whether a part of a text in YAML is used several times, as often as it likes."""
+    """Return whether a YAML text has aliases, which can expand without limit."""
     import yaml
 
     tokens = cast("Iterable[object]", yaml.scan(text))  # pyright: ignore[reportUnknownMemberType]
@@ -137,7 +137,7 @@ def _has_alias(text: str) -> bool:
 
 
 def _server(document: JsonPart) -> str:
-    """The address of a description's first server, if it is a whole one."""
+    """Return the address of a description's first server, if it is absolute."""
     for server in document.get("servers").items():
         url = server.text("url").rstrip("/")
         return url if url.startswith(("https://", "http://")) and "{" not in url else ""
@@ -152,12 +152,12 @@ _MAX_LENGTH = 200
 
 
 class JsonPart:
-    """A value in a document, and the way to it.
+    """A value in a document, with its path.
 
     Args:
         value: the value.
-        name: what the document is called in messages.
-        path: the way to it.
+        name: name of the document in messages.
+        path: its path.
     """
 
     def __init__(self, value: object, *, name: str, path: tuple[str | int, ...] = ()) -> None:
@@ -166,24 +166,24 @@ class JsonPart:
         self._path = path
 
     def error(self, message: str, advice: str = "Correct it there.") -> ConfigError:
-        """The error that says what is wrong here."""
+        """Return an error that points at this value."""
         return ConfigError(
             f"{self._name}: {readable_path(self._path)[:_MAX_LENGTH]} {message}", advice=advice
         )
 
     def at(self, key: str | int, value: object) -> JsonPart:
-        """A value that stands, or is as if it stood, in this one."""
+        """Return a value as a child of this one."""
         return JsonPart(value, name=self._name, path=(*self._path, key))
 
     def get(self, key: str) -> JsonPart:
-        """The member of a name; that is None if there is none."""
+        """Return the member of a name; its value is None if it does not exist."""
         return self.at(key, self.members().get(key))
 
     def members(self) -> Mapping[str, Any]:
-        """An object; an empty one for None.
+        """Return the members of an object; none if the value is None.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it is no object.
         """
         if self.value is None:
             return {}
@@ -196,10 +196,10 @@ class JsonPart:
         return members
 
     def items(self) -> Iterator[JsonPart]:
-        """The elements of a list; none for None.
+        """Yield the elements of a list; none if the value is None.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it is no list.
         """
         if self.value is None:
             return
@@ -210,10 +210,10 @@ class JsonPart:
             yield self.at(index, each)
 
     def text(self, key: str, *, required: bool = False) -> str:
-        """The text of a name; empty if there is none.
+        """Return a text member; empty if it does not exist.
 
         Raises:
-            ConfigError: it is something else, or it is required.
+            ConfigError: it is no text, or it is required and missing.
         """
         value = self.members().get(key)
         if value is None and not required:
@@ -223,10 +223,10 @@ class JsonPart:
         return value
 
     def number(self, key: str, otherwise: float) -> float:
-        """The number of a name.
+        """Return a number member.
 
         Raises:
-            ConfigError: it is something else.
+            ConfigError: it is no number.
         """
         value = self.members().get(key)
         if value is None:

@@ -1,1 +1,1 @@
-"""Execute the steps of a flow."""
+"""Execution of a flow's steps, by kind."""

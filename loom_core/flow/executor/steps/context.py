@@ -1,4 +1,4 @@
-"""The context of the steps of a run: what expressions speak of; and what comes of a step."""
+"""Context of a run's steps: values for expressions, and outcomes of steps."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["RunScope", "StepOutcome", "StepResponse", "is_begun"]
 
 @dataclass(frozen=True, slots=True)
 class StepResponse:
-    """What answered: an HTTP server; or a tool or a flow, whose answer is taken for a body.
+    """A response: of an HTTP server; or the result of a tool or a flow, as a body.
 
     Attributes:
         status: HTTP status; 200 where there is none.
@@ -39,18 +39,18 @@ class StepResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOutcome:
-    """What came of doing a step once.
+    """Outcome of executing a step once.
 
     Attributes:
-        status: how it ended, as far as the step itself says; its criteria may find it a failure.
-        response: what answered; None where nothing did.
-        outputs: what it gives besides what its configuration names.
+        status: its own status; its criteria may still fail it.
+        response: the response; None for none.
+        outputs: outputs in addition to the configured ones.
         problem: why it failed.
-        said: what users are told of that; empty where it is not theirs to know.
+        said: why it failed, for users; empty if they need not know.
         retry_after: seconds that a server asks to wait.
-        maybe_done: whether it may have been done though it is no success, as it always may where that is
+        maybe_done: whether it may have been done although it has not succeeded; always so if its outcome is
             unknown.
-        final: whether it is not to be tried again, whatever the actions say.
+        final: whether no action may retry it.
     """
 
     status: StepStatus = "success"
@@ -63,11 +63,11 @@ class StepOutcome:
     final: bool = False
 
     def unreadable(self, problem: str, *, said: str, risky: bool) -> StepOutcome:
-        """The same, where what came of it cannot be read, though it may well have been done.
+        """Return an outcome whose response cannot be read, although the step may have been done.
 
         Args:
-            problem: why.
-            said: what users are told.
+            problem: why it failed.
+            said: why it failed, for users.
             risky: whether it must not be done twice.
         """
         return replace(
@@ -81,14 +81,14 @@ class StepOutcome:
 
 
 class RunScope:
-    """One run, as its steps see it.
+    """One run from the view of its steps.
 
     Args:
-        parts: what drives it.
-        record: of it.
-        questions: ask people.
-        idling: knows whether anything else goes on.
-        wording: what is said to people.
+        parts: dependencies.
+        record: recorder of the run.
+        questions: questions of the run.
+        idling: activity of the run.
+        wording: messages to people.
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class RunScope:
         *,
         response: StepResponse | None = None,
     ) -> ExpressionValues:
-        """What expressions in a frame speak of.
+        """Return the values of expressions in a frame.
 
         Args:
-            frame: in it.
-            step_id: a step whose outputs are not written down yet.
-            outputs: these.
-            response: what has answered it.
+            frame: the frame.
+            step_id: a step whose outputs are not recorded yet.
+            outputs: its outputs.
+            response: its response.
         """
         state = self.record.state
         more = {} if outputs is None else {step_id: outputs}
@@ -134,25 +134,25 @@ class RunScope:
         )
 
     def values_for_text(self, frame: Frame, values: ExpressionValues | None = None) -> ExpressionValues:
-        """What texts for people speak of: the same, with choices by their titles."""
+        """Return the same values for texts to people, with the titles of choices."""
         values = self.values(frame) if values is None else values
         flow = self.parts.file.find_flow(frame.flow_id)
         return replace(values, inputs=with_titles(flow.input_schema, values.inputs, self.wording.language))
 
     def enter(self, frame: Frame, step: StepConfig, what: str) -> None:
-        """A step begins that does nothing by itself; one that has begun goes on after a crash."""
+        """Record that a step without side effects starts; after a crash, a started one continues."""
         if not is_begun(frame, step.step_id):
             self.record.record_step_start(frame, step.step_id, what)
 
     def outputs_of(self, frame: Frame, values: ExpressionValues) -> dict[str, Any]:
-        """What the flow of a frame gives by name."""
+        """Return the outputs of a frame's flow, by name."""
         flow = self.parts.file.find_flow(frame.flow_id)
         if not flow.steps and (request := frame.steps.get(REQUEST_STEP)) is not None and not request.begun:
             return {name: request.outputs.get(name) for name in flow.outputs}
         return {name: evaluate(each, values) for name, each in flow.outputs.items()}
 
     def result_of(self, frame: Frame) -> tuple[Any, dict[str, Any]]:
-        """What a flow gives at its end: its outputs if it names some, else the result of its last step."""
+        """Return the result of a flow: its named outputs, else the result of its last step."""
         outputs = self.outputs_of(frame, self.values(frame))
         if outputs:
             return outputs, outputs
@@ -160,23 +160,23 @@ class RunScope:
         return None if last is None else last.outputs.get("result", last.outputs.get("answer")), {}
 
     def failure_status(self, frame: Frame) -> StepStatus:
-        """How the step failed because of which a list of steps has."""
+        """Return the status of the step that made a list of steps fail."""
         step = frame.steps.get(frame.at)
         return "failure" if step is None or step.status == "success" else step.status
 
     def problem_of(self, frame: Frame) -> str:
-        """Why a list of steps has failed."""
+        """Return why a list of steps has failed, for operators."""
         step = frame.steps.get(frame.at)
         return "" if step is None else step.problem
 
     def message_of(self, frame: Frame) -> str:
-        """What users are told of that."""
+        """Return why a list of steps has failed, for users."""
         step = frame.steps.get(frame.at)
         return (step.said if step is not None else "") or self.wording.broken
 
 
 def is_begun(frame: Frame, step_id: str) -> bool:
-    """Whether a step runs, or was running when the process died."""
+    """Return whether a step is running, or was running when the process crashed."""
     step = frame.steps.get(step_id)
     return step is not None and step.begun
 

@@ -1,4 +1,4 @@
-"""Does a step once, whatever it is."""
+"""Runner of single steps, of all kinds."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _HARMLESS = frozenset({"GET", "HEAD"})
 
 
 class StepRunner:
-    """Does the steps of one run.
+    """Runner of the steps of one run.
 
     Args:
         scene: the run.
-        people: answer what tools ask.
-        run_frame: takes a list of steps to its end.
+        people: human-in-the-loop broker for tools' questions.
+        run_frame: executes a list of steps.
     """
 
     def __init__(
@@ -71,31 +71,31 @@ class StepRunner:
             standing=scene.idling.stop_clocks,
             wording=scene.wording,
         )
-        self._under_way: dict[str, bool] = {}  # what runs now and changes something; whether it is risky
+        self._under_way: dict[str, bool] = {}  # running steps with side effects; whether each is risky
         self._abandoned: set[str] = set()  # keys of calls whose tools know that no caller waits
         self._quiet = anyio.Event()
         self._leaving = False
 
     async def detach(self) -> None:
-        """Begin nothing else, and wait until nothing runs that must not be done twice."""
+        """Start no more steps, and wait until none runs that must not be done twice."""
         self._leaving = True
         while any(self._under_way.values()):
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
     def stop(self) -> bool:
-        """Begin nothing else; returns whether something runs that changes anything outside."""
+        """Start no more steps; return whether one with side effects is running."""
         self._leaving = True
         return bool(self._under_way)
 
     async def wait_until_settled(self) -> None:
-        """Wait until nothing runs that changes anything outside."""
+        """Wait until no step with side effects is running."""
         while self._under_way:
             self._quiet = anyio.Event()
             await self._quiet.wait()
 
     async def abandon(self) -> None:
-        """Have what goes on for calls of tools ended: the run has."""
+        """Abandon running tool calls, because the run has ended."""
         state = self._record.state
         for frame in state.frames.values():
             for step in frame.steps.values():
@@ -107,7 +107,7 @@ class StepRunner:
                         with anyio.move_on_after(_ABANDON_SECONDS):
                             await self._parts.toolbox.find(step.tool).abandon(context=context)
                     except LoomError as error:
-                        _log.warning("what goes on for the call %s may go on: %s", key, error)
+                        _log.warning("work for the call %s may continue: %s", key, error)
 
     async def record_start(
         self,
@@ -120,7 +120,7 @@ class StepRunner:
         approved: ToolIdentity | bool,
         tool: str = "",
     ) -> None:
-        """A step begins to do something; the journal has it by then, and the disk, if it is risky."""
+        """Record that a step starts; if it is risky, the journal is on disk when this returns."""
         if self._leaving:
             await anyio.sleep_forever()
         self._record.record_step_start(
@@ -132,15 +132,15 @@ class StepRunner:
         await self._record.commit(durable=risky)
 
     def record_end(self, frame: Frame, step_id: str) -> None:
-        """What came of a step is written down."""
+        """Note that the result of a step is recorded."""
         self._under_way.pop(frame.path + step_id, None)
         self._quiet.set()
 
     async def run(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Do a step, and say what came of it; what is in the journal of it already is not done again.
+        """Execute a step and return its outcome; anything already in the journal is not repeated.
 
         Raises:
-            RecordError: it cannot be written down.
+            RecordError: the journal cannot be written.
         """
         attributes = {
             "loom.flow.step": frame.path + step.step_id,
@@ -170,7 +170,7 @@ class StepRunner:
         begun = frame.steps.get(step.step_id)
         sent = begun is not None and begun.begun and begun.changes
         unknown = sent and begun is not None and begun.risky
-        problem = f"It took more than {step.timeout_seconds:g} s."
+        problem = f"It exceeded its timeout of {step.timeout_seconds:g} s."
         return StepOutcome(
             status="unknown" if unknown else "failure",
             problem=problem,
@@ -219,7 +219,7 @@ class StepRunner:
         began = perf_counter()
         try:
             outcome = await self._send(endpoint, values, key, seconds=step.timeout_seconds, risky=risky)
-        except LoomError:  # it could not be made, and nothing was sent
+        except LoomError:  # the request could not be built, and nothing was sent
             if changes:
                 await ended(outcome="failure", seconds=perf_counter() - began)
             raise
@@ -236,7 +236,7 @@ class StepRunner:
         seconds: float | None,
         risky: bool,
     ) -> StepOutcome:
-        """Send a request, and judge what comes back."""
+        """Send a request, and interpret the response."""
         changes = endpoint.method not in _HARMLESS
         try:
             result = await self._parts.caller.call(
@@ -271,9 +271,9 @@ class StepRunner:
         )
 
     async def _confirm_repeat(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
-        """Ask people about what may have been done already; returns whether they have approved it.
+        """Ask the user whether to repeat what may have been done; return whether they approve.
 
-        They are told what it is called, and what it was done with: the inputs, not what was made of them.
+        The question has the step's title and the inputs, not values derived from them.
         """
         before = frame.steps.get(step.step_id)
         if before is None:
@@ -290,7 +290,7 @@ class StepRunner:
             arguments=self._record.state.inputs(frame),
         )
         if decision.action == "deny":
-            why = "Nobody knows whether it was done, and it was not to be done again."
+            why = "It is not known whether it was done, and it was not to be repeated."
             return StepOutcome(status="unknown", problem=why, said=self._scene.wording.not_again, final=True)
         return True
 
@@ -315,12 +315,12 @@ class StepRunner:
         )
         planned = await call.plan(step.tool, arguments)
         outcome = await call.outcome(planned)
-        if not is_begun(frame, step.step_id):  # it was not called, which is to be written down all the same
+        if not is_begun(frame, step.step_id):  # the tool was not called, which is recorded all the same
             self._scene.enter(frame, step, step.tool)
         return outcome
 
     def _question(self, frame: Frame, step: StepConfig, arguments: Mapping[str, Any]) -> str:
-        """What the user is asked before a tool is called: as the file words it, else with the arguments."""
+        """Return the question before a tool call: as the file words it, else one with the arguments."""
         if step.confirm:
             return text_of(fill(step.confirm.question, self._scene.values(frame)))
         wording = self._scene.wording
@@ -331,7 +331,7 @@ class StepRunner:
 
 
 def _payload_for_user(endpoint: EndpointConfig, values: ExpressionValues) -> dict[str, Any]:
-    """What a request sends, for people; references to secrets stay references."""
+    """Return the contents of a request for people; references to secrets remain references."""
     if endpoint.sends_inputs:
         return dict(values.inputs)
     told = {"query": fill(endpoint.query, values), "body": fill(endpoint.body, values)}
@@ -342,11 +342,11 @@ _WORST: tuple[StepStatus, ...] = ("unknown", "failure", "declined", "running", "
 
 
 class NestedSteps:
-    """Does such steps of one run.
+    """Runner of steps that contain other steps.
 
     Args:
         scene: the run.
-        run_frame: takes a list of steps to its end.
+        run_frame: executes a list of steps.
     """
 
     def __init__(self, scene: RunScope, run_frame: Callable[[Frame], Awaitable[None]]) -> None:
@@ -354,7 +354,7 @@ class NestedSteps:
         self._run_frame = run_frame
 
     async def run_workflow(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Run another flow, as a part of this run."""
+        """Run another flow as a part of this run."""
         state, file = self._scene.record.state, self._scene.parts.file
         flow = file.find_flow(step.workflow_id)
         path = f"{frame.path}{step.step_id}/"
@@ -362,7 +362,7 @@ class NestedSteps:
         inner = state.frames.get(path)
         if inner is None:
             if self._depth(frame) >= self._scene.parts.limits.depth:
-                return StepOutcome(status="failure", problem="There are too many flows within each other.")
+                return StepOutcome(status="failure", problem="Flows are nested too deeply.")
             values = self._scene.values(frame)
             given = cast("dict[str, Any]", fill(step.arguments, values))
             if not step.parameters:
@@ -400,7 +400,7 @@ class NestedSteps:
         return StepOutcome(response=StepResponse(body=result), outputs={**outputs, "result": result})
 
     async def run_parallel(self, frame: Frame, step: StepConfig) -> StepOutcome:
-        """Run lists of steps side by side; one that fails lets the others end."""
+        """Run branches concurrently; a failed one does not cancel the others."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
         inside = state.frames_inside(frame.path, step.step_id)
@@ -460,14 +460,14 @@ class NestedSteps:
 
 
 def _is_input_given(name: str, inputs: Mapping[str, Any], properties: Mapping[str, Any]) -> bool:
-    """Whether the user has said an input before a step asks for it; a default is nothing that they said."""
+    """Return whether the user gave an input before a step asks for it; a default does not count."""
     schema = properties.get(name)
     default = cast("Mapping[str, Any]", schema).get("default") if isinstance(schema, Mapping) else None
     return bool(name) and name in inputs and inputs[name] != default
 
 
 class UserSteps:
-    """Does such steps of one run.
+    """Runner of steps that ask the user.
 
     Args:
         scene: the run.
@@ -477,7 +477,7 @@ class UserSteps:
         self._scene = scene
 
     async def ask(self, frame: Frame, step: StepConfig, ask: AskConfig) -> StepOutcome:
-        """Ask until there is an answer that fits; it may correct inputs that were not used yet."""
+        """Ask until an answer is valid; it may correct inputs that no step has used yet."""
         state = self._scene.record.state
         scope = state.frames[frame.scope]
         flow = self._scene.parts.file.find_flow(frame.flow_id)
@@ -506,7 +506,7 @@ class UserSteps:
             )
             if answered.action != "accept":
                 return StepOutcome(status="declined", problem=self._scene.wording.declined)
-            if answered.content and name not in answered.content:  # a correction, and no answer yet
+            if answered.content and name not in answered.content:  # a correction without an answer
                 problem = self._scene.questions.apply_corrections(frame, answered.content)
                 self._scene.record.record_inputs(frame, {}, answered=key)
                 continue
@@ -524,7 +524,7 @@ class UserSteps:
             self._scene.record.record_inputs(frame, {}, answered=key)
 
     async def confirm(self, frame: Frame, step: StepConfig, confirm: ConfirmConfig) -> StepOutcome:
-        """Ask for a yes or no; a yes may correct inputs that were not used yet."""
+        """Ask a yes-or-no question; a yes may correct inputs that no step has used yet."""
         state = self._scene.record.state
         self._scene.enter(frame, step, "")
         key, problem = state.key_of(frame, step.step_id), ""

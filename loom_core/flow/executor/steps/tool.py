@@ -1,4 +1,4 @@
-"""A step that calls a tool, through all six stages."""
+"""Step that calls a tool, through all six stages of the pipeline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FAILED = 500
 
 
 class StepStartRecorder(Protocol):
-    """Writes down that a step begins to do something; see `StepMachine.starting`."""
+    """Callback that records the start of a step; see `StepRunner.record_start`."""
 
     async def __call__(
         self,
@@ -52,22 +52,22 @@ class StepStartRecorder(Protocol):
         approved: ToolIdentity | bool,
         tool: str = "",
     ) -> None:
-        """It may when this returns."""
+        """Return when the step may start."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStepContext:
-    """What calls of tools need.
+    """Dependencies of tool calls.
 
     Attributes:
-        record: of the run.
-        people: answer what tools ask.
-        questions: ask whether a tool may be called.
-        pipeline: plans and runs.
-        starting: see there.
-        standing: around waiting for people whom a tool asks.
-        wording: how people are told something.
+        record: recorder of the run.
+        people: human-in-the-loop broker for tools' questions.
+        questions: asks for approval of tool calls.
+        pipeline: plans and executes calls.
+        starting: records the start of a step.
+        standing: context of waiting for people in a call.
+        wording: messages to people.
     """
 
     record: FlowRecorder
@@ -80,16 +80,16 @@ class ToolStepContext:
 
 
 class ToolStep:
-    """One call, and the host of it (`CallHost`).
+    """One tool call and its host (`CallHost`).
 
     Args:
-        work: see there.
-        frame: where the step is.
-        step_id: its id.
-        key: name of its visit, which is the id of the call.
+        work: dependencies.
+        frame: frame of the step.
+        step_id: id of the step.
+        key: key of its visit, which is the id of the call.
         approved: whether a person has approved this visit before.
-        question: what the user is asked before it is called.
-        asks: whether they are in any case; else where permissions say so.
+        question: question to the user before the call.
+        asks: whether to ask in any case; otherwise by permissions.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class ToolStep:
         self._shown = -_PROGRESS_SECONDS
 
     async def plan(self, tool: str, arguments: Mapping[str, Any]) -> PlannedCall:
-        """Discover, Validate, Authorize."""
+        """Run the stages discover, validate and authorize."""
         (planned,) = await self._work.pipeline.plan([ToolCallPart(self._key, tool, dict(arguments))])
         return planned
 
     async def outcome(self, planned: PlannedCall) -> StepOutcome:
-        """Ask whether it may be called, if that has to be, and call it."""
+        """Ask for approval if required, and call the tool."""
         if planned.result is None and (self._asks or planned.verdict == "ask") and not self._approved:
             decided = self._check_refusal(planned) or await self._request_decision(planned)
             if isinstance(decided, StepOutcome):
@@ -140,16 +140,16 @@ class ToolStep:
         return self._outcome(result, repeatable=repeatable)
 
     def _check_refusal(self, planned: PlannedCall) -> StepOutcome | None:
-        """What comes of a call whose tool no operator has approved: customers are not asked to do that."""
+        """Return the outcome of a call whose tool no operator has approved: users cannot approve it."""
         said = self._work.people.unapproved
         if planned.tool is None or not planned.is_unapproved or not said:
             return None
         error = UnapprovedToolError(planned.tool, said=said)
-        _log.warning("run %s cannot go on: %s", self._work.record.run.id, error)
+        _log.warning("run %s cannot continue: %s", self._work.record.run.id, error)
         return StepOutcome(status="failure", problem=str(error), said=error.said)
 
     async def _request_decision(self, planned: PlannedCall) -> PlannedCall | StepOutcome:
-        """The call, if it may be made, as a person says."""
+        """Request a decision, and return the approved call or the outcome of a refusal."""
         tool = planned.tool
         for_run = tool is not None and (tool.keeps_approval or not tool.approval_reason)
         notices = Notices.of(self._work.wording.language)
@@ -178,11 +178,11 @@ class ToolStep:
 
     @property
     def can_ask(self) -> bool:
-        """See `CallHost`: where there is no user, the answer says so."""
+        """Whether the user can be asked; see `CallHost`."""
         return True
 
     async def record_start(self, planned: PlannedCall) -> None:
-        """See `CallHost`."""
+        """Record the start of the call; see `CallHost`."""
         repeatable = planned.tool is not None and planned.tool.annotations.repeatable
         await self._work.starting(
             self._frame,
@@ -195,20 +195,20 @@ class ToolStep:
         )
 
     async def record_result(self, planned: PlannedCall, result: CallResult) -> None:
-        """See `CallHost`: the machine writes down what came of it."""
+        """Do nothing: the state machine records the result; see `CallHost`."""
 
     async def progress(self, planned: PlannedCall, done: float, total: float | None, message: str) -> None:
-        """See `CallHost`; at most four a second."""
+        """Record progress, at most four times a second; see `CallHost`."""
         now = monotonic()
         if now - self._shown >= _PROGRESS_SECONDS:
             self._shown = now
             self._work.record.record_progress(planned.call.id, done, total, message)
 
     async def ask(self, planned: PlannedCall, question: Question) -> QuestionAnswer:
-        """See `CallHost`."""
+        """Ask the user; see `CallHost`."""
         self._asked += 1
         where = f" ({question.url})" if question.url else ""
-        is_worded = bool(question.tool and self._work.people.unapproved)  # for customers, by who asks
+        is_worded = bool(question.tool and self._work.people.unapproved)  # questions to customers, by caller
         origin = f"{question.origin}: " if question.origin and not is_worded else ""
         pending = Pending(
             id=f"{self._key}.{self._asked}",
@@ -241,7 +241,7 @@ class ToolStep:
         )
 
     def _message(self, result: CallResult, *, unsure: bool) -> str:
-        """What users are told of a call that has failed."""
+        """Return the user's message for a failed call."""
         about, wording = result.output.metadata, self._work.wording
         failure = about.get(FAILURE) or ("timeout" if result.status == "timeout" else "other")
         return wording.part_of(about.get(TOLD, "")) or request_failure_message(
@@ -249,7 +249,7 @@ class ToolStep:
         )
 
     async def spill(self, planned: PlannedCall, text: str) -> str:
-        """See `CallHost`."""
+        """Store a large text; see `CallHost`."""
         return await self._work.record.save_blob(text.encode("utf-8", "replace"), "text/plain; charset=utf-8")
 
 

@@ -134,9 +134,7 @@ def _may_state(text: str) -> bool:
 
 
 def _chinese(text: str, mentions: Sequence[Mention], title: str) -> Iterator[Alias]:
-    folded = to_simplified(
-        text
-    )  # of the same length, so that offsets are those of the text
+    folded = to_simplified(text)  # of the same length, so that offsets are those of the text
     for match in _APPOSITION.finditer(folded):
         yield from _same(text, match.start(), [(match, True)], mentions, title)
     for match in _PARENTHESES.finditer(folded):

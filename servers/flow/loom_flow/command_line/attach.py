@@ -1,4 +1,4 @@
-"""Staying with a run at the terminal until it stands still: what happens is told, what it asks is asked."""
+"""Attach to a run at the terminal: print its progress, and ask its questions, until it ends or waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["BY", "attach_to_run", "exit_code", "print_run", "wait_until_idle"]
 
 BY = "the user at the terminal"
-"""Who decides there, for the journal."""
+"""The decider's name in the journal."""
 
 _WAITS = 3
 _SLICE_SECONDS = 30.0
@@ -28,20 +28,20 @@ _ASKING_EVENT = "approval_required"
 
 
 def exit_code(status: RunStatus) -> int:
-    """The exit code that says how a run stands."""
+    """Return the exit code for a run's status."""
     if status == "completed":
         return 0
     return 1 if status in {"failed", "aborted"} else _WAITS
 
 
 async def attach_to_run(service: FlowService, run: Run, *, after: int, as_json: bool) -> int:
-    """Wait for a run, and ask what it asks where there is somebody; gives the exit code.
+    """Wait for a run, and ask its questions if the terminal is interactive; return the exit code.
 
     Args:
-        service: has it.
-        run: which.
-        after: seq of its last event that is known.
-        as_json: whether to print it as data alone.
+        service: the service of the run.
+        run: the run.
+        after: sequence number of the last known event.
+        as_json: whether to print only data.
     """
     keyboard = Keyboard()
     async with anyio.create_task_group() as tasks:
@@ -55,7 +55,7 @@ async def attach_to_run(service: FlowService, run: Run, *, after: int, as_json: 
                 break
             try:
                 told = await service.decide(run, decision)
-            except InvalidInputError as error:  # decided elsewhere meanwhile, or not so
+            except InvalidInputError as error:  # another client has decided, or it was no valid response
                 say(str(error))
                 told = await service.run(run.id)
             run = await wait_until_idle(service, run.id, after=told.last_seq)
@@ -65,7 +65,7 @@ async def attach_to_run(service: FlowService, run: Run, *, after: int, as_json: 
 
 
 async def wait_until_idle(service: FlowService, run_id: str, *, after: int = 0) -> Run:
-    """The run when it stands still."""
+    """Return the run when it is idle."""
     while True:
         run = await service.wait_until_idle(run_id, after=after, seconds=_SLICE_SECONDS)
         if run.status in _IDLE_STATUSES:
@@ -74,7 +74,7 @@ async def wait_until_idle(service: FlowService, run_id: str, *, after: int = 0) 
 
 
 async def print_run(service: FlowService, run: Run, *, as_json: bool) -> None:
-    """Print how a run stands, and beside it the command that goes on with it."""
+    """Print the state of a run, and the command that continues it on stderr."""
     info = run_info(run, await service.steps(run.id), by_asking=False)
     if as_json:
         out_json(info)
@@ -85,7 +85,7 @@ async def print_run(service: FlowService, run: Run, *, as_json: bool) -> None:
 
 
 def _resume_words(run: Run) -> list[str]:
-    """The command that goes on with a run, and its arguments; nothing for one that is at its end."""
+    """Return the command that continues a run, with its arguments; empty for a run that has ended."""
     match run.status:
         case "completed":
             return []
@@ -100,7 +100,7 @@ def _resume_words(run: Run) -> list[str]:
 
 
 async def _print_events(service: FlowService, run: Run, after: int, attended: bool) -> None:
-    """Say what happens in a run, beside the answer; what somebody is asked they are told by the question."""
+    """Print a run's progress on stderr, without the questions that the user is asked anyway."""
     line = progress_line(run)
     async for event in service.journal().follow(run.id, after=after):
         if attended and event.type == _ASKING_EVENT:

@@ -13,11 +13,11 @@ __all__ = ["run_command"]
 
 
 def run_command(args: argparse.Namespace, settings: Settings) -> int:
-    """Run a parsed command; returns the exit code.
+    """Run a parsed command, and return the exit code.
 
     Args:
         args: the command and its options.
-        settings: of the process.
+        settings: settings of the process.
     """
     from loom_flow.command_line.config_commands import CONFIG_COMMANDS
 

@@ -1,4 +1,4 @@
-"""The commands that want the file only: init, validate, schema, graph, import-arazzo, export-arazzo."""
+"""Commands that need only the file: init, validate, schema, graph, import-arazzo, export-arazzo."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def _init(args: argparse.Namespace, settings: Settings) -> int:
     path = settings.config
     if path.exists() and not args.force:
         raise InvalidInputError(
-            f"There is {path} already.", advice="Name another with --config, or write over it with --force."
+            f"{path} already exists.", advice="Choose another with --config, or overwrite it with --force."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(starter_text(), encoding="utf-8")
     if args.json:
         out_json({"file": str(path)})
     else:
-        out(f"{path} is written. Try it:")
+        out(f"Wrote {path}. Try it:")
         for command in (("chat",), ("explain", "请给我回电"), ("install", "claude-desktop")):
             out(f"  {invocation(settings, *command)}")
     return 0
@@ -72,7 +72,7 @@ def _validate(args: argparse.Namespace, settings: Settings) -> int:
             f"{count} {what.replace('_', ' ').removesuffix('s') if count == 1 else what.replace('_', ' ')}"
             for what, count in _count(file).items()
         )
-        say(f"{settings.config} is in order: {counted}.")
+        say(f"{settings.config} is valid: {counted}.")
     return 1 if problems else 0
 
 
@@ -120,7 +120,7 @@ def _import(args: argparse.Namespace, _settings: Settings) -> int:
     problem = ""
     try:
         parse_flow_file(text, name=str(args.out or "flow.json"))
-    except ConfigError as error:  # such as a `flow_url` that has to be written yet
+    except ConfigError as error:  # such as a missing `flow_url`
         problem = str(error)
     if args.out:
         _write(args.out, text)
@@ -134,7 +134,7 @@ def _import(args: argparse.Namespace, _settings: Settings) -> int:
 
 
 def _read_neighbours(path: Path, text: str) -> dict[str, str]:
-    """The descriptions that a document names and that lie beside it, or below, as texts by name."""
+    """Read the descriptions that a document names, if they are in its folder or below; texts by name."""
     folder = path.parent.resolve()
     found: dict[str, str] = {}
     for name, address in source_addresses(text, name=str(path)).items():
@@ -160,16 +160,16 @@ def _export(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def text_of(path: Path) -> str:
-    """What stands in a file. Blocks.
+    """Read a text file. Blocks.
 
     Raises:
-        InvalidInputError: it cannot be read.
+        InvalidInputError: the file is not readable.
     """
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise InvalidInputError(f"{path} cannot be read: {reason}.") from error
+        raise InvalidInputError(f"{path} is not readable: {reason}.") from error
 
 
 def _write(path: Path, text: str) -> None:
@@ -187,4 +187,4 @@ CONFIG_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Settings], int]] = {
     "import-arazzo": _import,
     "export-arazzo": _export,
 }
-"""By name; each gives the exit code."""
+"""Functions by command; each returns the exit code."""

@@ -1,4 +1,4 @@
-"""`loom-flow-server doctor`: a quick look at the installation, the flow file and the runs, no more."""
+"""`loom-flow-server doctor`: checks of the installation, the flow file and the runs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["own_checks", "variables"]
 
 _CONNECT_SECONDS = 3.0
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_KEYRING_SECONDS = 15.0  # it may ask the user
+_KEYRING_SECONDS = 15.0  # a keyring may ask the user
 _CORRECT = "Correct it there."
 
 
 def own_checks(settings: Settings) -> list[Check]:
-    """What is looked at for this server beside what is looked at for any."""
+    """Return the checks of this server, in addition to the general ones."""
     return [
         Check("flows", blocking(partial(_flows, settings)), seconds=_KEYRING_SECONDS),
         Check("language model", blocking(partial(_model, settings)), seconds=_KEYRING_SECONDS),
@@ -47,7 +47,7 @@ def own_checks(settings: Settings) -> list[Check]:
 
 
 def _load_flows(settings: Settings) -> LoadedFlows | None:
-    """The flow file; None if it is not there or wrong, which a check of its own tells."""
+    """Return the flow file; None if it does not exist or is invalid, which another check reports."""
     try:
         return read_flow_file(settings.config)
     except ConfigError:
@@ -55,7 +55,7 @@ def _load_flows(settings: Settings) -> LoadedFlows | None:
 
 
 def variables(settings: Settings) -> set[str]:
-    """The environment variables that may hold keys it uses."""
+    """Return the environment variables that may hold API keys."""
     usual = language_model_variables()
     loaded = _load_flows(settings)
     return usual | {*(loaded.variables if loaded else ())}
@@ -79,16 +79,16 @@ def _flows(settings: Settings) -> HealthSection:
     model = choose_model(file, settings) if settings.provider else file.model
     for flow in flows:
         if not flow.trigger_patterns and model is None:
-            what = f"Nothing begins the flow {flow.flow_id!r} but its id: it has no trigger pattern."
+            what = f"The flow {flow.flow_id!r} has no trigger pattern, so only its id starts it."
             remedy = "Write `trigger_patterns`, or name a `model`."
             findings.append(warning("flow-without-trigger", what, remedy))
     if any(skill.enabled for skill in file.skills) and model is None:
-        findings.append(warning("skills-without-model", "Skills want a model.", "Name a `model`."))
+        findings.append(warning("skills-without-model", "Skills need a model.", "Name a `model`."))
     if find_spec("re2") is None:
-        what = "google-re2 is not installed: patterns are searched for one after the other."
-        findings.append(warning("no-linear-matcher", what, "Install it where there is a wheel of it."))
+        what = "google-re2 is not installed: patterns are matched one after the other."
+        findings.append(warning("no-linear-matcher", what, "Install it if your platform has a wheel."))
     if not findings:
-        findings.append(fine("flows", "The file is in order."))
+        findings.append(fine("flows", "The file is valid."))
     return HealthSection(name="flows", facts=facts, findings=findings)
 
 
@@ -104,12 +104,12 @@ def _model(settings: Settings) -> HealthSection | None:
     except ConfigError as error:
         found = problem_from_error(error, "model-unusable", remedy=_CORRECT)
         return HealthSection(name="language model", findings=[found])
-    finding = fine("model", f"{llm.name}/{llm.model} can be asked.".replace("/ ", " "))
+    finding = fine("model", f"{llm.name}/{llm.model} is available.".replace("/ ", " "))
     return HealthSection(name="language model", findings=[finding])
 
 
 async def _network(settings: Settings) -> HealthSection | None:
-    """Whether each address that the file names may be asked, and whether anybody listens; nothing is sent."""
+    """Check whether each address of the file is allowed and accepts connections; nothing is sent."""
     from loom_core.flow.http import EndpointCaller
     from loom_core.flow.http.request import resolve_url
 
@@ -131,7 +131,7 @@ async def _network(settings: Settings) -> HealthSection | None:
 
 
 def _tools(settings: Settings) -> HealthSection | None:
-    """The tools of MCP servers that the file names and that no operator has approved."""
+    """Check for tools of MCP servers that the file names and no operator has approved."""
     from loom_core.mcp_client.configuration.servers import read_servers
     from loom_core.mcp_client.configuration.trust import ToolPins
     from loom_core.mcp_client.tools.pins import Approvals
@@ -150,7 +150,7 @@ def _tools(settings: Settings) -> HealthSection | None:
         server, _, tool = name.partition(":")
         if name not in unasked and pins.find(server, tool) is None:
             what = f"The file names the tool {name}, which no operator has approved: flows cannot call it."
-            remedy = f"Look at it, and approve it: {approvals.command(name)}."
+            remedy = f"Review and approve it: {approvals.command(name)}."
             findings.append(warning("tool-not-approved", what, remedy))
     return HealthSection(name="tools", facts={"tools": tools}, findings=findings)
 
@@ -161,7 +161,7 @@ def _place(url: str) -> tuple[str, int]:
 
 
 async def _find_unreachable(places: Mapping[tuple[str, int], str]) -> list[Finding]:
-    """Of places, by who asks them first: where no connection is taken."""
+    """Return a finding for each place that accepts no connection."""
     found: list[Finding] = []
 
     async def look(place: tuple[str, int], who: str) -> None:
@@ -169,8 +169,8 @@ async def _find_unreachable(places: Mapping[tuple[str, int], str]) -> list[Findi
             with anyio.fail_after(_CONNECT_SECONDS):
                 await (await anyio.connect_tcp(*place)).aclose()
         except (OSError, TimeoutError):
-            what = f"{who}: nobody answers at {place[0]}:{place[1]}."
-            found.append(warning("host-silent", what, "Start what listens there, or correct the address."))
+            what = f"{who}: {place[0]}:{place[1]} accepts no connection."
+            found.append(warning("host-silent", what, "Start the server, or correct the address."))
 
     async with anyio.create_task_group() as tasks:
         for place, who in places.items():

@@ -1,4 +1,4 @@
-"""What a run of a flow would ask and send; nothing is sent, and no secret looked up."""
+"""Dry run of a flow: nothing is sent, and no secret is resolved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["DryRun", "DryStep", "dry_run", "dry_run_text"]
 
 
 class DryStep(BaseModel):
-    """A step that would be done."""
+    """A step in a dry run."""
 
     step_id: str
     kind: str = Field(description="operation, tool, workflow, parallel, ask, confirm or none.")
@@ -41,10 +41,10 @@ class DryStep(BaseModel):
 
 
 class DryRun(BaseModel):
-    """What a run would do, as far as nothing goes wrong."""
+    """Result of a dry run, if everything succeeds."""
 
     flow_id: str
-    inputs: dict[str, Any] = Field(description="With defaults, put right where they were nearly right.")
+    inputs: dict[str, Any] = Field(description="With defaults, and small mistakes repaired.")
     missing: list[str] = Field(description="What would be asked for first.")
     confirms: bool = Field(description="Whether it would be asked if it may begin.")
     steps: list[DryStep]
@@ -54,14 +54,14 @@ class DryRun(BaseModel):
 async def dry_run(
     file: FlowFile, flow_id: str, inputs: Mapping[str, Any], *, context: Mapping[str, Any], message: str
 ) -> DryRun:
-    """What a run of a flow would do.
+    """Execute a dry run of a flow.
 
     Args:
-        file: where it is.
-        flow_id: which.
-        inputs: what it would be given.
+        file: the flow file.
+        flow_id: id of the flow.
+        inputs: its inputs.
         context: variables of the conversation.
-        message: what the user would have said.
+        message: the user's message.
 
     Raises:
         NotFoundError: there is no such flow.
@@ -98,7 +98,7 @@ async def dry_run(
 
 
 def dry_run_text(result: DryRun) -> str:
-    """It for people."""
+    """Return the result as text for people."""
     lines = [f"{result.flow_id} {_json(result.inputs)}"]
     if result.missing:
         lines.append(f"It would ask for: {', '.join(result.missing)}")
@@ -172,7 +172,7 @@ def _other(step: StepConfig, values: ExpressionValues) -> DryStep:
 
 
 def _fill_known(template: str, values: ExpressionValues) -> str:
-    """A text with what is known already; what steps will give stays a placeholder."""
+    """Fill known values into a text; outputs of steps remain placeholders."""
     return "".join(
         each if isinstance(each, str) else text_of(each.value(values)) or f"{{{each.source}}}"
         for each in pieces_of(template)
@@ -180,7 +180,7 @@ def _fill_known(template: str, values: ExpressionValues) -> str:
 
 
 def _describe_action(action: Action) -> str:
-    """What follows when, in a line."""
+    """Describe an action and its criteria in a line."""
     conditions = " and ".join(each.condition for each in action.criteria)
     return f"{action.type} {action.step_id}".rstrip() + (f" if {conditions}" if conditions else "")
 

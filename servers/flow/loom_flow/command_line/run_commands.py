@@ -1,4 +1,4 @@
-"""The commands that want flows and runs: explain, run, chat, test, runs, status, resume."""
+"""Commands that need flows and runs: explain, run, chat, test, runs, status, resume."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _APPLIED_SECONDS = 10.0
 
 
 def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
-    """Run a parsed command; returns the exit code."""
+    """Run a parsed command, and return the exit code."""
     commands = {
         "explain": _explain,
         "run": _run,
@@ -55,7 +55,7 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
     }
 
     async def run() -> int:
-        model_from_settings(settings)  # who names one here is there to correct it
+        model_from_settings(settings)  # a named run may be retried with corrections
         service = FlowService(settings, adopts=False, sees_all=True)
         service.load()
         async with service, Interrupts.listen() as interrupts:
@@ -63,7 +63,7 @@ def run_with_service(args: argparse.Namespace, settings: Settings) -> int:
                 return await interrupts.unless(lambda: commands[args.command](service, args))
             except Interrupted:
                 if run_id := getattr(args, "run_id", "") if args.command != "status" else "":
-                    say("\nInterrupted. What is under way is in the journal, and goes on where it stopped.")
+                    say("\nInterrupted. Active runs are in the journal, and can be resumed.")
                     say(f"Go on with: {invocation(settings, 'resume', run_id)}")
                 return _INTERRUPTED
 
@@ -117,7 +117,7 @@ async def _test(service: FlowService, args: argparse.Namespace) -> int:
 
 @contextmanager
 def _quiet_flows() -> Generator[None]:
-    """Nothing is logged of flows but errors: that a script says nothing is no news."""
+    """Log only errors of flows: a script that returns nothing is expected."""
     log = logging.getLogger("loom_core.flow")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -177,7 +177,7 @@ async def _resume(service: FlowService, args: argparse.Namespace) -> int:
         steps = [each for each in args.retry if "=" not in each]
         if len(steps) > 1:
             raise InvalidInputError(
-                f"It goes on from one step, not from {' and '.join(steps)}.", advice="Name the first."
+                f"Retry from one step, not from {' and '.join(steps)}.", advice="Give the first."
             )
         flow = (await service.read_flows()).file.flow(run.request.profile)
         schema = None if flow is None else flow.input_schema
@@ -208,7 +208,7 @@ _SLICE_SECONDS = 30.0
 
 
 async def chat(service: FlowService, args: argparse.Namespace) -> int:
-    """Take lines until there is no more; gives the exit code that says how the last of it stands."""
+    """Chat with lines from stdin until its end; return the exit code for the last reply."""
     keyboard, session, context = Keyboard(), args.session, parse_values(args.context)
     file = (await service.read_flows()).file
     if keyboard.is_interactive:
@@ -233,7 +233,7 @@ def _opening(file: FlowFile) -> str:
 
 
 def _chat_code(status: RunStatus) -> int:
-    """As of a run, but that a conversation in which the user has called something off has gone well."""
+    """Return the exit code for a status; a conversation in which the user aborted something succeeds."""
     return 0 if status == "aborted" else exit_code(status)
 
 
@@ -248,7 +248,7 @@ def _say(result: ChatResult, *, as_json: bool) -> None:
 
 
 def _citations(result: ChatResult) -> list[tuple[str, str]]:
-    """What an answer rests on, marked as the text marks it: by id, or by number."""
+    """Return the citations of an answer with the markers of its text: by id, or by number."""
     cited = [each for each in result.citations if f"[{each.id}]" in result.text]
     if cited:
         return [(each.id, each.title or each.source) for each in cited]
@@ -267,14 +267,14 @@ _TYPES: Mapping[type, frozenset[str]] = {
 
 
 def parse_values(given: Sequence[str], schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What the arguments give: values are JSON, or texts as they are.
+    """Parse arguments; values are JSON, or plain texts.
 
     Args:
         given: the arguments.
-        schema: what they are for; what wants a text is given one, though it looks like a number.
+        schema: their schema; an input of type string is not parsed as a number.
 
     Raises:
-        InvalidInputError: one has no name or no `=`.
+        InvalidInputError: an argument has no name or no `=`.
     """
     values: dict[str, Any] = {}
     properties = cast("Mapping[str, Any]", (schema or {}).get("properties", {}))

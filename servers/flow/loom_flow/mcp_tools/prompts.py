@@ -1,4 +1,4 @@
-"""What a host offers to people as commands: talk with the assistant, and see what is not finished."""
+"""MCP prompts: chat with the assistant, and list unfinished runs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _CHAT = (
 
 
 def register_prompts(server: LoomServer, service: FlowService) -> None:
-    """Register them, with the completions of their arguments.
+    """Register the prompts, with completions of their arguments.
 
     Args:
-        server: what offers them.
-        service: has flows and runs.
+        server: the server.
+        service: the service with flows and runs.
     """
 
     @server.prompt(title="Ask the assistant")

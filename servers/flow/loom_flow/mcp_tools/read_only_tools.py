@@ -1,4 +1,4 @@
-"""The tools that only look: at flows, at what a message would do, at a run."""
+"""Read-only tools: list flows, explain a message, show a run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _EVENTS = 200
 
 
 def register_read_only_tools(server: LoomServer, service: FlowService) -> None:
-    """Register them.
+    """Register the tools.
 
     Args:
-        server: what offers them.
-        service: has what they look at.
+        server: the server.
+        service: the service with flows and runs.
     """
     _register_list(server, service)
     _register_explain(server, service)

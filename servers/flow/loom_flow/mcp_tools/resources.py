@@ -1,4 +1,4 @@
-"""What hosts can attach: the flows, a run, and what happened in it."""
+"""MCP resources: the flows, a run, and its events."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _JSON = "application/json"
 
 
 def register_resources(server: LoomServer, service: FlowService) -> None:
-    """Register them, with the completions of runs' ids.
+    """Register the resources, with completions of run ids.
 
     Args:
-        server: what offers them.
-        service: has flows and runs.
+        server: the server.
+        service: the service with flows and runs.
     """
 
     @server.resource(

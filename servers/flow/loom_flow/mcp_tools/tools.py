@@ -1,4 +1,4 @@
-"""The tools that talk, run flows and go on with them; and flows that are tools of their own (`as_tool`)."""
+"""Tools that chat, and start and resume flows; and flows that are tools themselves (`as_tool`)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Context = Annotated[
 _Key = Annotated[str, Field(description="The same key gets the same answer.")]
 
 _WITH_ANSWER = frozenset({"answer", "approve", "retry"})
-_APPLIED_SECONDS = 5.0  # that a run has to do as it was told, before it is said how it stands
+_APPLIED_SECONDS = 5.0  # for a run to apply a command before its state is returned
 
 _CHAT = (
     "Pass on what the user says to the assistant of a business: it begins the flow that they ask for, "
@@ -86,11 +86,11 @@ _RESUME = (
 
 
 def register_conversation_tools(server: LoomServer, service: FlowService) -> None:
-    """Register them.
+    """Register the tools.
 
     Args:
-        server: what offers them.
-        service: does what they say.
+        server: the server.
+        service: the service that executes the calls.
     """
     _register_chat(server, service)
     _register_run(server, service)
@@ -120,7 +120,7 @@ def _register_chat(server: LoomServer, service: FlowService) -> None:
     ) -> ToolReply[ChatResult]:
         until = anyio.current_time() + wait_seconds
         kept = ctx.client_input.kept
-        # Asked of by round trips, this runs again from here: the same message gets the same answer then.
+        # After an elicitation in another round trip, this runs again: the same message gets the same answer.
         key = kept.setdefault("key", idempotency_key or secrets.token_hex(8))
         session_id = kept.get("session_id", session_id)
         said, number = message, 0
@@ -141,7 +141,7 @@ def _register_chat(server: LoomServer, service: FlowService) -> None:
         run: Run | None = None
         if reply.run_id:
             left = max(until - anyio.current_time(), 0.0)
-            # A run that an earlier message has begun is not for this one's task to call off.
+            # A run of an earlier message is not cancelled with this call.
             is_own = (await service.run(reply.run_id)).request.idempotency_key == taken_as
             task = "aborts" if is_own else "waits"
             run = await service.attending.wait_for_run(ctx, reply.run_id, seconds=left, task=task)
@@ -226,14 +226,14 @@ def _register_resume(server: LoomServer, service: FlowService) -> None:
     ) -> ToolReply[RunInfo]:
         if answer and action not in _WITH_ANSWER:
             raise InvalidInputError(
-                f"Nothing becomes of an answer with the action {action!r}.",
+                f"An answer has no meaning with the action {action!r}.",
                 advice="Use `answer`, `approve` with changed inputs, or `retry` with corrected ones.",
             )
         run = await service.run(run_id)
         by = decider_of(ctx)
         kept = ctx.client_input.kept
         if "after" not in kept:  # otherwise this is the same call again, with an answer
-            stands = action == "resume" and run.status == "input_required"  # nothing new has to happen
+            stands = action == "resume" and run.status == "input_required"  # nothing new is required
             kept["after"] = "0" if stands else str(run.last_seq)
             match action:
                 case "approve" | "deny" | "answer":
@@ -254,15 +254,15 @@ def _register_resume(server: LoomServer, service: FlowService) -> None:
 
 
 def find_pending(run: Run, id_: str, *, questions: bool) -> Pending:
-    """What is meant of that which a run waits for.
+    """Return the pending question that a call refers to.
 
     Args:
-        run: as it stands.
-        id_: which; empty for the only one.
-        questions: whether a question is meant, and not a yes or no.
+        run: the run.
+        id_: id of the question; empty for the only one.
+        questions: whether a question is meant, not a yes or no.
 
     Raises:
-        InvalidInputError: there is none, or more than one.
+        InvalidInputError: there is none, or several.
     """
     fit = [each for each in run.pending if (each.kind == "question") == questions]
     chosen = [each for each in run.pending if each.id == id_] if id_ else fit
@@ -287,10 +287,10 @@ def build_response(
     reason: str,
     by: str,
 ) -> ApprovalDecision | InputResponse:
-    """What somebody says to what a run waits for.
+    """Return the response to a pending question.
 
     Raises:
-        InvalidInputError: there is no answer.
+        InvalidInputError: there is no response.
     """
     if pending.kind == "question":
         if action == "deny":
@@ -321,10 +321,10 @@ async def start_and_wait(
     seconds: float,
     idempotency_key: str = "",
 ) -> ToolReply[RunInfo]:
-    """Begin a flow, or find the run that this call has begun before, and wait for it.
+    """Start a flow, or find the run that an earlier call with the key started, and wait for it.
 
     Raises:
-        LoomError: as for `Service.start`.
+        LoomError: as for `FlowService.start`.
     """
     run_id = ctx.client_input.kept.get("run_id", "")
     if not run_id:
@@ -342,26 +342,26 @@ async def start_and_wait(
 
 
 async def run_reply(ctx: ToolContext, service: FlowService, run: Run) -> ToolReply[RunInfo]:
-    """The answer about a run."""
+    """Return the tool reply about a run."""
     by_asking = service.attending.can_ask_user(ctx, run)
     info = run_info(run, await service.steps(run.id), by_asking=by_asking)
     await service.confirm_delivery(run.request.session_id, run)
     return tool_result(run_text(run, info), info)
 
 
-_MIN_ELICITATION_SECONDS = 10.0  # seconds that are left for a person to answer
+_MIN_ELICITATION_SECONDS = 10.0  # minimum seconds that must be left for an elicitation
 
 
 async def choose_by_elicitation(
     ctx: ToolContext, pending: Sequence[Pending], *, name: str, until: float
 ) -> str | None:
-    """What the user says to such a question, as a message; None if they were not asked, or said nothing.
+    """Ask the user to choose by elicitation; return the choice as a message, or None.
 
     Args:
         ctx: the call.
-        pending: what is waited for.
-        name: what the question is called, unique in the call.
-        until: when the call ends, as `anyio.current_time`.
+        pending: the pending question.
+        name: name of the question, unique in the call.
+        until: deadline of the call, as `anyio.current_time`.
     """
     asked = next((each for each in pending if each.id == CHOICE), None)
     left = until - anyio.current_time()
@@ -384,11 +384,11 @@ _ASKS = "What is missing is asked for. It is a flow with a run of its own: follo
 
 
 def register_flow_tools(server: LoomServer, service: FlowService) -> None:
-    """Offer them, as they are in the file at the time of asking.
+    """Register the flows of the current file as tools; the list follows the file.
 
     Args:
-        server: what offers them.
-        service: runs the flows.
+        server: the server.
+        service: the service that runs the flows.
     """
     made: tuple[FlowFile | None, Sequence[SchemaTool]] = (None, ())
 

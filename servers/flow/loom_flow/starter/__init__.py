@@ -1,4 +1,4 @@
-"""A flow file to begin with, which works by itself: no model, no API."""
+"""Starter flow file, which needs no model and no API."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ STARTER = "flow.json"
 
 
 def starter_text() -> str:
-    """What `loom-flow-server init` writes."""
+    """Return the file that `loom-flow-server init` writes."""
     return files(__name__).joinpath(STARTER).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Starts loom-flow-server for a host that runs this bundle; it is given the file and the model."""
+"""Starts loom-flow-server for an MCP bundle host, with the configured file and model."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def _changed(**step):
         (_changed(operationPath="x"), "is no operation of a source"),
         (
             _changed(operationPath=None, operationId="x"),
-            "'x' is not in the sources at hand. Give the OpenAPI",
+            "'x' is not in the available sources. Give the OpenAPI",
         ),
         (_changed(operationPath=None), "operationId is missing"),
         (_changed(operationPath=None, workflowId="$sourceDescriptions.b.w"), "is in another document"),
@@ -175,7 +175,7 @@ def _changed(**step):
             _changed(operationPath="{$sourceDescriptions.a.url}#/paths/~1{id}/get"),
             "has no parameter for {id}",
         ),
-        (_changed(parameters=[{"name": "a", "in": "cookie", "value": 1}]), "is put in 'cookie'"),
+        (_changed(parameters=[{"name": "a", "in": "cookie", "value": 1}]), "is in 'cookie'"),
         (_changed(parameters=[{"reference": "$components.parameters.a"}]), "which is not there"),
         (_changed(parameters={}), "should be a list"),
         (_changed(requestBody={"replacements": [{"target": "/a", "value": 1}]}), "replacements is not read"),
@@ -385,7 +385,7 @@ def test_an_input_that_means_two_things_leaves_its_flow_out():
             }]}"""
         )
     )
-    assert made.left_out == ("f: 'tenantId' is an input and something else besides.",)
+    assert made.left_out == ("f: 'tenantId' is the name of an input and of something else.",)
 
 
 _JSON = st.recursive(

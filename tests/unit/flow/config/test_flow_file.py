@@ -165,7 +165,7 @@ def test_only_what_may_be_repeated_is_repeatable(method, idempotent, repeatable)
 
 
 def test_an_empty_text_is_no_flow_file():
-    with pytest.raises(ConfigError, match="there is nothing in it"):
+    with pytest.raises(ConfigError, match="the file is empty"):
         parse_flow_file("// nothing")
     assert parse_flow_file("{}").file.flows == []
 
@@ -184,7 +184,7 @@ def test_everything_that_is_wrong_can_be_listed(tmp_path):
     path.write_text('{"skills": [{"condition": "a", "action": "b", "tools": ["x", "y", "z", "w"]}]}', "utf-8")
     assert len(flow_file_problems(path)) == 4
     path.write_text("// nothing", encoding="utf-8")
-    assert [each.message for each in flow_file_problems(path)] == ["there is nothing in it."]
+    assert [each.message for each in flow_file_problems(path)] == ["the file is empty."]
 
 
 @pytest.mark.hostile("expressions and configurations")
@@ -324,10 +324,10 @@ async def test_a_file_that_an_editor_has_emptied_changes_nothing(path, text):
     first = await watch.latest()
     path.write_text(text, encoding="utf-8")
     assert await watch.latest() is first
-    assert "there is nothing in it" in watch.problem
-    with pytest.raises(ConfigError, match="there is nothing in it"):
+    assert "the file is empty" in watch.problem
+    with pytest.raises(ConfigError, match="the file is empty"):
         await FlowFileWatcher(path).latest()
-    assert "there is nothing in it" in str(flow_file_problems(path)[0])
+    assert "the file is empty" in str(flow_file_problems(path)[0])
 
 
 async def test_an_address_that_may_not_be_asked_is_warned_of(path, caplog):

@@ -60,7 +60,7 @@ def test_a_place_is_line_and_column():
         ),
         (
             steps({**STEP, "parameters": {"q": "{$steps.b.outputs.result}"}}, {**STEP, "stepId": "b"}),
-            "flow 'f': the step 'b' is not done before this one, so it has no outputs yet. Refer to",
+            "flow 'f': the step 'b' does not come before this one, so it has no outputs yet. Refer to",
         ),
         # ids
         (flow(flow_id="a b"), "flows[0].flow_id: an id is 1 to 64 letters"),
@@ -95,8 +95,8 @@ def test_a_place_is_line_and_column():
             steps({**STEP, "onSuccess": [{"type": "goto", "stepId": "b"}]}),
             "there is no step 'b' in this list. There are: a.",
         ),
-        (steps({**STEP, "onSuccess": [{"type": "goto"}]}), "it lacks a step"),
-        (steps({**STEP, "onSuccess": [{"type": "retry"}]}), "only what has failed is done again"),
+        (steps({**STEP, "onSuccess": [{"type": "goto"}]}), "it needs a step"),
+        (steps({**STEP, "onSuccess": [{"type": "retry"}]}), "only a failed step is retried"),
         (steps({**STEP, "onFailure": [{"type": "retry", "stepId": "z"}]}), "there is no step 'z'"),
         (steps({**STEP, "onFailure": [{"type": "end", "stepId": "a"}]}), "`end` leads to no step"),
         (
@@ -106,7 +106,7 @@ def test_a_place_is_line_and_column():
         (steps({"stepId": "p", "parallel": [[STEP]]}), "two or more lists"),
         (
             steps({"stepId": "p", "parallel": [[STEP], [{"stepId": "b", "ask": "wie?"}]]}),
-            "side by side with other steps the user is not asked",
+            "the user cannot be asked in parallel with other steps",
         ),
         (
             steps(
@@ -120,7 +120,7 @@ def test_a_place_is_line_and_column():
             ),
             "there is no step 'a' in this list",
         ),
-        (steps({"stepId": "a", "ask": "x?", "parameters": {"b": 1}}), "nothing here that takes parameters"),
+        (steps({"stepId": "a", "ask": "x?", "parameters": {"b": 1}}), "this step takes no parameters"),
         (steps({"stepId": "a", "ask": "x?", "requestBody": {"payload": 1}}), "only a request has a body"),
         (
             steps({"stepId": "a", "operation": {"url": "/a", "body": 1}, "requestBody": {"payload": 1}}),
@@ -128,11 +128,11 @@ def test_a_place_is_line_and_column():
         ),
         (
             steps({**STEP, "parameters": [{"name": "a", "value": 1}, {"name": "a", "value": 2}]}),
-            "there twice",
+            "defined twice",
         ),
         (
             steps({"stepId": "a", "tool": "s:t", "parameters": [{"name": "a", "in": "query", "value": 1}]}),
-            "only parameters of a request are put somewhere",
+            "only parameters of a request have `in`",
         ),
         (flow(steps=[STEP], endpoint="GET /b"), "one request or several steps, not both"),
         # what is named
@@ -188,7 +188,7 @@ def test_a_place_is_line_and_column():
                     {"id": "t", "condition": "c", "action": "a", "depends_on": ["s"]},
                 ]
             },
-            "what it depends on depends on it",
+            "its dependencies form a cycle",
         ),
         # inputs and outputs
         (flow(endpoint="GET /{$inputs.day}"), "no schema names the input 'day'. Name it in the `properties`"),
@@ -245,7 +245,7 @@ def test_a_place_is_line_and_column():
         ),
         (
             steps({**STEP, "successCriteria": [{"condition": "true", "context": "$response.body"}]}),
-            "a condition names itself what it looks at",
+            "a condition has no separate context",
         ),
         (flow(trigger_patterns=["(a"]), "flow.json:1:"),
         (flow(input_schema={"type": "array"}), "the schema is of type 'array', not object"),
@@ -255,21 +255,21 @@ def test_a_place_is_line_and_column():
             "the schema is wrong",
         ),
         # addresses
-        ({"flows": [{"flow_id": "f"}]}, "`flow_url` is asked, which is not there"),
-        ({"flows": [{"flow_id": "f", "endpoint": "GET /x"}]}, "the path '/x' is put behind `flow_url`"),
-        ({"flow_url": "/api"}, "no address that paths can be put behind"),
-        ({"flow_url": "https://a.example/{$inputs.x}"}, "no address that paths can be put behind"),
+        ({"flows": [{"flow_id": "f"}]}, "the request goes to `flow_url`, which is not set"),
+        ({"flows": [{"flow_id": "f", "endpoint": "GET /x"}]}, "the path '/x' is relative to `flow_url`"),
+        ({"flow_url": "/api"}, "no base address for paths"),
+        ({"flow_url": "https://a.example/{$inputs.x}"}, "no base address for paths"),
         (flow(endpoint="GET https://{$inputs.host}/"), "a host may not come from a placeholder"),
         (flow(endpoint="GET https://a.example{$inputs.host}/"), "a host may not come from a placeholder"),
         (flow(endpoint="GET ftp://a.example/"), "begins with https:// or http://"),
         (flow(endpoint="GET //a.example/"), "begins with https:// or http://"),
         (flow(endpoint="GET x/y"), "begins with https:// or http://"),
-        (flow(endpoint="GET /a/../b"), "holds no . and .."),
+        (flow(endpoint="GET /a/../b"), "contains no . and .."),
         (flow(endpoint="GET https://a.example:x/"), "this is no address"),
         (flow(endpoint="GET https:///x"), "the address has no host"),
         (flow(endpoint={"url": "/a\nb"}), "no blanks, backslashes or control characters"),
         (flow(endpoint="get /x"), "should be 'GET', 'HEAD'"),
-        ({"retrieve_knowledge_url": "/kb"}, "the path '/kb' is put behind `flow_url`"),
+        ({"retrieve_knowledge_url": "/kb"}, "the path '/kb' is relative to `flow_url`"),
         (
             {
                 "retrieve_knowledge_url": "https://a.example",
@@ -286,12 +286,12 @@ def test_a_place_is_line_and_column():
         ({"net": {"only": ["https://a.example"]}}, "is no host"),
         ({"net": {"trace": ["a.*.example"]}}, "is no host"),
         # as_tool
-        (flow(flow_id="请假", as_tool=True, description="d"), "a tool cannot be called '请假'"),
+        (flow(flow_id="请假", as_tool=True, description="d"), "a tool cannot have the name '请假'"),
         (
             flow(as_tool=True, description="d", tool_name="flow_chat"),
             "the server has a tool 'flow_chat' already",
         ),
-        (flow(as_tool=True), "a tool without a description"),
+        (flow(as_tool=True), "a tool needs a description"),
         (
             {
                 "flow_url": "https://a.example",
@@ -300,7 +300,7 @@ def test_a_place_is_line_and_column():
                     {"flow_id": "g", "as_tool": True, "description": "d", "tool_name": "f"},
                 ],
             },
-            "another flow is offered as a tool of this name",
+            "another flow has a tool of this name",
         ),
     ],
 )
@@ -315,9 +315,9 @@ def test_flows_that_would_run_themselves_are_refused():
             "steps": [{"stepId": f"s{number}", "workflowId": other} for number, other in enumerate(others)],
         }
 
-    assert "the flow would run itself: f → f." in refusal({"flows": [runs("f", "f")]})
+    assert "the flow runs itself: f → f." in refusal({"flows": [runs("f", "f")]})
     said = refusal({"flows": [runs("a", "b", "c"), runs("b"), runs("c", "d"), runs("d", "a")][::-1]})
-    assert "the flow would run itself:" in said
+    assert "the flow runs itself:" in said
     assert " → " in said
     nested = [runs(f"f{number}", f"f{number + 1}") for number in range(2000)]
     parse_flow_file(json.dumps({"flow_url": "https://a.example", "flows": [*nested, {"flow_id": "f2000"}]}))
@@ -359,7 +359,7 @@ def test_a_secret_in_the_file_is_refused_and_not_repeated(file):
     ],
 )
 def test_a_reference_to_a_secret_where_none_is_looked_up_is_refused(file):
-    assert "a secret is not looked up here" in refusal(file)
+    assert "a secret is not resolved here" in refusal(file)
 
 
 @pytest.mark.parametrize(
@@ -414,9 +414,9 @@ def test_a_flow_of_steps_says_nothing_of_an_answer_that_it_does_not_have():
 
 
 def test_a_list_of_steps_without_any_is_refused():
-    assert "there is no step in it" in refusal(flow(steps=[]))
+    assert "it has no steps" in refusal(flow(steps=[]))
 
 
 def test_an_output_may_be_said_to_be_optional():
     parse_flow_file(json.dumps(steps({**STEP, "outputs": {"note": "$response.body#/note?"}})))
-    assert "nothing can stand behind" in refusal(steps({**STEP, "outputs": {"note": "$statusCode??"}}))
+    assert "nothing is allowed after" in refusal(steps({**STEP, "outputs": {"note": "$statusCode??"}}))

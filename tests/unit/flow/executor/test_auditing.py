@@ -85,7 +85,7 @@ async def test_what_cannot_be_put_on_file_is_not_sent(tmp_path: Path, api: Api, 
     run = await executor.execute("订货", "订茶", {"item": "茶"})
 
     assert run.status == "failed"
-    assert "POST /buy was not sent, as it could not be put on the audit" in run.problem
+    assert "POST /buy was not sent, because the audit log could not be written" in run.problem
     assert [each.path for each in api.asked] == ["/look"]
     assert "audit" not in run.output
 

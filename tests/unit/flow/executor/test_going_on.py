@@ -93,7 +93,7 @@ async def test_what_may_have_been_done_and_is_not_wanted_again_is_a_failure(api:
     run = await executor.resume(run.id)
     run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="deny"))
     assert run.status == "failed"
-    assert "Nobody knows" in run.problem
+    assert "It is not known" in run.problem
     run = await executor.send_command(run.id, Resume())
     assert [each.kind for each in run.pending] == ["unknown"]
     assert api.counts == {"/pay": 1}
@@ -215,7 +215,7 @@ async def test_a_run_whose_done_steps_have_changed_says_so_and_can_be_retried(ap
     executor = flows([_flow(_post("charge"), ask)])
     run = await executor.send_command(run.id, answer)
     assert run.status == "failed"
-    assert "'pay' has changed since" in run.problem
+    assert "'pay' is different" in run.problem
     run = await executor.send_command(run.id, Resume())
     assert run.status == "failed"
     run = await executor.retry(run.id, "charge")

@@ -201,7 +201,7 @@ async def test_flows_are_not_nested_without_end(flows: Flows) -> None:
     ]
     run = await flows([*nested, {"flow_id": "f4"}], limits=FlowLimits(depth=3)).execute("f0")
     assert run.status == "failed"
-    assert "too many flows" in run.problem
+    assert "nested too deeply" in run.problem
 
 
 @tool(name="send_mail")

@@ -86,7 +86,7 @@ async def test_a_run_that_stands_at_a_step_that_is_gone_says_so(api: Api, flows:
     run = await executor.send_command(
         run.id, InputResponse(id="ask", action="accept", content={"answer": "A"})
     )
-    assert "'ask' has changed" in run.problem
+    assert "'ask' is different" in run.problem
     run = await executor.retry(run.id)
     assert "no step 'ask' any more" in run.problem
     run = await executor.retry(run.id, "tell")

@@ -163,7 +163,7 @@ async def test_an_answer_that_cannot_be_read_does_not_count_as_not_done(api: Api
     executor = flows([_flow(step)])
     run = await executor.execute("f")
     assert run.status == "failed"
-    assert "'number' is not there" in run.problem
+    assert "'number' is missing" in run.problem
     run = await executor.retry(run.id)
     assert [each.kind for each in run.pending] == ["unknown"]
     run = await executor.send_command(run.id, ApprovalDecision(id="pay", action="approve"))
@@ -202,7 +202,7 @@ async def test_a_check_of_what_is_not_there_does_not_let_the_flow_go_on(
     )
     run = await executor.execute("f")
     assert run.status == "failed"
-    assert "cannot be said" in run.problem
+    assert "cannot be compared" in run.problem
     assert "/pay" not in api.counts
 
 

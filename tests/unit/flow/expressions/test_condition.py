@@ -97,7 +97,7 @@ def test_a_condition_does_not_hold(condition: str) -> None:
     "condition", ["$inputs.nothing < 1", "1 >= $inputs.none", "'a' < 1", "$inputs.list < 2", "!(null < 3)"]
 )
 def test_nobody_says_of_what_is_not_there_that_it_is_before_something(condition: str) -> None:
-    with pytest.raises(IncomparableError, match="cannot be said"):
+    with pytest.raises(IncomparableError, match="cannot be compared"):
         Condition.of(condition).holds(_VALUES)
 
 

@@ -256,7 +256,7 @@ async def test_no_more_requests_are_under_way_than_the_file_allows(callers, api,
             tasks.start_soon(caller.call, endpoint(url, "GET"), ExpressionValues())
         await anyio.to_thread.run_sync(both.wait, 10)
         error = await failure(caller.call(endpoint(url, "GET"), ExpressionValues(), seconds=0.05))
-        assert "too many requests were before this one" in error.message
+        assert "too many others were waiting" in error.message
         assert error.failure == "unavailable"
         go_on.set()
     assert (most, len(api.asked)) == (2, 6)

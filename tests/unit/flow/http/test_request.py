@@ -51,7 +51,7 @@ def test_a_path_is_put_behind_the_address_of_the_flows(url: str, base: str, whol
 
 
 def test_a_path_without_anything_to_put_it_behind_is_a_mistake_in_the_file() -> None:
-    with pytest.raises(ConfigError, match="put behind `flow_url`"):
+    with pytest.raises(ConfigError, match="relative to `flow_url`"):
         resolve_url("/leave", "")
 
 

@@ -183,7 +183,7 @@ async def test_it_is_said_when_nobody_knows_whether_it_took_effect(caller, api) 
     url = api.on("/leave", hang_up)
     output = await the_tool(system_tool(url), caller).call({"days": 1})
     assert output.is_error
-    assert "Whether it took effect is not known" in output.text
+    assert "It is not known whether it took effect" in output.text
     output = await the_tool(system_tool(url, method="GET"), caller).call({"days": 1})
     assert output.is_error
     assert "Whether it took effect" not in output.text
@@ -194,5 +194,5 @@ def test_only_enabled_tools_are_loaded_and_wrong_schemas_refused(caller) -> None
     off = system_tool("https://a.example/", enabled=False)
     assert loader(off, caller).load() == []
     wrong = system_tool("https://a.example/", parameters={"type": "array"})
-    with pytest.raises(ConfigError, match="'submit_leave' cannot be used: its schema is of type 'array'"):
+    with pytest.raises(ConfigError, match="'submit_leave' is invalid: its schema is of type 'array'"):
         loader(wrong, caller).load()

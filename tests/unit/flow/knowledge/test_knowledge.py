@@ -360,5 +360,5 @@ async def test_a_question_that_cannot_even_be_put_costs_its_knowledge_only(calle
     async with KnowledgeExecutor(ApiKnowledge(config, caller)) as knowledge:
         answer = await knowledge.pre_query("How many days?", {"tenantId": "../admin"}).answer()
     assert answer.outcome == "failed"
-    with pytest.raises(RuntimeError, match="used as a context manager"):
+    with pytest.raises(RuntimeError, match="use a KnowledgeExecutor as a context manager"):
         knowledge.pre_query("How many days?", {"tenantId": "t1"})

@@ -50,7 +50,7 @@ async def test_a_file_that_cannot_be_used_changes_nothing() -> None:
 
 async def test_it_is_exchanged_inside_its_block_only() -> None:
     files = in_use()
-    with pytest.raises(RuntimeError, match="inside its `async with` block only"):
+    with pytest.raises(RuntimeError, match="only inside its `async with` block"):
         await files.reload(loaded_flows(ORDER), RuntimeOverrides())
     async with files:
         files.check_open()

@@ -71,7 +71,7 @@ def test_patterns_that_take_long_share_a_limit_and_are_told_of_once(
         assert next(search.find("a" * 4000, clock), None) is None
     assert clock.left <= 0
     assert [record.getMessage() for record in caplog.records] == [
-        "A trigger pattern takes too long and is left out: '(a+)+(?=c)'"
+        "A trigger pattern takes too long and is skipped: '(a+)+(?=c)'"
     ]
 
 

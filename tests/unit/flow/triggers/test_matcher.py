@@ -148,7 +148,7 @@ def test_a_pattern_is_certain_where_one_of_its_places_is() -> None:
         ("(?(1)a|b)", 1, "not known"),
         ("(?x) a", 1, "not known"),
         (r"\ud800", 1, "no such character"),
-        ("a\ud800", 2, "half a character"),
+        ("a\ud800", 2, "a lone surrogate"),
         ("请{3}{2}", 2, "repetition"),
         ("*请", 1, "repetition"),
         ("(?#请", 1, "does not end"),

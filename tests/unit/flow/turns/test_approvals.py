@@ -210,7 +210,7 @@ async def test_a_program_with_a_person_of_its_own_may_approve_tools(tmp_path: Pa
 
 def test_a_step_that_calls_no_tool_has_nothing_that_would_not_be_asked() -> None:
     step = {"stepId": "a", "operation": "GET /a", "confirm": False}
-    with pytest.raises(ConfigError, match="nothing here that would be asked"):
+    with pytest.raises(ConfigError, match="this has no effect here"):
         loaded_flows({**_NOTE, "steps": [step]})
 
 

@@ -73,7 +73,7 @@ async def test_a_message_that_begins_the_flow_says_it() -> None:
 @pytest.mark.parametrize(
     ("choices", "problem"),
     [
-        ([{"const": "a", "title": "牙科"}, {"const": "b", "title": "牙科"}], "is called as"),
+        ([{"const": "a", "title": "牙科"}, {"const": "b", "title": "牙科"}], "has the same name as"),
         ([{"const": 1, "title": "牙科"}], "does not fit"),
     ],
 )
