@@ -14,13 +14,13 @@ CJK = (
     "\u3005-\u3007\u3021-\u3029\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     f"\uac00-\ud7af\uff66-\uff9d{HAN}"
 )
-# The first character stands alone, so that the engine leaps to it.
+# The first character is separate, so that the regex engine can jump to it.
 _PARTS = re.compile(f"([{CJK}][{CJK}]*)")
 _CJK_CHAR = re.compile(f"[{CJK}]")
 _HAN_CHAR = re.compile(f"[{HAN}]")
 _KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uff66-\uff9d\uac00-\ud7af]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f]+")
-# Paths and addresses, whatever the writer's language is; it begins where nothing stands before, to be linear.
+# Paths and addresses, whatever the writer's language is; it begins after no other character, to be linear.
 _PLACE = re.compile(r"(?<![!-~])[!-~]*[/\\][!-~]*")
 _LONGEST_READ = 4000
 

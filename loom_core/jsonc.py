@@ -1,6 +1,6 @@
 """JSONC parser: JSON with comments and trailing commas, and with the position of every value.
 
-Every error says the line and the column, and of what was read it is known where it stands.
+Every error has a line and a column, and every value a position.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loom_core.errors import UnreadableTextError
 
 __all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of"]
 
-_DEPTH = 200  # levels; no configuration has so many, and the reader recurses
+_DEPTH = 200  # levels; no configuration has more, and the reader recurses
 _LOOKED_AT = 2  # levels whose members have places: the file, and a section of it
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRICT_BLANK = re.compile(r"[ \t\r\n]*")
@@ -31,7 +31,7 @@ class JsonNode:
         value: as `json.loads` has it.
         members: those of an object, in their order, as far down as the reader looks.
         items: the elements of an array, likewise.
-        trailing_comma: whether a comma stands behind the last of them.
+        trailing_comma: whether a comma follows the last of them.
     """
 
     start: int
@@ -65,7 +65,7 @@ class JsonMember:
 
     Attributes:
         key: its name.
-        start: where that stands.
+        start: its position.
         node: its value.
     """
 

@@ -36,8 +36,8 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _SERVICE = "loom"
-_MIN_LENGTH = 4  # characters; a shorter one is no secret, and stands in any text
-_MIN_KNOWN_LENGTH = 8  # characters; a shorter one may be a word, which would be missing wherever it stands
+_MIN_LENGTH = 4  # characters; a shorter one is no secret, and occurs in any text
+_MIN_KNOWN_LENGTH = 8  # characters; a shorter one may be a word, which would be redacted everywhere
 _MAX_KNOWN = 2000  # secrets; tokens of callers come and go, and the oldest are forgotten
 _ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for an entry of the keyring.'
 
@@ -147,7 +147,7 @@ def check_variable(name: str, *, setting: str, advice: str) -> str:
 
     Args:
         name: what is to be one.
-        setting: where it stands, for the message, such as `api_key_env of the reranker api`.
+        setting: its place, for the message, such as `api_key_env of the reranker api`.
         advice: what to write there instead.
 
     Raises:
@@ -209,7 +209,7 @@ def redact(text: str, secrets: Iterable[SecretStr]) -> str:
 def secret_forms(secrets: Iterable[SecretStr]) -> tuple[str, ...]:
     """Return the encoded forms of secrets: plain, URL, JSON, base64; forms that contain others come first.
 
-    In base64 they are found within what stands around them, too, as in `user:password`.
+    In base64 they are found within a longer text, too, as in `user:password`.
     """
     return _forms(frozenset(secret.get_secret_value() for secret in secrets))
 
@@ -226,7 +226,7 @@ def _forms_of(value: str) -> frozenset[str]:
     if len(value) >= _MIN_KNOWN_LENGTH:
         data = value.encode("utf-8", "surrogatepass")
         encoded = [b64encode(data).decode()]
-        for before in range(3):  # bytes of the group that it begins in; `user:` may stand before a password
+        for before in range(3):  # bytes of the group that it begins in; `user:` may precede a password
             whole = slice((8 * before + 5) // 6, 8 * (before + len(data)) // 6)
             encoded.append(b64encode(bytes(before) + data).decode()[whole])
         forms |= {*encoded, *(each.translate(_URL_SAFE) for each in encoded)}

@@ -11,7 +11,7 @@ def custom_headers(package: str) -> list[str]:
     """Return the names of the headers that an SDK adds to every request, from its environment variable.
 
     Args:
-        package: the SDK, such as `openai`, whose headers stand in `OPENAI_CUSTOM_HEADERS`, a line each.
+        package: the SDK, such as `openai`, whose headers are in `OPENAI_CUSTOM_HEADERS`, a line each.
     """
     lines = os.environ.get(f"{package.upper()}_CUSTOM_HEADERS", "").split("\n")
     return [line.partition(":")[0].strip() for line in lines if ":" in line]

@@ -52,7 +52,7 @@ class MCPClient:
             ServerError: it cannot be connected to; the client is closed then.
         """
         if self._owner is None:
-            # A task of its own, and no task group: that could be left only by the task that entered it.
+            # Its own task, and no task group: that could be left only by the task that entered it.
             self._owner = asyncio.create_task(self._connection.run(), name=f"MCP {self._connection.name}")
             try:
                 await self._connection.ready()
@@ -105,7 +105,7 @@ class MCPClient:
             name: the tool.
             arguments: as its schema wants them.
             seconds: how long it may take without a sign of life; 120 if not given.
-            progress: told how far it is.
+            progress: called with the progress.
 
         Returns:
             What it answers; `is_error` where it says that it failed.

@@ -50,7 +50,7 @@ class ServerProgram(ABC, Generic[_Settings]):
 
     What a command line does not need to be parsed is found by its name in the server's package when it is
     needed: `introduction.introduction(settings)`; `app.build(settings)` makes the server;
-    `command_line.commands.run_command(args, settings)` runs a command of its own; `command_line.doctor` has
+    `command_line.commands.run_command(args, settings)` runs its own commands; `command_line.doctor` has
     `own_checks(settings)` and `variables(settings)`.
 
     Attributes:
@@ -115,7 +115,7 @@ class ServerProgram(ABC, Generic[_Settings]):
         return self._part("app").build(settings)
 
     def run_command(self, args: argparse.Namespace, settings: _Settings) -> int:
-        """Run a command of its own; gives the exit code."""
+        """Run one of its own commands, and return the exit code."""
         return self._part("command_line.commands").run_command(args, settings)
 
     def variables_to_check(self, settings: _Settings) -> set[str]:
@@ -133,7 +133,7 @@ class ServerProgram(ABC, Generic[_Settings]):
 def run_server(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str] = ()) -> int:
     """Run a parsed command line to its end; gives the exit code. Blocks.
 
-    What matters is on the audit; what is wrong is told on standard error, see `command_line.ended`.
+    Relevant commands are on the audit; errors go to standard error, see `command_line.run_to_exit_code`.
 
     Args:
         server: whose command line it is.

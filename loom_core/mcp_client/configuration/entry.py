@@ -1,7 +1,7 @@
 """One entry of a configuration file, as Loom and other hosts write it.
 
 What hosts share is read as they write it: `command`, `args`, `env`, `cwd`, `type`, `url`, `headers`,
-`disabled`, `timeout`. What only Loom knows stands under `loom`, so that other hosts pass over it; a name
+`disabled`, `timeout`. Loom's own settings are under `loom`, so that other hosts ignore them; a name
 there that Loom does not know is an error, one elsewhere is not.
 """
 

@@ -202,7 +202,7 @@ class CallClock:
     """
 
     def __init__(self, seconds: float) -> None:
-        """Give a block so many seconds, and ten times as many in all if it reports progress."""
+        """Set the seconds of a block; ten times as many in all if it reports progress."""
         self.late = False
         self._seconds = seconds
         self._left = seconds * _MOST

@@ -70,7 +70,7 @@ class ServerConnection:
         Args:
             config: the server.
             callbacks: what answers the server's own questions.
-            on_change: told when something is different now; must neither wait nor raise.
+            on_change: called after a change; must neither wait nor raise.
             auth: makes what signs requests over HTTP, see `oauth.oauth_auth`; called once for each opening.
             lineage: what has started this program; by default what its environment says.
             backoff: how often a lost server is tried again, and when.
@@ -168,13 +168,13 @@ class ServerConnection:
                 ten times; they are paused while a person is asked.
             repeatable: whether it may be called again where the connection breaks off and it is not known
                 whether it ran.
-            progress: told how far it is; who is slow misses steps.
+            progress: called with the progress; a slow callback misses steps.
             ask: answers questions that come during this call instead of `callbacks.ask`. The server is told
                 that questions can be answered only if `callbacks.ask` is given.
-            depth: how many agents stand above this call, if more than `current_depth` says.
+            depth: how many agents are above this call, if more than `current_depth` says.
 
         Raises:
-            ServerError: see `ServerError.failure`. If it is cancelled, the server is told.
+            ServerError: see `ServerError.failure`. If it is cancelled, the server is notified.
         """
         try:
             meta: Any = {DEPTH_META_KEY: self._lineage.below(max(depth, current_depth()))}
@@ -332,7 +332,7 @@ class ToolListing:
 
     Attributes:
         tools: as the server defines them, in its order.
-        ttl_ms: for so many milliseconds they may be kept; None where the server does not say.
+        ttl_ms: milliseconds that they may be cached; None if the server does not say.
         scope: whether others may be shown what was kept; None where the server does not say.
     """
 
@@ -374,7 +374,7 @@ class LatestNotifier:
         self._telling = False
 
     async def take(self, done: float, total: float | None, message: str) -> None:
-        """Take a step, and tell it now or after the one that is being told."""
+        """Send a step now, or after the current one."""
         if self._tell is None:
             return
         self._next = (done, total, message)

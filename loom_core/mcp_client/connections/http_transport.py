@@ -40,7 +40,7 @@ class HttpTransport:
         Args:
             config: the server.
             auth: signs the requests, or None.
-            on_end: called when nothing more can be asked; with SSE only, else who asks is told.
+            on_end: called when the connection is lost; with SSE only, else the caller gets an error.
             answer_bytes: the largest answer that is taken.
         """
         self.faults = Faults()

@@ -70,9 +70,9 @@ class OpenConnection:
         Args:
             config: the server.
             answering: answers its questions.
-            on_change: told what the server says has changed.
+            on_change: called with the kind of change that the server reports.
             auth: signs requests over HTTP.
-            lineage: what a child is told of who has started it.
+            lineage: the chain of parent programs, for a child.
             mode: whether the era is found out, or is known to be the old one.
         """
         from mcp import Client
@@ -317,7 +317,7 @@ class Backoff:
         attempts: consecutive failures after which it is given up until a caller asks for it.
         first: seconds to wait at most after the first failure; each further failure doubles them.
         cap: seconds to wait at most.
-        settled: a connection that has lasted for so many seconds ends the row of failures; a server that dies
+        settled: a connection that has lasted for these seconds resets the failures; a server that dies
             sooner each time would be started for ever.
         random: a number in [0, 1).
     """

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2.0  # from the end of its input to SIGTERM, and from there to SIGKILL
 _REAP_SECONDS = 2.0  # from SIGKILL to the end
-_EOF_SECONDS = 0.5  # from its end to that of its output, which a child of its own may hold open
+_EOF_SECONDS = 0.5  # from its end to that of its output, which a grandchild may hold open
 _POLL_SECONDS = 0.02  # while it is waited for: `wait` also waits for other holders of its pipes
 _WATCH_SECONDS = 0.25  # while it runs
 

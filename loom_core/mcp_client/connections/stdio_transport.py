@@ -160,7 +160,7 @@ _log = logging.getLogger(__name__)
 _CHUNK = 1 << 16
 _AT_ONCE = 20  # messages before others get their turn: reading what has come already does not wait
 _SHOWN = 80  # bytes of what is no message
-_EDGE = 300  # bytes of both ends of a line that is too long, where its id may stand
+_EDGE = 300  # bytes of both ends of a line that is too long, where its id may be
 
 _ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"\\]{1,100})")')
 

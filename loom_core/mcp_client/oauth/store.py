@@ -66,7 +66,7 @@ class Tokens(_Kept):
         scope: what they allow, separated by blanks.
         expires: when `access` ends, in seconds since 1970; None where nothing is said about it.
         endpoint: where `refresh` is sent, and nowhere else.
-        resource: what the tokens are for (RFC 8707); empty where the server does not want to be told.
+        resource: what the tokens are for (RFC 8707); empty if the server does not want it.
     """
 
     access: SecretStr

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_CAP", "OutputParts", "call_output"]
 
 TOKEN_CAP = 20_000
-"""A tool's text is cut at so many (estimated) tokens; hosts refuse what is over about 25,000."""
+"""Estimated tokens at which a tool's text is truncated; hosts refuse more than about 25,000."""
 
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # what models take
 _MAX_IMAGES = 20

@@ -162,7 +162,7 @@ class _ModelBuilder:
         types = schema.get("type")
         if types is None:
             forms = cast("list[object]", schema.get("anyOf") or schema.get("oneOf") or [])
-            if "properties" in schema:  # they bind objects only, and other values may stand here, too
+            if "properties" in schema:  # they bind objects only, and other values are allowed here, too
                 return Annotated[
                     Union[self._object(schema, name), _ANY],  # noqa: UP007
                     Field(union_mode="left_to_right"),

@@ -53,11 +53,11 @@ class ServerTools:
     """The live tools of one server; implements `ToolHome`.
 
     Args:
-        make_connection: makes the connection, given what is to be told of changes.
+        make_connection: creates the connection, given the callback for changes.
         approvals: what the user has approved.
         cache: where answers are kept.
-        starting: lets so many servers start at once.
-        on_change: told after the tools, or the server's state, have changed; must neither wait nor raise.
+        starting: limits how many servers start at once.
+        on_change: called after a change of the tools or of the server's state; must neither wait nor raise.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class ServerTools:
         except LoomError as error:
             self._problem = str(error)
             ready = self.connection.state == "ready"
-            # Why there is no connection has been told by who could not make it.
+            # The supervisor has reported why there is no connection.
             level = logging.WARNING if ready else logging.DEBUG
             _log.log(level, "the tools of %s are not known: %s", self.connection.name, error)
             return _RETRY_SECONDS if ready else math.inf

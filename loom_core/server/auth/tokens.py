@@ -2,7 +2,7 @@
 
 A token is 256 random bits, so a plain SHA-256 of it cannot be searched; no slow hash is needed, and checking
 one costs microseconds. It begins with `loom_`, for people and for scanners of leaked secrets, and ends with
-a checksum, so that a mistyped or made-up one is told from a revoked one.
+a checksum, to distinguish a mistyped or made-up one from a revoked one.
 """
 
 from __future__ import annotations

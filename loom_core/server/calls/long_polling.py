@@ -36,7 +36,7 @@ _LONGEST_ASKING = 30 * 86_400.0
 _TASK_AFTER = 3.0
 _BETWEEN_LINES = 0.25
 _PAGE = 500  # events that are read at once
-_CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be cancelled
+_CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is reported as cancelled
 
 
 class CallerRuns(Protocol):
@@ -74,7 +74,7 @@ class LongPoll:
     Attributes:
         runs: the runs.
         question: what a person is asked about something that a run waits for, in a form of their client.
-        lines: makes what says each event of a run in a line; an empty line is not told.
+        lines: returns a function that formats an event of a run as a line; an empty line is not sent.
     """
 
     runs: CallerRuns
@@ -229,7 +229,7 @@ class _Lines:
 
     Attributes:
         read: seq of the last event that was read.
-        latest: the latest line that was not told yet, with the seq of its event.
+        latest: the latest line that was not sent yet, with the seq of its event.
     """
 
     def __init__(self, said: Callable[[StreamEvent], str], *, known: int) -> None:

@@ -88,7 +88,7 @@ def state_keys(home: Path) -> Sequence[str]:
     """Return the keys that all workers share: from the environment, or else from a file in Loom's home.
 
     The file is made at the first call, readable by its owner only. Where it can neither be read nor made, a
-    warning is logged and the process makes keys of its own.
+    warning is logged and the process creates its own keys.
 
     Raises:
         ConfigError: a key in the environment or the file is too short to be one.

@@ -134,7 +134,7 @@ class TaskCall:
         try:
             with self._scope:
                 self._outcome = await function()
-        except Exception as error:  # noqa: BLE001 - it is raised or told where the call is answered
+        except Exception as error:  # noqa: BLE001 - it is raised or reported where the call is answered
             self._failure = unwrap_group(error)
         finally:
             _current.reset(token)
@@ -266,7 +266,7 @@ class Task:
     Attributes:
         id: what the client knows it by; cannot be guessed.
         owner: id of the caller it belongs to; empty without authentication.
-        status: where it stands.
+        status: of the protocol.
         message: the same for people, or empty.
         result: of the call, when it is completed.
         error: why it failed.

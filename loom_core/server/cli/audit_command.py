@@ -260,7 +260,7 @@ def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) 
             outcome = "cancelled"
             raise
         finally:
-            # What is wrong is told already where the command has failed, and may be the same.
+            # A failed command has reported its error already, which may be the same.
             if (error := _write(program, args, command, outcome)) and outcome != "error":
                 from loom_core.server.cli.console import say
 

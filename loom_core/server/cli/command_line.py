@@ -1,7 +1,7 @@
 """Common parts of the servers' command lines: commands, exit codes, output.
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 broken pipe; a server
-may have others of its own.
+may have its own.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
     Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
 
     Args:
-        program: the command's name, which stands before the message.
+        program: the command's name, a prefix of the message.
         run: does it; gives the exit code.
         debug: show the tracebacks of errors of ours, too; those of others always are. No secret is in them.
     """
@@ -223,7 +223,7 @@ def serve_from_arguments(
     home: Path,
     deadline: float,
 ) -> int:
-    """Run `serve` until it is told to stop: over stdio, or over HTTP where asked; gives the exit code.
+    """Run `serve` until it is stopped, over stdio or with --http over HTTP, and return the exit code.
 
     Args:
         introduction: what the server tells of itself; its name is the command's.

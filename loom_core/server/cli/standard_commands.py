@@ -1,6 +1,6 @@
 """Declaration of the commands that every server has; `server.program` runs them.
 
-A server adds others of its own, and leaves out what makes no sense for it.
+A server adds its own, and omits those that make no sense for it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ServerCommands:
         """Declare `doctor`.
 
         Args:
-            named: names of what stand in its answer, such as `sources and folders`.
+            named: the things whose names its answer has, such as `sources and folders`.
         """
         doctor = self.add("doctor", "look quickly whether anything is wrong, and change nothing")
         doctor.add_argument(

@@ -106,7 +106,7 @@ def port_holder(port: int) -> PortHolder | None:
     """Find the process that listens on a port of this machine; None if unknown.
 
     Processes of other users can be seen by an administrator only. Linux tells it in `/proc`, macOS by the
-    command `lsof`; on Windows it is not told. Blocks.
+    command `lsof`; on Windows it is unknown. Blocks.
     """
     if sys.platform == "linux":
         return _by_proc(port)

@@ -89,7 +89,7 @@ async def self_test_section(
     facts = {"command": " ".join(command), **{f"{probe.era}_era": _describe(probe) for probe in probes}}
     findings: dict[str, Finding] = {}
     for finding in (finding for probe in probes for finding in _findings(probe, program, timeouts)):
-        findings.setdefault(finding.code, finding)  # what is wrong in both eras is told once
+        findings.setdefault(finding.code, finding)  # a fault of both eras is reported once
     if not any(probe.failure for probe in probes) and probes[0].tools != probes[-1].tools:
         message = "It has other tools in one protocol era than in the other."
         findings["eras-differ"] = problem("eras-differ", message, f"Report it as a bug of {program}.")

@@ -19,7 +19,7 @@ __all__ = ["ConfigFile"]
 
 _BACKUP = ".loom.bak"  # no other program gives such a name: backups are deleted by it
 _NEWEST = 3
-"""So many of the newest backups of a file are kept, and the oldest: the file as it was before Loom."""
+"""Number of the newest backups to keep; the oldest one, the file before Loom, is kept as well."""
 
 
 @dataclass(frozen=True, slots=True)

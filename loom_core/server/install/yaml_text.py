@@ -1,6 +1,6 @@
 """YAML: an entry is a block of lines below its section.
 
-PyYAML reads it and knows where everything stands; the lines of one entry are written here, with every text in
+PyYAML reads it with positions; the lines of one entry are written here, with every text in
 double quotes, which mean the same in YAML 1.1 and 1.2.
 """
 

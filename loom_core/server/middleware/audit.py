@@ -30,7 +30,7 @@ FINAL_WRITE_SECONDS = 5.0
 """So long may it take to write how something ended, when everything else is stopped."""
 
 _PAUSE_SECONDS = 60.0  # between two lines about refusals of one kind, from one address
-_MOST_SOURCES = 1000  # that are told apart
+_MOST_SOURCES = 1000  # that have their own counts
 _OTHERS = "others"
 _AUTHENTICATION = frozenset({"no_token", "bad_token", "expired_token", "scope", "host", "origin", "issuer"})
 _OUTCOMES = {"input_required": "input_required", "task": "task"}  # by what the result says that it is

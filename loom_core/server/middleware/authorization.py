@@ -32,7 +32,7 @@ ToolScope = Callable[[str], Scope | None]
 """Which scope a tool needs, or None if there is no such tool."""
 
 Outcome: TypeAlias = Literal["success", "error", "refused", "cancelled"]
-"""How a call ended: `error` was told to the model, `refused` is an error of the protocol."""
+"""Outcome of a call: `error` is a tool error for the model, `refused` an error of the protocol."""
 
 _READING = ("resources/", "prompts/", "completion/", "subscriptions/")
 

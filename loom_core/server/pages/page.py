@@ -38,7 +38,7 @@ def page(
 ) -> str:
     """Render a self-contained page of HTML.
 
-    `base.css` and `base.js` stand before the page's own: colours and type for light and dark, switches of
+    `base.css` and `base.js` precede the page's own: colours and type for light and dark, switches of
     theme and language, and `Page`, through which scripts read `data` and build elements.
 
     Args:
@@ -123,7 +123,7 @@ def embed_json(data: Mapping[str, object]) -> str:
 
 
 def _inside(element: str, text: str) -> str:
-    text = f"\n{text.strip()}\n"  # as it stands in the element: the hash covers every character
+    text = f"\n{text.strip()}\n"  # exactly as in the element: the hash covers every character
     if re.search(rf"</{element}|<!--", text, re.IGNORECASE):
         raise LoomError(
             f"A {element} of a page would end its own element.",

@@ -79,7 +79,7 @@ _MOST_WHOLE = 2**53  # beyond this a number is another one in JavaScript
 _MOST_DEPTH = 40
 _FEW = 20  # items of a list or object, once there is too much of everything
 _AT_ONCE = 500
-_TAIL = 4  # of what is read of a long run, one part in so many is its end
+_TAIL = 4  # the last quarter of the events read from a long run is its end
 
 
 async def runs_page(
@@ -95,7 +95,7 @@ async def runs_page(
     Args:
         journal: where they are.
         runs: which; one alone is shown at once, several as a list.
-        program: what is told to look for more runs.
+        program: the command for more runs, in a message.
         more: whether there are more of them, which are left out.
         bounds: how much the page holds.
 
@@ -478,7 +478,7 @@ class _Truncator:
         Args:
             value: JSON.
             name: what it is called, with the names of what it is in.
-            depth: how deep it stands.
+            depth: its nesting depth.
         """
         match value:
             case str():
@@ -523,7 +523,7 @@ class Bounds:
         depth: of these below each other.
         text: characters of one text.
         texts: characters of all texts together; behind that each has `short` only.
-        short: characters of one text, once there were so many.
+        short: characters of one text, after `texts` is used up.
     """
 
     run_events: int = 20_000
@@ -540,7 +540,7 @@ class RunRecord:
     """One run with its events and child runs.
 
     Attributes:
-        run: as it stands.
+        run: its current state.
         events: what happened, oldest first; without the middle where there were too many.
         children: runs that it had others do, oldest first.
         children_left_out: how many more there are, at least.
@@ -565,7 +565,7 @@ class RunRecord:
 async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds) -> list[RunRecord]:
     """Read runs with their events and child runs.
 
-    A run among them that another one of them had made stands below that one only.
+    A run that is a child of another one appears only below that one.
 
     Args:
         journal: where they are.

@@ -1,6 +1,6 @@
 """`LoomServer`: an MCP server whose tools, resources and prompts keep the house rules.
 
-It stands on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
+It builds on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
 be worded at the time of asking, arguments be refused with advice, lists have pages and errors keep their
 own words, without touching anything private. Both protocol eras are served from the same handlers.
 """

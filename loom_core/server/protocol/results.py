@@ -86,7 +86,7 @@ class TextBudget:
         Args:
             tokens: the limit, 100 to `TOKEN_CAP`; what is said about the cut is within it.
             narrow: what the reader can do to see the rest: completes "narrow with …".
-            separator: what stands between two blocks.
+            separator: the text between two blocks.
         """
         self._limit = 4 * (min(tokens, TOKEN_CAP) - _NOTE_TOKENS - estimate_tokens(narrow))
         self._narrow = narrow

@@ -80,7 +80,7 @@ async def write_run_page(
 
     Args:
         service: has the runs.
-        given: what stands behind `--html`: the file, then ids.
+        given: the arguments of `--html`: the file, then ids.
         listed: the runs that are shown where no id is given; one more than `limit` says that there are more.
         limit: how many of these are shown.
         program: whose runs they are.

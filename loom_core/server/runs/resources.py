@@ -70,7 +70,7 @@ def register_run_resources(
         runs: the runs.
         describe: gives a run as JSON.
         title: what people know a run by.
-        description: what is told of a run's JSON.
+        description: of a run's JSON.
     """
 
     @server.resource(

@@ -85,7 +85,7 @@ class HttpState:
     """State of the HTTP server.
 
     Attributes:
-        serving: whether new requests are welcome; a balancer is told by `/readyz`.
+        serving: whether new requests are accepted; `/readyz` reports it to a load balancer.
     """
 
     serving: bool = True

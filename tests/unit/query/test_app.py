@@ -66,7 +66,7 @@ async def test_a_broken_edit_keeps_the_sources_there_are_and_says_so(configure, 
     async with running() as service:
         path.write_text('{"sources": {', encoding="utf-8")
         await service.sources.refresh()
-        listed = await service.listed()
+        listed = await service.list_sources()
         assert [source.name for source in listed.sources] == ["harbour"]
         (problem,) = listed.problems
         assert "query.json:1:14: the file ends too early" in problem
@@ -75,8 +75,8 @@ async def test_a_broken_edit_keeps_the_sources_there_are_and_says_so(configure, 
         assert "Ada Brown" in answer.passages[0].text
         configure({})
         await service.sources.refresh()
-        assert (await service.listed()).problems == []
-        assert (await service.listed()).sources == []
+        assert (await service.list_sources()).problems == []
+        assert (await service.list_sources()).sources == []
 
 
 async def test_a_knowledge_base_that_another_program_makes_becomes_a_source(connected, home, news):
@@ -107,7 +107,7 @@ async def test_a_source_that_stays_as_it_is_keeps_what_it_has_read(configure, ru
 async def test_a_question_ends_with_the_sources_that_it_began_with(configure, running, harbour, ports):
     configure({"harbour": harbour, "港口": ports})
     async with running() as service:
-        names = service.chosen([])
+        names = service.choose_sources([])
         async with service.sources.asked(names) as sources:
             await sources.query("Who is the harbour master?")
             configure({"港口": {**ports, "deadline": 3}})

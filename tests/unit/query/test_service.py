@@ -36,7 +36,7 @@ async def test_all_local_knowledge_bases_are_sources_by_themselves(local, runnin
     await local("notes", LONG, uri="note:aster")
     await local("知识库", "# 青岛港\n\n青岛港的港长是李明。", uri="note:青岛")
     async with running() as service:
-        assert [(info.name, info.description) for info in await service.described()] == [
+        assert [(info.name, info.description) for info in await service.describe_sources()] == [
             ("notes", "About notes."),
             ("知识库", "About 知识库."),
         ]
@@ -68,7 +68,7 @@ async def test_one_knowledge_base_can_have_another_name_hints_and_deadline(local
         }
     )
     async with running() as service:
-        (details,) = (await service.listed()).sources
+        (details,) = (await service.list_sources()).sources
         assert (details.name, details.description, details.hints, details.deadline) == (
             "港",
             "港口",
@@ -138,11 +138,11 @@ async def test_two_sources_of_one_name_are_told_and_the_first_counts(local, conf
     await local("notes", LONG, uri="note:aster")
     configure({"notes": harbour, "mine": {"kind": "local"}})
     async with running() as service:
-        assert [(each.kind, each.state) for each in (await service.listed()).sources] == [
+        assert [(each.kind, each.state) for each in (await service.list_sources()).sources] == [
             ("documents", "ready"),
             ("local", "failed"),
         ]
-        assert "another source is called 'notes' already" in (await service.listed()).sources[1].problem
+        assert "another source is called 'notes' already" in (await service.list_sources()).sources[1].problem
 
 
 async def test_a_passage_that_two_sources_have_comes_once_and_says_so(local, configure, running):
@@ -162,13 +162,13 @@ async def test_a_caller_sees_asks_and_reads_only_the_sources_of_its_token(config
     async with running() as service:
         whole = await service.query("Ada Brown")
         with use_caller(Caller("laptop", frozenset({"read"}), frozenset({"港口"}))):
-            assert [info.name for info in await service.described()] == ["港口"]
-            assert [each.name for each in (await service.listed()).sources] == ["港口"]
-            assert service.chosen([]) == ["港口"]
+            assert [info.name for info in await service.describe_sources()] == ["港口"]
+            assert [each.name for each in (await service.list_sources()).sources] == ["港口"]
+            assert service.choose_sources([]) == ["港口"]
             with pytest.raises(NotFoundError, match="no source 'harbour'"):
-                service.chosen(["harbour"])
+                service.choose_sources(["harbour"])
             with pytest.raises(NotFoundError, match="no source 'broken'"):
-                service.chosen(["broken"])
+                service.choose_sources(["broken"])
             with pytest.raises(NotFoundError):
                 await service.fetch(whole.passages[0].id, start=None, tokens=100)
             with pytest.raises(NotFoundError):
@@ -181,9 +181,9 @@ async def test_a_source_that_cannot_be_asked_says_why(configure, running):
     configure({"gone": {"kind": "local", "knowledge_base": "nowhere"}})
     async with running() as service:
         with pytest.raises(SourceError, match="no knowledge base 'nowhere'"):
-            service.chosen(["gone"])
+            service.choose_sources(["gone"])
         with pytest.raises(NotFoundError, match="No source can be asked") as error:
-            service.chosen([])
+            service.choose_sources([])
         assert "nowhere" in error.value.advice
 
 
@@ -201,7 +201,7 @@ async def test_the_list_of_sources_says_why_the_language_model_cannot_be_asked(
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
     configure({"harbour": harbour}, llm=llm)
     async with running() as service:
-        (problem,) = (await service.listed()).problems
+        (problem,) = (await service.list_sources()).problems
         assert told in problem
 
 
@@ -211,11 +211,11 @@ async def test_a_language_model_that_has_its_key_is_no_problem_and_the_key_is_no
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-very-secret")
     configure({"harbour": harbour}, llm="deepseek")
     async with running() as service:
-        listed = await service.listed()
+        listed = await service.list_sources()
         assert listed.problems == []
         assert "very-secret" not in listed.model_dump_json()
         configure({"harbour": harbour}, llm={"provider": "deepseek", "api_key": "sk-other-secret"})
         await service.sources.refresh()
-        listed = await service.listed()
+        listed = await service.list_sources()
         assert "query.json:" in listed.problems[0]
         assert "other-secret" not in listed.model_dump_json()

@@ -44,7 +44,7 @@ def variables(settings: Settings) -> set[str]:
     usual = language_model_variables()
     try:
         return usual | {*read_query_file(settings.config).variables}
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return usual
 
 
@@ -74,7 +74,7 @@ def _model(settings: Settings) -> HealthSection | None:
     service = QueryService(settings)
     try:
         service.sources.load()
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return None
     return model_section(service.language_model, otherwise=_OTHER_MODEL)
 
@@ -84,7 +84,7 @@ async def _sources(settings: Settings) -> list[HealthSection]:
     service = QueryService(settings, upkeep=False)
     try:
         await blocking(service.sources.load)()
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return []
     asked = [source for source in service.sources.live.values() if source.kind in {"http", "mcp"}]
     late = problem(

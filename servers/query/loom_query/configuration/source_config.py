@@ -74,7 +74,7 @@ class LocalConfig(_Written):
 
 
 class DocumentsConfig(_Written):
-    """A few texts that stand in the configuration itself."""
+    """A few texts in the configuration itself."""
 
     documents: tuple[TextDocument, ...] = Field(
         min_length=1, description="A list of objects, each with a text."

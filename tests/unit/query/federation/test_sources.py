@@ -87,7 +87,7 @@ async def test_a_server_is_connected_at_its_first_question_and_closed_when_it_is
     configure({"near": harbour, "far": {"kind": "mcp", "server": "notes", "description": "远方"}})
     (home / "mcp.json").write_text(json.dumps({"mcpServers": {"notes": notes}}), encoding="utf-8")
     async with running() as service:
-        assert [(each.name, each.kind, each.state) for each in (await service.listed()).sources] == [
+        assert [(each.name, each.kind, each.state) for each in (await service.list_sources()).sources] == [
             ("near", "documents", "ready"),
             ("far", "mcp", "idle"),
         ]
@@ -121,7 +121,7 @@ async def test_a_server_that_cannot_be_started_says_why_and_spoils_nothing(confi
 async def test_a_server_that_is_not_in_mcp_json_is_told_with_what_to_do(configure, running):
     path = configure({"far": {"kind": "mcp", "server": "tracker"}})
     async with running() as service:
-        (far,) = (await service.listed()).sources
+        (far,) = (await service.list_sources()).sources
         assert f"{path}:" in far.problem
         assert "'tracker'" in far.problem
 
