@@ -85,7 +85,7 @@ class PlacedProblem:
 
     @property
     def text(self) -> str:
-        """The place and what is wrong there."""
+        """The position and the problem."""
         return f"{self.file}:{self.line}:{self.column}: {self.message}" if self.line else self.message
 
 
@@ -165,7 +165,7 @@ class ConfigText:
 
         Args:
             model: what it has to be.
-            advice: what to do about what is wrong.
+            advice: how to fix it.
 
         Raises:
             ConfigError: something is wrong; it names the first places.

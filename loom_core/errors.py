@@ -54,7 +54,7 @@ class UnreadableTextError(ConfigError):
     """A text is not what its format says.
 
     Attributes:
-        reason: what is wrong.
+        reason: the fault.
         line: where, counted from 1.
         column: where in that line, counted from 1.
     """

@@ -202,7 +202,7 @@ def _plain_node(text: str, start: int) -> JsonNode | None:
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None  # commented, or wrong: it is read again, for the place of what is wrong
+        return None  # commented or invalid: parse it again, for the position of the fault
     return JsonNode(start, end, value)
 
 

@@ -48,7 +48,7 @@ class ServerStatus:
     Attributes:
         name: its id.
         state: see `State`; `misconfigured` for an entry that cannot be used.
-        problem: why it has no tools or may have other ones, with advice; empty if nothing is wrong.
+        problem: why it has no tools or may have other ones, with advice; empty if there is no problem.
         tools: how many can be called.
         left_out: tools that cannot be, with the reason.
         facts: what it says of itself, or None.

@@ -138,7 +138,7 @@ def run_server(server: ServerProgram[_Settings], args: argparse.Namespace, serve
     Args:
         server: whose command line it is.
         args: the command and its options.
-        served: what stands behind `--`: options of `serve`, or for `mcp add` a command line.
+        served: the arguments after `--`: options of `serve`, or for `mcp add` a command line.
     """
     with use_program(server.name):
         run = partial(_run, server, args, served)

@@ -44,7 +44,7 @@ class EntryError(ConfigError):
     """An entry of a configuration cannot be used.
 
     Attributes:
-        path: the names and numbers that lead from the entry to what is wrong with it.
+        path: the names and numbers that lead from the entry to the problem.
     """
 
     def __init__(self, message: str, *, advice: str = "", path: _Place = ()) -> None:

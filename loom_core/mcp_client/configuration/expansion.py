@@ -51,7 +51,7 @@ class Expansion:
     Args:
         variables: the environment.
         keyring: whether the keyring is asked, which may take a while and show the user a prompt. Without it
-            every secret is `…`: enough for a mere display.
+            each value is `…`: enough for a mere display.
     """
 
     def __init__(self, variables: Mapping[str, str], *, keyring: bool = True) -> None:

@@ -28,10 +28,10 @@ class ServerProblem:
     """Why an entry, or a whole file, cannot be used. No secret is in it.
 
     Attributes:
-        message: what is wrong, in a sentence.
+        message: the problem, in a sentence.
         advice: what to do about it, in a sentence; may be empty.
         where: `file:line:column`, or the file; empty where nothing is in any file.
-        untrusted: whether nothing is wrong but that the user has not looked at the file.
+        untrusted: whether the only problem is that the user has not reviewed the file.
     """
 
     message: str

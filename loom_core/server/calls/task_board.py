@@ -266,7 +266,7 @@ class Task:
     Attributes:
         id: what the client knows it by; cannot be guessed.
         owner: id of the caller it belongs to; empty without authentication.
-        status: of the protocol.
+        status: in the terms of the protocol.
         message: the same for people, or empty.
         result: of the call, when it is completed.
         error: why it failed.

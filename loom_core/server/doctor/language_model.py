@@ -30,7 +30,7 @@ def model_section(
 
     Args:
         language_model: makes the model, or gives None where none is set.
-        otherwise: what to do where what is wrong does not say so itself.
+        otherwise: advice for a problem that has none.
     """
     try:
         llm = language_model()

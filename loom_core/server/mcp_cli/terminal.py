@@ -39,7 +39,7 @@ def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -
     Args:
         program: the server whose command this is.
         args: options of `mcp_options.add_mcp_options`.
-        served: what stands behind `--`.
+        served: the arguments after `--`.
 
     Raises:
         LoomError: as `run_mcp_command`.
@@ -71,7 +71,7 @@ def run_mcp_command(
     Args:
         program: the server whose command this is; it is not taken over from other clients.
         args: options of `mcp_options.add_mcp_options`.
-        served: what stands behind `--`: a command and what it is given.
+        served: the arguments after `--`: a command with its own arguments.
         home: Loom's folder.
         prompter: the person at the terminal.
 

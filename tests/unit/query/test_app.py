@@ -107,7 +107,7 @@ async def test_a_source_that_stays_as_it_is_keeps_what_it_has_read(configure, ru
 async def test_a_question_ends_with_the_sources_that_it_began_with(configure, running, harbour, ports):
     configure({"harbour": harbour, "港口": ports})
     async with running() as service:
-        names = service.choose_sources([])
+        names = service.select_sources([])
         async with service.sources.asked(names) as sources:
             await sources.query("Who is the harbour master?")
             configure({"港口": {**ports, "deadline": 3}})

@@ -164,11 +164,11 @@ async def test_a_caller_sees_asks_and_reads_only_the_sources_of_its_token(config
         with use_caller(Caller("laptop", frozenset({"read"}), frozenset({"港口"}))):
             assert [info.name for info in await service.describe_sources()] == ["港口"]
             assert [each.name for each in (await service.list_sources()).sources] == ["港口"]
-            assert service.choose_sources([]) == ["港口"]
+            assert service.select_sources([]) == ["港口"]
             with pytest.raises(NotFoundError, match="no source 'harbour'"):
-                service.choose_sources(["harbour"])
+                service.select_sources(["harbour"])
             with pytest.raises(NotFoundError, match="no source 'broken'"):
-                service.choose_sources(["broken"])
+                service.select_sources(["broken"])
             with pytest.raises(NotFoundError):
                 await service.fetch(whole.passages[0].id, start=None, tokens=100)
             with pytest.raises(NotFoundError):
@@ -181,9 +181,9 @@ async def test_a_source_that_cannot_be_asked_says_why(configure, running):
     configure({"gone": {"kind": "local", "knowledge_base": "nowhere"}})
     async with running() as service:
         with pytest.raises(SourceError, match="no knowledge base 'nowhere'"):
-            service.choose_sources(["gone"])
+            service.select_sources(["gone"])
         with pytest.raises(NotFoundError, match="No source can be asked") as error:
-            service.choose_sources([])
+            service.select_sources([])
         assert "nowhere" in error.value.advice
 
 
