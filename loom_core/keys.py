@@ -69,7 +69,7 @@ def find_key(
         keyring_seconds: so long is waited for the keyring, which may be asking the user.
 
     Raises:
-        ConfigError: there is a key, but no vendor's keys look so; see `checked_key`.
+        ConfigError: there is a key, but no vendor's keys look so; see `check_key`.
     """
     key = _from_environment(variable)
     return key if key or not keyring else _from_keyring(variable, keyring_service, keyring_seconds)

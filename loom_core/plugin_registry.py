@@ -126,7 +126,9 @@ class _Registry:
     def __init__(self) -> None:
         self._factories: dict[tuple[PluginKind, str], Factory] = {}
         self._others_loaded = False
-        self._loading = threading.RLock()  # reentrant: a plugin may call `registered` while it is imported
+        self._loading = (
+            threading.RLock()
+        )  # reentrant: a plugin may call `list_registered` while it is imported
 
     def add(self, kind: PluginKind, name: str, factory: Factory) -> None:
         home = _load_built_in(kind).get(name)

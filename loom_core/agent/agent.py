@@ -96,7 +96,7 @@ class Agent:
             outside: `allow`, `ask` (the default) or `deny`.
         approve: asks a person for approval; without it, and without `wait_for_commands`, calls that need
             approval are not made.
-        wait_for_orders: whether to wait for people who decide by `send_command`.
+        wait_for_commands: whether to wait for people who decide by `send_command`.
         approval_seconds: timeout for approvals; without an answer, the call is denied.
         budget: default budget of a run; by default the turns of `config.set_max_iterations`.
         compaction: see `Compaction`; None for no compaction.

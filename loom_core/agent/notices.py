@@ -149,7 +149,7 @@ _CHINESE = Notices(
         "It reaches beyond this machine or a closed set of things.": "它会访问本机或限定范围之外的内容。",
         "It runs a command on this machine.": "它会在本机上执行命令。",
         "It has not been approved yet.": "它尚未获得批准。",
-        "Each call of it has to be confirmed.": "每次执行都需要确认。",
+        "Each call needs confirmation.": "每次执行都需要确认。",
         "Its description or its arguments have changed since it was approved.": (
             "自获得批准以来，它的描述或参数已经改变。"
         ),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         check_utterances,
         read_utterances,
     )
-    from loom_core.flow.responses.reply import Citation, FlowReply, Route, WaitingRun
+    from loom_core.flow.responses.reply import Citation, FlowReply, RoutingOutcome, WaitingRun
     from loom_core.flow.runtime.runtime import build_system_prompt
     from loom_core.flow.turns.explanation import Explanation
 
@@ -48,7 +48,7 @@ __all__ = [
     "KnowledgeBaseExecutor",
     "LoadedFlows",
     "RegressionReport",
-    "Route",
+    "RoutingOutcome",
     "SkillConfig",
     "SystemExecutor",
     "SystemToolConfig",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from loom_core.flow.config.flow_file import check_flow_file
 from loom_core.flow.config.models import FlowFile
-from loom_core.flow.responses.reply import FlowReply, Route, TurnOutcome
+from loom_core.flow.responses.reply import FlowReply, RoutingOutcome, TurnOutcome
 from loom_core.flow.runtime.runtime import FlowRunner, RuntimeManager, RuntimeOverrides
 from loom_core.flow.turns.explanation import Explanation, explain
 from loom_core.flow.turns.replies import Delivery
@@ -216,7 +216,7 @@ class WorkflowOrchestrator:
             idempotency_key: a repeated message with the same key gets the same reply, and has no further
                 effect.
             wait_seconds: timeout of waiting for its run; None for the default.
-            tracks_delivery: whether the reply reaches the user at once; (else call call `confirm_delivery` when it does.
+            tracks_delivery: whether the reply reaches the user at once; else call `confirm_delivery` later.
 
         Raises:
             NotFoundError: the caller has no such session.
@@ -384,7 +384,7 @@ class WorkflowOrchestrator:
             RecordError: the journal cannot be written.
         """
         with self._in_use.current.acquire() as runtime:
-            route = Route(action="flow", how="given", flow_id=flow_id)
+            route = RoutingOutcome(action="flow", how="given", flow_id=flow_id)
             request = runtime.executor.build_request(
                 flow_id, message, inputs, caller=caller, route=asdict(route), idempotency_key=idempotency_key
             )

@@ -79,7 +79,7 @@ class RemoteTools:
         is required has to be there; and one that is named has to be configured.
 
         Args:
-            names: as for `begin`.
+            names: as for `start_servers`.
             patience: seconds to wait at most.
 
         Raises:

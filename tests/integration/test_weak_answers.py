@@ -7,7 +7,7 @@ from importlib.resources import as_file, files
 import pytest
 import pytest_asyncio
 from loom_kb.command_line.demo import QUESTIONS
-from loom_kb.service import Service
+from loom_kb.service import KnowledgeService
 from loom_kb.settings import Settings
 from loom_kb.texts import query_text
 
@@ -32,7 +32,7 @@ UNANSWERED = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def service(tmp_path_factory: pytest.TempPathFactory):
-    service = Service(
+    service = KnowledgeService(
         Settings(home=tmp_path_factory.mktemp("home"), roots=(), embedder="e5-small", version="1")
     )
     with as_file(files("loom_kb") / "demo_documents") as folder:
@@ -48,7 +48,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.mark.parametrize("question", [*QUESTIONS, "Who invented the punched card?", "Jacquard"])
-async def test_what_is_answered_comes_without_a_caution(service: Service, question: str):
+async def test_what_is_answered_comes_without_a_caution(service: KnowledgeService, question: str):
     result = await service.query(question, source="demo")
     assert result.match.verdict == "strong"
     assert result.passages[0].relevance == pytest.approx(result.match.confidence, abs=0.01)
@@ -57,7 +57,9 @@ async def test_what_is_answered_comes_without_a_caution(service: Service, questi
 
 @pytest.mark.parametrize("question", UNANSWERED)
 @pytest.mark.parametrize("source", ["demo", "notes", None])
-async def test_what_is_not_answered_is_said_before_any_passage(service: Service, question: str, source):
+async def test_what_is_not_answered_is_said_before_any_passage(
+    service: KnowledgeService, question: str, source
+):
     result = await service.query(question, source=source)
     text, shown = query_text(result, detailed=False, max_tokens=6000)
     assert text.startswith(("Weak match: ", "No match: "))
@@ -65,19 +67,19 @@ async def test_what_is_not_answered_is_said_before_any_passage(service: Service,
     assert all(passage.relevance <= result.match.confidence for passage in result.passages)
 
 
-async def test_one_document_is_no_excuse_for_padding(service: Service):
+async def test_one_document_is_no_excuse_for_padding(service: KnowledgeService):
     assert (await service.query("Who approved the budget?", source="notes")).match.verdict == "strong"
     assert (await service.query("谁批准了预算？", source="notes")).passages
     assert (await service.query("How do I bake sourdough bread?", source="notes")).passages == []
 
 
-async def test_filters_give_what_they_leave_with_a_caution(service: Service):
+async def test_filters_give_what_they_leave_with_a_caution(service: KnowledgeService):
     result = await service.query(UNANSWERED[0], source="notes", filters={"title": "Budget"})
     assert len(result.passages) == 1
     assert result.match.verdict == "none"
 
 
-async def test_a_federation_passes_the_confidence_of_its_sources_on(service: Service):
+async def test_a_federation_passes_the_confidence_of_its_sources_on(service: KnowledgeService):
     sources = [LocalKnowledgeBase(service.library, SourceInfo(name)) for name in ("demo", "notes")]
     federation = Federation(sources)
     answered = await federation.query("Who approved the budget?")

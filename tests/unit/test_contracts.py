@@ -63,7 +63,7 @@ def tool() -> dict[str, Any]:
 
 @pytest.mark.parametrize("server", ["agent", "flow", "kb", "query"])
 async def test_the_tools_are_what_was_promised(server, tool):
-    changes = tool["compared"](tool["accepted"](server), await tool["CONTRACTS"][server]())
+    changes = tool["compare"](tool["load_accepted"](server), await tool["CONTRACTS"][server]())
     said = "\n".join(
         [f"The surface of servers/{server} has changed:", *changes, f"To accept it, run: {tool['ACCEPT']}"]
     )
@@ -77,7 +77,7 @@ def test_every_server_has_a_contract(tool):
 
 @pytest.mark.parametrize("server", ["kb", "query"])
 def test_what_was_accepted_has_each_profile_with_and_without_content(server, tool):
-    contract = tool["accepted"](server)
+    contract = tool["load_accepted"](server)
     names = {name: [item["name"] for item in found["tools"]] for name, found in contract.items()}
     assert names["full"] == names["full, with content"]
     assert names["chatgpt"] == names["chatgpt, with content"] == ["search", "fetch"]
@@ -90,14 +90,14 @@ def test_what_was_accepted_has_each_profile_with_and_without_content(server, too
 
 
 def test_what_the_agents_server_offers_depends_on_nothing(tool):
-    contract = tool["accepted"]("agent")
+    contract = tool["load_accepted"]("agent")
     assert contract.keys() == {"full"}
     assert [item["name"] for item in contract["full"]["prompts"]] == ["run", "status"]
 
 
 def test_a_surface_that_is_gone_breaks(tool):
-    contract = tool["accepted"]("kb")
-    assert tool["compared"](contract, {"full": contract["full"]})[0] == "BREAKING: chatgpt: gone"
+    contract = tool["load_accepted"]("kb")
+    assert tool["compare"](contract, {"full": contract["full"]})[0] == "BREAKING: chatgpt: gone"
 
 
 def _tokens(definition: Mapping[str, Any]) -> tuple[int, int]:
@@ -113,7 +113,7 @@ def _tokens(definition: Mapping[str, Any]) -> tuple[int, int]:
 
 @pytest.mark.parametrize("server", TOKENS)
 def test_what_each_tool_costs_is_known(server, tool):
-    found = {each["name"]: _tokens(each) for each in tool["accepted"](server)["full"]["tools"]}
+    found = {each["name"]: _tokens(each) for each in tool["load_accepted"](server)["full"]["tools"]}
     assert found == TOKENS[server], f"If this is meant, put it into TOKENS: {found}"
 
 

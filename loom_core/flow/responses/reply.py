@@ -16,9 +16,9 @@ __all__ = [
     "Citation",
     "FlowReply",
     "ReplyStatus",
-    "Route",
     "RouteAction",
     "RouteHow",
+    "RoutingOutcome",
     "TurnOutcome",
     "WaitingRun",
 ]
@@ -52,7 +52,7 @@ ReplyStatus: TypeAlias = "RunStatus"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class RoutingOutcome:
     """How a message was routed.
 
     Attributes:
@@ -86,7 +86,7 @@ class Route:
     dropped: tuple[str, ...] = ()
     problem: str = ""
 
-    def with_problem(self, problem: str) -> Route:
+    def with_problem(self, problem: str) -> RoutingOutcome:
         """Return the same route with another problem."""
         return replace(self, problem=" ".join(filter(None, (self.problem, problem))))
 
@@ -129,7 +129,7 @@ class TurnOutcome:
         told: ids of these runs.
     """
 
-    route: Route
+    route: RoutingOutcome
     text: str = ""
     run_id: str = ""
     after: int = 0
@@ -182,7 +182,7 @@ class FlowReply:
     status: ReplyStatus
     text: str
     session_id: str
-    route: Route
+    route: RoutingOutcome
     flow_id: str = ""
     run_id: str = ""
     pending: tuple[Pending, ...] = ()

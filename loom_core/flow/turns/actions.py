@@ -11,7 +11,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.executor.inputs import validate_inputs
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.responses.phrases import LANGUAGE
-from loom_core.flow.responses.reply import Route, TurnOutcome
+from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.runtime.skills import active_skills
 from loom_core.flow.turns.replies import late_text
 from loom_core.flow.turns.session import KeyedMessage
@@ -53,7 +53,7 @@ async def begin_flow(
     flow: FlowConfig,
     parameters: Mapping[str, Any],
     *,
-    route: Route,
+    route: RoutingOutcome,
     message: str = "",
     confirm: bool | None = None,
     reason: str = "",
@@ -92,7 +92,7 @@ def can_use_skills(turn: TurnContext, decision: RoutingDecision) -> bool:
     return turn.runtime.skill_agent is not None and bool(skills)
 
 
-async def begin_skill_run(turn: TurnContext, decision: RoutingDecision, route: Route) -> TurnOutcome:
+async def begin_skill_run(turn: TurnContext, decision: RoutingDecision, route: RoutingOutcome) -> TurnOutcome:
     """Start a run of skills, or of a single tool, if possible."""
     agent = turn.runtime.skill_agent
     assert agent is not None
@@ -135,7 +135,7 @@ def _with_conversation(turn: TurnContext, request: RunRequest, unfinished: Seque
 
 
 async def send_run_command(
-    turn: TurnContext, run: Run, order: Command, *, route: Route, answers: str = ""
+    turn: TurnContext, run: Run, order: Command, *, route: RoutingOutcome, answers: str = ""
 ) -> TurnOutcome:
     """Send a command to a run. If it does not fit the run's state, only return that state.
 
@@ -163,7 +163,7 @@ async def send_run_command(
 def ask_which_flow(
     turn: TurnContext,
     flows: Sequence[FlowConfig],
-    route: Route,
+    route: RoutingOutcome,
     *,
     parameters: Mapping[str, Any] | None = None,
     text: str = "",
@@ -190,7 +190,7 @@ def ask_which_flow(
     return TurnOutcome(route=replace(route, candidates=ids), text=text, asked=asked)
 
 
-async def respond(turn: TurnContext, found: KnowledgePrefetch, route: Route) -> TurnOutcome:
+async def respond(turn: TurnContext, found: KnowledgePrefetch, route: RoutingOutcome) -> TurnOutcome:
     """Answer in words, from the knowledge found."""
     known = await ask_sources(turn, found)
     answerer = turn.runtime.answerer
@@ -231,7 +231,7 @@ def answer_small_talk(turn: TurnContext) -> str:
 
 def status_outcome(turn: TurnContext, run: Run) -> TurnOutcome:
     """Report the state of a run; nothing more if the reply starts with its result."""
-    route = Route(action="respond", how="pending")
+    route = RoutingOutcome(action="respond", how="pending")
     if any(each.id == run.id for each in turn.late):
         return TurnOutcome(route=route)
     return TurnOutcome(route=route, run_id=run.id, again=run.status == "input_required")

@@ -11,7 +11,7 @@ from loom_core.flow.executor.inputs import missing_inputs, with_defaults
 from loom_core.flow.policy.action_space import ActionSpace
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.policy.router import FlowRouter, content_words
-from loom_core.flow.responses.reply import Route, TurnOutcome
+from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.actions import (
     ask_sources,
     ask_which_flow,
@@ -176,7 +176,7 @@ def _flow_of(turn: TurnContext, decision: RoutingDecision) -> FlowConfig:
     return next(each for each in turn.runtime.flows if each.flow_id == decision.target)
 
 
-async def _begin(turn: TurnContext, decision: RoutingDecision, route: Route) -> TurnOutcome:
+async def _begin(turn: TurnContext, decision: RoutingDecision, route: RoutingOutcome) -> TurnOutcome:
     flow = _flow_of(turn, decision)
     unsure = bool(decision.inferred) and flow.confirm == "model" and turn.runtime.has_side_effects(flow)
     return await begin_flow(
@@ -213,10 +213,10 @@ async def _without_model(turn: TurnContext, found: KnowledgePrefetch, problem: s
     return replace(offered, citations=answer.citations)
 
 
-def route_by_rules(match: RouteMatch) -> Route:
+def route_by_rules(match: RouteMatch) -> RoutingOutcome:
     """Return the route of a match by rules."""
     first = next(iter(match.matches), None)
-    return Route(
+    return RoutingOutcome(
         action="flow",
         how="rules",
         flow_id=match.flow.flow_id if match.flow else "",
@@ -227,9 +227,9 @@ def route_by_rules(match: RouteMatch) -> Route:
     )
 
 
-def route_by_model(decision: RoutingDecision) -> Route:
+def route_by_model(decision: RoutingDecision) -> RoutingOutcome:
     """Return the route of a decision by a model."""
-    return Route(
+    return RoutingOutcome(
         action=decision.action,
         how="model",
         flow_id=decision.target if decision.action == "flow" else "",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from loom_core.flow.responses.reply import Route, TurnOutcome
+from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.actions import answer_small_talk, ask_sources, respond, send_run_command
 from loom_core.flow.turns.llm_routing import apply_decision, build_action_space, decide, route_by_model
 from loom_core.flow.turns.plan import flow_to_cancel
@@ -26,7 +26,7 @@ __all__ = ["apply_reply", "handle_unclear", "repeat_question", "reply_from_decis
 _APPROVES = 0.8  # minimum confidence of a model to approve something by words that are no plain yes
 
 
-async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Route) -> TurnOutcome:
+async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: RoutingOutcome) -> TurnOutcome:
     """Pass a reply to a run.
 
     Args:
@@ -59,7 +59,7 @@ async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Rou
 def repeat_question(turn: TurnContext, run: Run) -> TurnOutcome:
     """Return small talk, and repeat the question of the run."""
     text = "" if classify_small_talk(turn.message) == "assent" or turn.match.flow else answer_small_talk(turn)
-    return _ask_again(run, Route(action="greet", how="manners"), text)
+    return _ask_again(run, RoutingOutcome(action="greet", how="manners"), text)
 
 
 async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome:
@@ -69,7 +69,7 @@ async def handle_unclear(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOut
         decision, problem = await decide(turn, menu)
         if decision is not None:
             return await _apply_decision(turn, run, decision, found)
-        route = Route(action="answer", how="pending", problem=problem)
+        route = RoutingOutcome(action="answer", how="pending", problem=problem)
         if plan.said is not None and plan.said.kind == "answer":
             return await apply_reply(turn, run, plan.said, route)
         known = await ask_sources(turn, found)
@@ -132,6 +132,6 @@ async def _apply_decision(
             return _ask_again(run, replace(route, action="clarify"), text or turn.phrases.again)
 
 
-def _ask_again(run: Run, route: Route, text: str) -> TurnOutcome:
+def _ask_again(run: Run, route: RoutingOutcome, text: str) -> TurnOutcome:
     """Return a text, and repeat the question of the run."""
     return TurnOutcome(route=route, text=text, run_id=run.id, again=True)

@@ -19,7 +19,7 @@ import anyio
 from loom_core.errors import InvalidInputError, LoomError, NotFoundError, StoreError
 from loom_core.flow.knowledge.interface import TENANCY
 from loom_core.flow.policy.disambiguation import Disambiguation
-from loom_core.flow.responses.reply import Citation, FlowReply, Route, TurnOutcome
+from loom_core.flow.responses.reply import Citation, FlowReply, RoutingOutcome, TurnOutcome
 from loom_core.llm.messages import AssistantMessage, Message, TextPart, UserMessage
 from loom_core.runs.journal.rows.runs import FINAL_STATUSES
 from loom_core.runs.run import Pending
@@ -485,21 +485,21 @@ def check_same_request(known: RunRequest, request: RunRequest) -> None:
         )
 
 
-def route_of(run: Run) -> Route:
+def route_of(run: Run) -> RoutingOutcome:
     """Return the route of a run, as far as it is recorded."""
     kept: object = run.request.metadata.get("route")
     if isinstance(kept, Mapping):
         return _route(cast("Mapping[str, Any]", kept))
-    return Route(action="flow", how="given", flow_id=run.request.profile)
+    return RoutingOutcome(action="flow", how="given", flow_id=run.request.profile)
 
 
-def _route(kept: Mapping[str, Any]) -> Route:
+def _route(kept: Mapping[str, Any]) -> RoutingOutcome:
     """Parse a route from JSON, where tuples are lists."""
     read: dict[str, Any] = {
         name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
         for name, value in kept.items()
     }
-    return Route(**read)
+    return RoutingOutcome(**read)
 
 
 def _reply_from(kept: Mapping[str, Any]) -> FlowReply:

@@ -16,7 +16,7 @@ from loom_core.errors import InvalidInputError
 from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.policy.router import find_unread_request
 from loom_core.flow.responses.phrases import Phrases, language_of
-from loom_core.flow.responses.reply import Route, TurnOutcome
+from loom_core.flow.responses.reply import RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.actions import (
     answer_small_talk,
     ask_which_flow,
@@ -161,7 +161,7 @@ async def begin_next(turn: TurnContext) -> TurnOutcome | None:
 
 
 async def begin_named_flow(
-    turn: TurnContext, request: RunRequest, *, route: Route, known: Run | None
+    turn: TurnContext, request: RunRequest, *, route: RoutingOutcome, known: Run | None
 ) -> TurnOutcome:
     """Start a flow by its id.
 
@@ -214,11 +214,13 @@ async def _carry_out(turn: TurnContext) -> TurnOutcome:
         case "choose" | "begin" if plan.flow is not None:
             return await _begin_planned(turn, plan, plan.flow)
         case "decline":
-            return TurnOutcome(route=Route(action="cancel", how="choice"), text=turn.phrases.dropped)
+            return TurnOutcome(route=RoutingOutcome(action="cancel", how="choice"), text=turn.phrases.dropped)
         case "cancel":
-            return TurnOutcome(route=Route(action="cancel", how="none"), text=turn.phrases.nothing)
+            return TurnOutcome(route=RoutingOutcome(action="cancel", how="none"), text=turn.phrases.nothing)
         case "manners":
-            return TurnOutcome(route=Route(action="greet", how="manners"), text=answer_small_talk(turn))
+            return TurnOutcome(
+                route=RoutingOutcome(action="greet", how="manners"), text=answer_small_talk(turn)
+            )
         case "ask":
             route = replace(route_by_rules(turn.match), action="clarify")
             return ask_which_flow(turn, turn.match.flows, route)
@@ -229,7 +231,7 @@ async def _carry_out(turn: TurnContext) -> TurnOutcome:
 async def _begin_planned(turn: TurnContext, plan: TurnPlan, flow: FlowConfig) -> TurnOutcome:
     turn.conversation.postpone(*plan.then)
     if plan.kind == "choose":
-        route = Route(action="flow", how="choice", reason=plan.reason)
+        route = RoutingOutcome(action="flow", how="choice", reason=plan.reason)
         return await begin_flow(turn, flow, plan.parameters, route=route, message=plan.message)
     given = plan.parameters
     if not plan.then:
@@ -244,14 +246,16 @@ async def _about_run(turn: TurnContext, plan: TurnPlan, run: Run) -> TurnOutcome
     by = turn.conversation.caller
     match plan.kind:
         case "tell" if plan.said is not None:
-            return await apply_reply(turn, run, plan.said, Route(action="answer", how="pending"))
+            return await apply_reply(turn, run, plan.said, RoutingOutcome(action="answer", how="pending"))
         case "cancel":
             return await send_run_command(
-                turn, run, Abort(by=by), route=Route(action="cancel", how="pending")
+                turn, run, Abort(by=by), route=RoutingOutcome(action="cancel", how="pending")
             )
         case "retry":
             order = Retry(inputs=plan.parameters, by=by)
-            return await send_run_command(turn, run, order, route=Route(action="retry", how="pending"))
+            return await send_run_command(
+                turn, run, order, route=RoutingOutcome(action="retry", how="pending")
+            )
         case "status":
             return status_outcome(turn, run)
         case "manners":
@@ -268,7 +272,7 @@ async def _begin_offered(turn: TurnContext, offer: Disambiguation, last: Run | N
     flow = turn.file.flow(offer.flows[0])
     if flow is None:
         return None
-    route = Route(action="flow", how="rules")
+    route = RoutingOutcome(action="flow", how="rules")
     if last is None or last.status != "completed":
         turn.conversation.ask(offer)
         question = offer.question([flow], turn.phrases)

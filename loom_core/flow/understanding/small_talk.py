@@ -171,7 +171,7 @@ def is_past(message: str) -> bool:
 
 
 def classify_small_talk(message: str) -> SmallTalkKind:
-    """Classify a message that is only small talk (`calls_for_knowledge`)."""
+    """Classify a message that is only small talk (`needs_retrieval`)."""
     plain = " ".join(normalise(message).split())
     if _THANKS.fullmatch(plain):
         return "thanks"

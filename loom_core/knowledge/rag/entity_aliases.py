@@ -128,7 +128,7 @@ class EntityAliases:
         if self._record.aliases.are_declared_different([*one, *two], but=(name_key(name), name_key(other))):
             raise InvalidInputError(
                 f"{name!r} and {other!r} cannot be merged: other names of theirs were split.",
-                advice="Undo that first (`undecide`).",
+                advice="Undo that first (`clear_decision`).",
             )
         return self._group(self._members(self._decide(name, other, same=True)[0]))
 

@@ -40,8 +40,8 @@ class Library:
         may_use: called, in the requesting thread or task, to check whether a knowledge base may be used now;
             a forbidden one seems not to exist. By default all may.
         program: name of this process for the others that share the home.
-        patience: seconds for which a call waits for an embedder that has to be loaded, while this works in
-            the background; the next call waits on.
+        start_timeout: seconds for which a call waits for an embedder that is being loaded; loading continues
+            in the background, and the next call waits on.
     """
 
     def __init__(

@@ -155,7 +155,7 @@ class OpenConnection:
                                 self._on_change(change)
                         failures = 0
                         async for _event in events:
-                            pass  # `_heard` gets it, too
+                            pass  # `_handle_change` gets it, too
                 except MCPError as error:
                     if error.code == _METHOD_NOT_FOUND:
                         return

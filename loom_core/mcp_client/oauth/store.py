@@ -140,7 +140,7 @@ class LoginStore:
             raise self._problem("read", "it is not what Loom has written") from None
 
     def write(self, login: Login) -> None:
-        """Keep this instead. Blocks; to be called within `alone`.
+        """Keep this instead. Blocks; to be called within `exclusive`.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -155,7 +155,7 @@ class LoginStore:
             raise self._problem("written", str(error.strerror)) from error
 
     def forget(self) -> bool:
-        """Take the login away; gives whether there was one. Blocks; to be called within `alone`.
+        """Take the login away; gives whether there was one. Blocks; to be called within `exclusive`.
 
         Raises:
             ConfigError: the file cannot be removed.

@@ -50,7 +50,7 @@ class _ToolList:
 
 
 class ServerTools:
-    """The live tools of one server; implements `ToolHome`.
+    """The live tools of one server; implements `ToolEnvironment`.
 
     Args:
         make_connection: creates the connection, given the callback for changes.

@@ -112,8 +112,8 @@ class MCPTool(ServerTool):
     """A tool of a server.
 
     What the server says of it is shown without characters that act or hide, and cut at 2 KB. What it says of
-    the risk is believed of a trusted server only (see `believed`). Data that an answer holds and that are not
-    as the tool's own schema has them are left out of it; its text stays.
+    the risk is believed of a trusted server only (see `effective_annotations`). Structured data of an answer
+    that violates the tool's own schema is left out; its text stays.
 
     Attributes:
         digest: of all that the server says of it.

@@ -4,7 +4,7 @@ In this order: the checks of Host and Origin, the token, the caller's share, the
 the scope. What is refused is counted, and logged without anything that was sent in secret.
 
 uvicorn itself limits how long a connection may be idle between two requests, but not how long the first one,
-or the head of any, may take to arrive: `timed_protocol` does.
+or the head of any, may take to arrive: `build_protocol` does.
 """
 
 from __future__ import annotations

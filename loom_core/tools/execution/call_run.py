@@ -28,7 +28,7 @@ from loom_core.tools.calls import NO_OUTPUT, CallHost, CallResult, CallStatus, P
 from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.scheduler import Scheduler, Slot
 from loom_core.tools.interface import CallContext, Question, QuestionAnswer, Tool, ToolOutput
-from loom_core.tools.permission.permissions import Decision, Permissions, identity
+from loom_core.tools.permission.permissions import PermissionDecision, Permissions, identity
 from loom_core.tools.plain_text import strip_control
 from loom_core.tools.redaction import redact_arguments
 from loom_core.tools.toolbox import Toolbox
@@ -68,7 +68,11 @@ class CallEnvironment:
 
 
 def decision_entry(
-    planned: PlannedCall, decision: Decision, environment: CallEnvironment, *, approved: bool = False
+    planned: PlannedCall,
+    decision: PermissionDecision,
+    environment: CallEnvironment,
+    *,
+    approved: bool = False,
 ) -> AuditEntry:
     """Return the audit entry of a decision."""
     by_person = approved and decision.action != "deny"

@@ -20,7 +20,7 @@ from loom_core.tools.execution import outcomes
 from loom_core.tools.execution.call_run import CLEANUP_SECONDS, CallEnvironment, CallRun, decision_entry
 from loom_core.tools.execution.scheduler import Scheduler
 from loom_core.tools.interface import Tool
-from loom_core.tools.permission.permissions import Decision, Permissions, ToolIdentity
+from loom_core.tools.permission.permissions import PermissionDecision, Permissions, ToolIdentity
 from loom_core.tools.toolbox import Toolbox
 
 __all__ = ["ToolPipeline"]
@@ -138,7 +138,9 @@ class ToolPipeline:
             await self._in.audit.try_write(*entries)
         return planned
 
-    def _plan(self, call: ToolCallPart, allowed: Sequence[str] | None) -> tuple[PlannedCall, Decision | None]:
+    def _plan(
+        self, call: ToolCallPart, allowed: Sequence[str] | None
+    ) -> tuple[PlannedCall, PermissionDecision | None]:
         """Plan one call; the decision is None where the call was refused before it was authorized."""
         stages: dict[Stage, float] = {}
         tool: Tool | None = None

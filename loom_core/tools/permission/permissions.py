@@ -25,7 +25,7 @@ from loom_core.tools.calls import Verdict
 from loom_core.tools.interface import Tool
 from loom_core.tools.permission.rule import CompiledRule, PermissionRule
 
-__all__ = ["Decision", "Permissions", "ToolIdentity", "UnapprovedToolError", "identity"]
+__all__ = ["PermissionDecision", "Permissions", "ToolIdentity", "UnapprovedToolError", "identity"]
 
 _STRICTNESS: Mapping[Verdict, int] = {"deny": 2, "ask": 1, "allow": 0}
 _MOST_KEPT = 10_000
@@ -45,7 +45,7 @@ class UnapprovedToolError(LoomError):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PermissionDecision:
     """Decision about a call.
 
     Attributes:
@@ -148,7 +148,7 @@ class Permissions:
         known = tool if isinstance(tool, ToolIdentity) else identity(tool)
         (self._shared.approved if always else self._approved_here)[known.name] = known
 
-    def decide(self, tool: Tool, arguments: Mapping[str, Any], *, source: str = "") -> Decision:
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], *, source: str = "") -> PermissionDecision:
         """Decide about a call.
 
         Args:
@@ -164,29 +164,29 @@ class Permissions:
         ):
             of_tool = tool.keeps_approval and decision.action == "allow"
             rule = decision.rule if decision.action == "ask" else None
-            return Decision("ask", reason, rule, of_tool=of_tool)
+            return PermissionDecision("ask", reason, rule, of_tool=of_tool)
         if decision.action == "ask" and self._is_approved(tool):
-            return Decision("allow", "It was approved before.")
+            return PermissionDecision("allow", "It was approved before.")
         return decision
 
-    def _is_preapproved(self, tool: Tool, decision: Decision) -> bool:
+    def _is_preapproved(self, tool: Tool, decision: PermissionDecision) -> bool:
         """Return whether a tool is approved for this run, or trusted and allowed by the operator."""
         by_operator = decision.rule is not None or self._shared.otherwise == "allow"
         return self._is_approved(tool) or (tool.is_trusted and decision.action == "allow" and by_operator)
 
-    def _by_rules(self, tool: Tool, arguments: Mapping[str, Any], source: str) -> Decision:
+    def _by_rules(self, tool: Tool, arguments: Mapping[str, Any], source: str) -> PermissionDecision:
         best: CompiledRule | None = None
         for each in self._about(tool, source):
             if (best is None or _before(each, best)) and each.fits(arguments):
                 best = each
         if best is not None:
-            return Decision(
+            return PermissionDecision(
                 best.action, best.rule.reason or f"A rule says so: {best.rule.summary}.", best.rule
             )
         does = tool.annotations
         if does.read_only and not does.open_world:
-            return Decision("allow", "It only reads what is here.")
-        return Decision(
+            return PermissionDecision("allow", "It only reads what is here.")
+        return PermissionDecision(
             self._shared.otherwise,
             "It reaches beyond this machine or a closed set of things."
             if does.read_only

@@ -9,7 +9,7 @@ from loom_agent.introduction import introduction
 from loom_agent.mcp_tools.prompts import register_prompts
 from loom_agent.mcp_tools.resources import register_resources
 from loom_agent.mcp_tools.tools import register_read_only_tools, register_run_tools
-from loom_agent.service import Service
+from loom_agent.service import AgentService
 from loom_core.server.protocol.factory import LoomServer
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def build(settings: Settings) -> LoomServer:
     Raises:
         ConfigError: the configuration cannot be read.
     """
-    service = Service(settings)
+    service = AgentService(settings)
     if settings.config_given or settings.config.exists():
         service.load()
 

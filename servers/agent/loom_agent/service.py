@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from loom_core.runs.journal import Journal
     from loom_core.runs.run import Budget, Pending, Run, RunStatus
 
-__all__ = ["Service"]
+__all__ = ["AgentService"]
 
 _SERVER_SECONDS = 5.0  # that a run waits for MCP servers which are just starting
 _RESUMED_SECONDS = 5.0  # timeout for a resume to be applied
 _FINAL = frozenset({"completed", "failed", "aborted"})
 
 
-class Service:
+class AgentService:
     """Service for the runs of one home. Use it as `async with`.
 
     It opens everything on first use, except that it adopts orphaned runs of other processes; see `Engine`.
@@ -209,7 +209,7 @@ class Service:
         """Adopt a run that no process executes, at least to apply its queued commands.
 
         Raises:
-            NotFoundError: as for `go_on`.
+            NotFoundError: as for `resume`.
             ConfigError: likewise.
         """
         host = await self._host_for(await self.run(run_id))

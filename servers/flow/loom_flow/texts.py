@@ -28,7 +28,7 @@ from loom_flow.models import (
 
 if TYPE_CHECKING:
     from loom_core.flow.config import FlowFile
-    from loom_core.flow.responses.reply import FlowReply, Route
+    from loom_core.flow.responses.reply import FlowReply, RoutingOutcome
     from loom_core.flow.understanding.language import Language
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Pending, Run
@@ -309,7 +309,7 @@ def chat_text(result: ChatResult, language: Language) -> str:
     return "\n\n".join([*parts, "\n".join(lines)])
 
 
-def route_info(route: Route) -> RouteInfo:
+def route_info(route: RoutingOutcome) -> RouteInfo:
     """Return a route as data."""
     return RouteInfo(
         action=route.action,

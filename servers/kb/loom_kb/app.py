@@ -18,7 +18,7 @@ from loom_kb.graph_pages.app import register_graph_app
 from loom_kb.introduction import introduction
 from loom_kb.mcp_tools.prompts import register_prompts
 from loom_kb.mcp_tools.tools import QUERY_HEAD, register_tools
-from loom_kb.service import Service, position
+from loom_kb.service import KnowledgeService, position
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
@@ -46,7 +46,7 @@ _CHATGPT_WORDING = ChatGPTWording(
 
 def build(settings: Settings) -> LoomServer:
     """Create the server. A knowledge base is opened by the first call that needs it."""
-    service = Service(settings, look=_LOOK)
+    service = KnowledgeService(settings, look=_LOOK)
     service.library.language_model()  # report a configuration error at startup
 
     @asynccontextmanager
@@ -74,7 +74,7 @@ def build(settings: Settings) -> LoomServer:
     return server
 
 
-def _register_resources(server: LoomServer, service: Service) -> None:
+def _register_resources(server: LoomServer, service: KnowledgeService) -> None:
     @server.resource(
         _DOCUMENT,
         name="document",
@@ -137,7 +137,7 @@ class _LibrarySnapshot:
     revisions: tuple[str, ...] = ()
 
 
-async def notify_changes(server: LoomServer, service: Service, *, interval: float = 1.0) -> None:
+async def notify_changes(server: LoomServer, service: KnowledgeService, *, interval: float = 1.0) -> None:
     """Poll the library until cancelled, and notify subscribed clients of changed tools and resources.
 
     SQLite sends no notification when another process writes, so this polls the dates of the files, and reads

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from loom_core.knowledge.store import DocumentRow, Job
     from loom_kb.settings import Settings
 
-__all__ = ["Service", "document_info", "estimate_info", "job_info", "position", "readable_paths"]
+__all__ = ["KnowledgeService", "document_info", "estimate_info", "job_info", "position", "readable_paths"]
 
 _MAX_KEY = (1 << 63) - 1
 _MICRO = 1_000_000  # cursors are whole numbers: times in microseconds
 
 
-class Service:
+class KnowledgeService:
     """The knowledge bases of one run of the server or the command.
 
     `add` does nothing if a language model would have to read a large amount, unless that is confirmed.

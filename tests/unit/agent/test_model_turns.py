@@ -62,7 +62,7 @@ _SCHEMA = OutputSchema(
 
 
 def _state(*answers: tuple[str, FinishReason]) -> RunState:
-    """A run whose answers were nudged on as `conclusion` says."""
+    """A run whose answers were nudged on as `conclude` says."""
     state = RunState()
     state.start([UserMessage((TextPart("Write a poem"),))])
     nudge = Reprompt()

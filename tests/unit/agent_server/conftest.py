@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from loom_agent.app import build
-from loom_agent.service import Service
+from loom_agent.service import AgentService
 from loom_agent.settings import Settings
 from mcp import Client
 
@@ -57,12 +57,12 @@ def connect(settings: Callable[..., Settings]) -> Callable[..., Client]:
 
 
 @pytest.fixture
-def running(settings: Callable[..., Settings]) -> Callable[..., AbstractAsyncContextManager[Service]]:
+def running(settings: Callable[..., Settings]) -> Callable[..., AbstractAsyncContextManager[AgentService]]:
     """A service on this home, which ends with the block."""
 
     @asynccontextmanager
-    async def make(*, sees_all: bool = False, **changes: Any) -> AsyncGenerator[Service]:
-        service = Service(settings(**changes), sees_all=sees_all)
+    async def make(*, sees_all: bool = False, **changes: Any) -> AsyncGenerator[AgentService]:
+        service = AgentService(settings(**changes), sees_all=sees_all)
         async with service:
             yield service
 

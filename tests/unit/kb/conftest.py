@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from loom_kb.models import JobInfo, Passage
-from loom_kb.service import Service
+from loom_kb.service import KnowledgeService
 from loom_kb.settings import Settings
 
 
@@ -59,10 +59,10 @@ def job() -> Callable[..., JobInfo]:
 
 
 @pytest.fixture
-async def service(tmp_path: Path) -> AsyncGenerator[Service]:
+async def service(tmp_path: Path) -> AsyncGenerator[KnowledgeService]:
     """A service whose server may read the folder `allowed`; it works only when a test lets it."""
     (tmp_path / "allowed").mkdir()
-    service = Service(
+    service = KnowledgeService(
         Settings(home=tmp_path / "home", roots=(tmp_path / "allowed",), embedder="hashing", version="1")
     )
     yield service

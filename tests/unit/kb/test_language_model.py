@@ -15,7 +15,7 @@ import anyio
 import pytest
 from loom_kb.cli import SERVER, run
 from loom_kb.language_model import configuration, model_section, model_setting, run_with_confirmation
-from loom_kb.service import Service
+from loom_kb.service import KnowledgeService
 from loom_kb.settings import Settings
 from loom_kb.texts import confirmation_text, job_text, source_line
 
@@ -36,12 +36,14 @@ def without_key(**settings: Any) -> str:
 
 
 @pytest.fixture
-async def services(tmp_path: Path) -> AsyncGenerator[Callable[[str], Service]]:
+async def services(tmp_path: Path) -> AsyncGenerator[Callable[[str], KnowledgeService]]:
     """Makes services of one home, each with the language model that it is given."""
-    made: list[Service] = []
+    made: list[KnowledgeService] = []
 
-    def make(llm: str) -> Service:
-        made.append(Service(Settings(home=tmp_path, embedder="hashing", llm=llm, version="1"), look=1.5))
+    def make(llm: str) -> KnowledgeService:
+        made.append(
+            KnowledgeService(Settings(home=tmp_path, embedder="hashing", llm=llm, version="1"), look=1.5)
+        )
         return made[-1]
 
     yield make
@@ -50,7 +52,7 @@ async def services(tmp_path: Path) -> AsyncGenerator[Callable[[str], Service]]:
         service.library.close()
 
 
-async def added(service: Service, text: str, **options: Any):
+async def added(service: KnowledgeService, text: str, **options: Any):
     knowledge_base, job = await service.add(replace(service.request_texts([text]), **options), source="notes")
     await knowledge_base.worker.drain()
     (info,) = [info for info in (await service.jobs()).jobs if info.id == job]
@@ -117,7 +119,9 @@ def test_no_sdk_is_loaded_before_the_first_use(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["in zell there is a lake.", "泽尔有一个湖。"])
-async def test_what_the_model_takes_is_told_with_the_job(services: Callable[[str], Service], text: str):
+async def test_what_the_model_takes_is_told_with_the_job(
+    services: Callable[[str], KnowledgeService], text: str
+):
     knowledge_base, info = await added(services(mock(SAID)), text)
     assert "llm" in {row["method"] for row in knowledge_base.record.database.rows("SELECT * FROM mentions")}
     assert (info.tokens_read or 0) > 0
@@ -126,7 +130,7 @@ async def test_what_the_model_takes_is_told_with_the_job(services: Callable[[str
     assert "written by a model (cost not known)" in job_text([info])
 
 
-async def test_without_a_model_nothing_is_told_of_one(services: Callable[[str], Service]):
+async def test_without_a_model_nothing_is_told_of_one(services: Callable[[str], KnowledgeService]):
     service = services("")
     _, info = await added(service, "in zell there is a lake.")
     assert (info.tokens_read, info.tokens_written, info.cost) == (None, None, None)
@@ -136,7 +140,7 @@ async def test_without_a_model_nothing_is_told_of_one(services: Callable[[str], 
 
 
 async def test_whose_documents_a_model_read_is_not_gone_on_with_by_rules_unnoticed(
-    services: Callable[[str], Service],
+    services: Callable[[str], KnowledgeService],
 ):
     await added(services(mock(SAID)), "in zell there is a lake.")
     forgetful = services("")
@@ -149,7 +153,7 @@ async def test_whose_documents_a_model_read_is_not_gone_on_with_by_rules_unnotic
 
 
 async def test_a_dear_text_is_not_begun_until_somebody_agrees(
-    services: Callable[[str], Service], monkeypatch: pytest.MonkeyPatch
+    services: Callable[[str], KnowledgeService], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-test")
     service = services(without_key(prices=DEAR, base_url="http://127.0.0.1:9", retry={"attempts": 1}))
@@ -165,7 +169,7 @@ async def test_a_dear_text_is_not_begun_until_somebody_agrees(
 
 
 async def test_a_folder_and_a_page_are_refused_where_the_key_is_missing(
-    services: Callable[[str], Service], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    services: Callable[[str], KnowledgeService], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.delenv("DEEPSEEK_API_KEY", raising=False)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
@@ -184,7 +188,7 @@ async def test_a_folder_and_a_page_are_refused_where_the_key_is_missing(
 
 
 async def test_the_doctor_says_which_model_is_set_and_never_its_key(
-    services: Callable[[str], Service], monkeypatch: pytest.MonkeyPatch
+    services: Callable[[str], KnowledgeService], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("DEEPSEEK_API_KEY", "sk-of-the-doctor")
     section = model_section(services("deepseek/deepseek-flash").library)

@@ -107,7 +107,7 @@ async def test_calls_of_one_turn_ask_about_a_tool_once(tmp_path: Path, opened: O
     server = Listed(tmp_path, "s", offered("a"), offered("b"))
     asked: list[Pending] = []
     async with opened(server.config()) as registry:
-        agent = _agent(registry, _calls("s__a", "s__b", "s__a", "s__b"), wait_for_orders=True)
+        agent = _agent(registry, _calls("s__a", "s__b", "s__a", "s__b"), wait_for_commands=True)
         async with agent, aclosing(agent.stream("go")) as events:
             async for event in events:
                 if event.type == "approval_required":
@@ -145,7 +145,7 @@ async def test_a_tool_that_changes_while_it_is_asked_about_is_neither_called_nor
 ) -> None:
     server = Listed(tmp_path, "s", offered("announce"), offered("a", "Read."))
     async with opened(server.config()) as registry:
-        agent = _agent(registry, _calls("s__a"), wait_for_orders=True)
+        agent = _agent(registry, _calls("s__a"), wait_for_commands=True)
         async with agent, aclosing(agent.stream("go")) as events:
             async for event in events:
                 if event.type == "approval_required":
@@ -168,7 +168,7 @@ async def test_an_approval_that_comes_after_a_restart_is_for_the_tool_as_it_was_
     server = Listed(tmp_path, "s", offered("a", "Read."))
     path, run_id = tmp_path / "runs.db", ""
     async with opened(server.config()) as registry:
-        agent = _agent(registry, _calls("s__a"), wait_for_orders=True, journal=Journal(path))
+        agent = _agent(registry, _calls("s__a"), wait_for_commands=True, journal=Journal(path))
         async with agent, aclosing(agent.stream("go")) as events:
             async for event in events:
                 run_id = event.run_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from loom_kb.service import Service as KbService
+from loom_kb.service import KnowledgeService as KbService
 from loom_kb.settings import Settings as KbSettings
 from loom_query.texts import passage_lines
 

@@ -15,7 +15,7 @@ from loom_agent import PROGRAM
 from loom_agent.command_line.terminal import Terminal
 from loom_agent.mcp_tools.tools import find_tools
 from loom_agent.models import BudgetInput, RunsResult
-from loom_agent.service import Service
+from loom_agent.service import AgentService
 from loom_agent.texts import run_info, run_line, run_text, runs_text, search_text
 from loom_core.errors import ConfigError, InvalidInputError, NotFoundError
 from loom_core.runs.commands import Abort, ApprovalDecision, InputResponse, Pause, Reply
@@ -57,7 +57,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
     commands = {"run": _run, "chat": _chat, "runs": _runs, "events": _events, "tools": _tools}
 
     async def run() -> int:
-        service = Service(settings, adopts=False, sees_all=True)
+        service = AgentService(settings, adopts=False, sees_all=True)
         service.load()
         async with service, Interrupts.listen() as interrupts:
             try:
@@ -75,7 +75,7 @@ def run_code(run: Run) -> int:
     return 1 if run.status in {"failed", "aborted"} else _WAITS
 
 
-async def _run(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+async def _run(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
     goal = " ".join(args.goal)
     if goal == "-":
         goal = await interrupts.unless(_read_stdin)
@@ -90,7 +90,7 @@ async def _read_stdin() -> str:
     return await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
 
 
-async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+async def _chat(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
     from loom_core.server.cli.terminal import Keyboard
 
     keyboard = Keyboard()
@@ -127,7 +127,7 @@ async def _chat(service: Service, args: argparse.Namespace, interrupts: Interrup
             return _WAITS
 
 
-async def _runs(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+async def _runs(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
     if args.html:
         return await _page(service, args)
     if args.action == "list":
@@ -172,7 +172,7 @@ def _no_run(action: str) -> InvalidInputError:
     return InvalidInputError(f"`{action}` needs a run.", advice="Give its id.")
 
 
-async def _abort_here(service: Service, run: Run) -> Run:
+async def _abort_here(service: AgentService, run: Run) -> Run:
     """Apply the abort of a run that no process executes, by executing it here for a moment."""
     try:
         await service.adopt(run.id)
@@ -181,7 +181,7 @@ async def _abort_here(service: Service, run: Run) -> Run:
     return await service.wait_until_idle(run.id, after=run.last_seq, seconds=_APPLIED_SECONDS)
 
 
-async def _page(service: Service, args: argparse.Namespace) -> int:
+async def _page(service: AgentService, args: argparse.Namespace) -> int:
     from loom_core.server.runs.html_option import write_run_page
 
     if args.action not in {"list", "show"}:
@@ -198,7 +198,7 @@ async def _page(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _list(service: Service, args: argparse.Namespace) -> int:
+async def _list(service: AgentService, args: argparse.Namespace) -> int:
     result = RunsResult(runs=[run_line(run) for run in await _find_runs(service, args, limit=args.limit)])
     if args.json:
         out_json(result)
@@ -207,7 +207,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _find_runs(service: Service, args: argparse.Namespace, *, limit: int) -> list[Run]:
+async def _find_runs(service: AgentService, args: argparse.Namespace, *, limit: int) -> list[Run]:
     """Find the runs that a command lists.
 
     Raises:
@@ -223,7 +223,7 @@ async def _find_runs(service: Service, args: argparse.Namespace, *, limit: int) 
     return await service.runs(status=status, query=args.run_id, limit=limit)
 
 
-async def _events(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+async def _events(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
     run = await service.run(args.run_id)
     if args.follow:
         if run.status not in {"completed", "failed", "aborted"} and not (run.driver and not run.pending):
@@ -238,13 +238,13 @@ async def _events(service: Service, args: argparse.Namespace, interrupts: Interr
     return 0
 
 
-async def _follow(service: Service, run: Run, args: argparse.Namespace) -> None:
+async def _follow(service: AgentService, run: Run, args: argparse.Namespace) -> None:
     async with aclosing(service.journal().follow(run.id, after=args.after)) as events:
         async for event in events:
             _show_event(event, as_json=args.json)
 
 
-async def _tools(service: Service, args: argparse.Namespace, interrupts: Interrupts) -> int:
+async def _tools(service: AgentService, args: argparse.Namespace, interrupts: Interrupts) -> int:
     found = partial(find_tools, service, " ".join(args.query), profile=args.profile)
     result = await interrupts.unless(found)
     if args.json:
@@ -254,7 +254,7 @@ async def _tools(service: Service, args: argparse.Namespace, interrupts: Interru
     return 0
 
 
-async def _start(service: Service, args: argparse.Namespace, goal: str, *, session: str) -> Run:
+async def _start(service: AgentService, args: argparse.Namespace, goal: str, *, session: str) -> Run:
     asked: dict[str, Any] = {
         "iterations": args.iterations,
         "tokens": args.tokens,
@@ -286,7 +286,7 @@ def _budget(asked: dict[str, Any]) -> BudgetInput:
 
 
 async def _watch(
-    service: Service,
+    service: AgentService,
     run: Run,
     args: argparse.Namespace,
     interrupts: Interrupts,
@@ -305,7 +305,7 @@ async def _watch(
     return run, watched.was_interrupted
 
 
-def _report(service: Service, run: Run, args: argparse.Namespace) -> int:
+def _report(service: AgentService, run: Run, args: argparse.Namespace) -> int:
     """Report the status of a run; return the exit code."""
     if args.json:
         out_json(run_info(run, by_tool=service.approvers.can_decide_by_tool(run), by_asking=False))

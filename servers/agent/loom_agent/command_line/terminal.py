@@ -20,7 +20,7 @@ from loom_core.server.cli.terminal import ask_at_terminal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from loom_agent.service import Service
+    from loom_agent.service import AgentService
     from loom_core.runs.events import StreamEvent
     from loom_core.runs.run import Run
     from loom_core.server.cli.terminal import Interrupts, Keyboard
@@ -128,7 +128,7 @@ class RunWatcher:
     """
 
     def __init__(
-        self, service: Service, terminal: Terminal, keyboard: Keyboard, interrupts: Interrupts
+        self, service: AgentService, terminal: Terminal, keyboard: Keyboard, interrupts: Interrupts
     ) -> None:
         self._service = service
         self._terminal = terminal

@@ -14,7 +14,7 @@ from loom_core.server.protocol.completions import COMPLETION_LIMIT
 from loom_core.server.protocol.prompts import PromptMessage
 
 if TYPE_CHECKING:
-    from loom_agent.service import Service
+    from loom_agent.service import AgentService
     from loom_core.server.protocol.factory import LoomServer
 
 __all__ = ["register_prompts"]
@@ -27,7 +27,7 @@ _RUN = (
 _SOME = 20
 
 
-def register_prompts(server: LoomServer, service: Service) -> None:
+def register_prompts(server: LoomServer, service: AgentService) -> None:
     """Register the prompts, with the completions of their arguments.
 
     Args:

@@ -13,7 +13,7 @@ from loom_core.server.protocol.resources import ResourceContent
 from loom_core.server.runs.resources import register_run_resources
 
 if TYPE_CHECKING:
-    from loom_agent.service import Service
+    from loom_agent.service import AgentService
     from loom_core.runs.run import Run
     from loom_core.server.protocol.factory import LoomServer
 
@@ -22,7 +22,7 @@ __all__ = ["register_resources"]
 _JSON = "application/json"
 
 
-def register_resources(server: LoomServer, service: Service) -> None:
+def register_resources(server: LoomServer, service: AgentService) -> None:
     """Register the resources, with the completions of run ids.
 
     Args:
@@ -44,7 +44,7 @@ def register_resources(server: LoomServer, service: Service) -> None:
     )
 
 
-def _register_tools(server: LoomServer, service: Service) -> None:
+def _register_tools(server: LoomServer, service: AgentService) -> None:
     @server.resource(
         "loom://tools",
         name="tools",
@@ -59,7 +59,7 @@ def _register_tools(server: LoomServer, service: Service) -> None:
         return ResourceContent(_json({"default": file.default, "profiles": told}), _JSON)
 
 
-async def _profile(service: Service, name: str) -> dict[str, Any]:
+async def _profile(service: AgentService, name: str) -> dict[str, Any]:
     """Describe a profile; if it cannot work as configured, with its problem."""
     profile = service.load().profiles[name]
     try:

@@ -39,7 +39,7 @@ from loom_core.server.runs.models import event_info
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from loom_agent.service import Service
+    from loom_agent.service import AgentService
     from loom_core.runs.commands import Command
     from loom_core.runs.events import EventType, StreamEvent
     from loom_core.runs.run import Pending, Run
@@ -69,7 +69,7 @@ _SHOWN = 120
 _Line = Callable[["Wording", Mapping[str, Any]], str]
 
 
-def register_run_tools(server: LoomServer, service: Service) -> None:
+def register_run_tools(server: LoomServer, service: AgentService) -> None:
     """Register the tools that start and steer runs.
 
     Args:
@@ -81,7 +81,7 @@ def register_run_tools(server: LoomServer, service: Service) -> None:
     _register_commands(server, service)
 
 
-def _register_run(server: LoomServer, service: Service) -> None:
+def _register_run(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Run an agent",
         description=_RUN,
@@ -134,7 +134,7 @@ def _register_run(server: LoomServer, service: Service) -> None:
         return _reply(ctx, service, run)
 
 
-def _register_wait(server: LoomServer, service: Service) -> None:
+def _register_wait(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Wait for a run",
         description=(
@@ -166,7 +166,7 @@ def _register_wait(server: LoomServer, service: Service) -> None:
         return _reply(ctx, service, run)
 
 
-def _register_commands(server: LoomServer, service: Service) -> None:
+def _register_commands(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Say something to an agent",
         description=(
@@ -255,7 +255,7 @@ def _register_commands(server: LoomServer, service: Service) -> None:
         return _reply(ctx, service, run)
 
 
-async def _decide(service: Service, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
+async def _decide(service: AgentService, run: Run, decisions: Sequence[DecisionInput], *, by: str) -> Run:
     """Send decisions to a run, atomically.
 
     Raises:
@@ -299,7 +299,7 @@ def _to_command(decision: DecisionInput, run: Run, *, by: str) -> ApprovalDecisi
     )
 
 
-def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
+def _reply(ctx: ToolContext, service: AgentService, run: Run) -> ToolReply[RunInfo]:
     info = run_info(
         run,
         by_tool=service.approvers.can_decide_by_tool(run),
@@ -308,7 +308,7 @@ def _reply(ctx: ToolContext, service: Service, run: Run) -> ToolReply[RunInfo]:
     return tool_result(run_text(run, info), info.model_copy(update={"goal": goal_line(run)}))
 
 
-def register_read_only_tools(server: LoomServer, service: Service) -> None:
+def register_read_only_tools(server: LoomServer, service: AgentService) -> None:
     """Register the read-only tools.
 
     Args:
@@ -320,7 +320,7 @@ def register_read_only_tools(server: LoomServer, service: Service) -> None:
     _register_search(server, service)
 
 
-def _register_runs(server: LoomServer, service: Service) -> None:
+def _register_runs(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="List runs",
         description=(
@@ -343,7 +343,7 @@ def _register_runs(server: LoomServer, service: Service) -> None:
         return tool_result(runs_text(result), result)
 
 
-def _register_events(server: LoomServer, service: Service) -> None:
+def _register_events(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Read what happened in a run",
         description=(
@@ -375,7 +375,7 @@ def _register_events(server: LoomServer, service: Service) -> None:
         return tool_result(events_text(cut)[0], cut)
 
 
-def _register_search(server: LoomServer, service: Service) -> None:
+def _register_search(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Find tools of the agent",
         description=(
@@ -396,7 +396,9 @@ def _register_search(server: LoomServer, service: Service) -> None:
         return tool_result(search_text(result), result)
 
 
-async def find_tools(service: Service, query: str, *, profile: str = "", limit: int = 100) -> SearchResult:
+async def find_tools(
+    service: AgentService, query: str, *, profile: str = "", limit: int = 100
+) -> SearchResult:
     """Find the tools of a profile that match a query.
 
     Args:
@@ -431,7 +433,7 @@ async def find_tools(service: Service, query: str, *, profile: str = "", limit: 
     )
 
 
-def _long_poll(service: Service) -> LongPoll:
+def _long_poll(service: AgentService) -> LongPoll:
     """Return the long poll for the runs of a service, in the language of their goals."""
     return LongPoll(service, _question, _lines)
 

@@ -25,7 +25,7 @@ from loom_kb.graph_pages.page import graph
 from loom_kb.job_facts import all_notes, all_problems, job_info
 from loom_kb.language_model import run_with_confirmation
 from loom_kb.models import QueryResult, RemoveResult
-from loom_kb.service import Service
+from loom_kb.service import KnowledgeService
 from loom_kb.texts import ASK_COMMAND, coverage_line, describe_holder, extraction_of, job_text
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         "import": import_archive,
     }
     # For `rebuild`, --embedder is the embedder to change to, not the current one.
-    service = Service(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
+    service = KnowledgeService(replace(settings, embedder="auto") if args.command == "rebuild" else settings)
 
     async def run() -> int:
         try:
@@ -86,7 +86,7 @@ def run_command(args: argparse.Namespace, settings: Settings) -> int:
         service.library.close()
 
 
-async def _add(service: Service, args: argparse.Namespace) -> int:
+async def _add(service: KnowledgeService, args: argparse.Namespace) -> int:
     metadata: dict[str, Any] = {"tags": args.tag} if args.tag else {}
     missing: list[Path] = []
     if args.paths == [Path("-")]:
@@ -133,7 +133,7 @@ def _standard_input() -> str:
     return decode(sys.stdin.buffer.read())[0]
 
 
-async def _query(service: Service, args: argparse.Namespace) -> int:
+async def _query(service: KnowledgeService, args: argparse.Namespace) -> int:
     result = await service.query(
         " ".join(args.question),
         source=args.kb,
@@ -178,7 +178,7 @@ def _print_answer(result: QueryResult, *, detailed: bool) -> None:
         say(note)
 
 
-async def _list(service: Service, args: argparse.Namespace) -> int:
+async def _list(service: KnowledgeService, args: argparse.Namespace) -> int:
     if args.kb is None:
         entries = await to_thread.run_sync(service.library.list)
         if args.json:
@@ -224,7 +224,7 @@ async def _list(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _remove(service: Service, args: argparse.Namespace) -> int:
+async def _remove(service: KnowledgeService, args: argparse.Namespace) -> int:
     if args.all == bool(args.ids):
         raise InvalidInputError("Say what to remove.", advice="Give ids, URIs or paths, or --all.")
     if args.all:
@@ -249,7 +249,7 @@ async def _remove(service: Service, args: argparse.Namespace) -> int:
     return 1 if unknown else 0
 
 
-async def _stats(service: Service, args: argparse.Namespace) -> int:
+async def _stats(service: KnowledgeService, args: argparse.Namespace) -> int:
     knowledge_base = await service.library.get(args.kb)
 
     def collect() -> dict[str, object]:
@@ -289,13 +289,13 @@ async def _stats(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _demo(service: Service, args: argparse.Namespace) -> int:
+async def _demo(service: KnowledgeService, args: argparse.Namespace) -> int:
     from loom_kb.command_line.demo import demo
 
     return await demo(service, as_json=args.json)
 
 
-async def _jobs(service: Service, args: argparse.Namespace) -> int:
+async def _jobs(service: KnowledgeService, args: argparse.Namespace) -> int:
     """List the newest jobs, or show one in full."""
     if args.id is None:
         newest = await service.jobs(limit=20)
@@ -324,7 +324,7 @@ async def _jobs(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _duplicates(service: Service, args: argparse.Namespace) -> int:
+async def _duplicates(service: KnowledgeService, args: argparse.Namespace) -> int:
     """List duplicate and near-duplicate documents."""
     knowledge_base = await service.library.get(args.kb)
     if await to_thread.run_sync(knowledge_base.duplicates.pending_comparisons, 1):
@@ -350,7 +350,7 @@ async def _duplicates(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def _aliases(service: Service, args: argparse.Namespace) -> int:
+async def _aliases(service: KnowledgeService, args: argparse.Namespace) -> int:
     """List, merge or split entities; returns the exit code."""
     knowledge_base = await service.library.get(args.kb)
     known = knowledge_base.aliases

@@ -17,7 +17,7 @@ from loom_core.server.search.citations import citation
 from loom_kb.command_line.job_progress import work_until_idle
 
 if TYPE_CHECKING:
-    from loom_kb.service import Service
+    from loom_kb.service import KnowledgeService
 
 __all__ = ["QUESTIONS", "demo"]
 
@@ -33,7 +33,7 @@ QUESTIONS = (
 """A look-up; a multi-hop question, answered in another document than its words; one in Chinese."""
 
 
-async def demo(service: Service, *, as_json: bool) -> int:
+async def demo(service: KnowledgeService, *, as_json: bool) -> int:
     """Build the knowledge base `demo` in Loom's home, query it, and explain how to connect a client."""
     if as_json:
         await _build(service)
@@ -57,7 +57,7 @@ async def demo(service: Service, *, as_json: bool) -> int:
     return 0
 
 
-async def _build(service: Service) -> tuple[int, int, int, int]:
+async def _build(service: KnowledgeService) -> tuple[int, int, int, int]:
     with as_file(files("loom_kb") / "demo_documents") as folder:
         request = await service.request_files([folder])
         knowledge_base, job = await service.add(request, source=_NAME, description=_DESCRIPTION)
@@ -67,7 +67,7 @@ async def _build(service: Service) -> tuple[int, int, int, int]:
     return documents, passages, entities, relations
 
 
-async def _top(service: Service, question: str) -> list[dict[str, object]]:
+async def _top(service: KnowledgeService, question: str) -> list[dict[str, object]]:
     result = await service.query(question, source=_NAME, limit=3)
     return [passage.model_dump(mode="json") for passage in result.passages]
 

@@ -34,7 +34,7 @@ from loom_core.server.doctor.check_runner import Check, blocking
 from loom_core.server.doctor.language_model import language_model_variables, model_unavailable
 from loom_core.storage.ownership import Holder, holder_of, lock_of
 from loom_kb.language_model import OTHER_MODEL, model_section
-from loom_kb.service import Service
+from loom_kb.service import KnowledgeService
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -105,7 +105,7 @@ def _embedders() -> HealthSection:
 
 def _model(settings: Settings) -> HealthSection | None:
     try:
-        return model_section(Service(settings).library)
+        return model_section(KnowledgeService(settings).library)
     except ConfigError as error:
         finding = problem_from_error(error, "model-unusable", remedy="Correct --llm.")
         return HealthSection(name="language model", findings=[finding])
@@ -135,7 +135,7 @@ async def _knowledge_bases(settings: Settings) -> list[HealthSection]:
 
 
 def _entries(settings: Settings) -> list[CatalogueEntry]:
-    library = Service(replace(settings, llm="")).library  # another check reports errors of the model
+    library = KnowledgeService(replace(settings, llm="")).library  # another check reports errors of the model
     return [*library.list(), *library.unusable()]
 
 
@@ -373,7 +373,7 @@ def find_damaged_indexes(
 ) -> Iterator[tuple[str, str]]:
     """Find indexes that do not open, with the reason; engines are tried in child processes.
 
-    No process may be working on them: hold `ProcessLock.looking` meanwhile.
+    No process may be working on them: hold `ProcessLock.block_acquirers` meanwhile.
 
     Args:
         folder: where they are.

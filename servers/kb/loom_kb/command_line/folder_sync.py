@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store import Job, JobReader
     from loom_core.knowledge.store.jobs import ItemState
-    from loom_kb.service import Service
+    from loom_kb.service import KnowledgeService
 
 __all__ = ["sync", "watch_folders"]
 
@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-async def sync(service: Service, args: argparse.Namespace) -> int:
+async def sync(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Sync a knowledge base with folders; with `--watch`, keep running and sync every change."""
     from loom_core.knowledge.rag.requests import SyncRequest
 
@@ -64,7 +64,7 @@ async def sync(service: Service, args: argparse.Namespace) -> int:
     return await work_until_done(knowledge_base, job, kb=args.kb, as_json=args.json)
 
 
-async def watch_folders(service: Service) -> None:
+async def watch_folders(service: KnowledgeService) -> None:
     """Keep the folders of the settings in sync, once this process owns the knowledge base."""
     from loom_core.knowledge.rag.folder_watch import FolderWatch
 

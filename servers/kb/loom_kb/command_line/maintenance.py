@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from loom_core.knowledge.maintenance.salvage import SalvageReport
     from loom_core.knowledge.rag.knowledge_base import GraphRAGKnowledgeBase
     from loom_core.knowledge.store.changes import IndexName
-    from loom_kb.service import Service
+    from loom_kb.service import KnowledgeService
 
 __all__ = ["check", "export_archive", "import_archive", "next_embedder", "rebuild"]
 
 _NAMED = 20  # documents that were lost
 
 
-async def check(service: Service, args: argparse.Namespace) -> int:
+async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb check`; return 0 if all is sound (or repaired), 1 if not, 3 if documents were lost."""
     from loom_core.knowledge.maintenance.salvage import check_file, salvage
 
@@ -106,7 +106,7 @@ def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
         say(f"`loom-kb check --repair --kb {name}` repairs what it can.")
 
 
-async def rebuild(service: Service, args: argparse.Namespace) -> int:
+async def rebuild(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb rebuild`: rebuild indexes, passages or vectors."""
     knowledge_base = await service.library.get(args.kb)
     if args.embedder != "auto" and (args.index or args.all_from_text):
@@ -172,7 +172,7 @@ def next_embedder(knowledge_base: GraphRAGKnowledgeBase) -> dict[str, object]:
     )
 
 
-async def export_archive(service: Service, args: argparse.Namespace) -> int:
+async def export_archive(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb export`: write a knowledge base to one file."""
     knowledge_base = await service.library.get(args.kb)
     bar = ProgressBar("writing  ", "documents")
@@ -192,7 +192,7 @@ async def export_archive(service: Service, args: argparse.Namespace) -> int:
     return 0
 
 
-async def import_archive(service: Service, args: argparse.Namespace) -> int:
+async def import_archive(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb import`: read such a file into a knowledge base."""
     from loom_core.knowledge.maintenance.archive import ArchiveReader
     from loom_core.knowledge.rag.requests import DocumentsRequest

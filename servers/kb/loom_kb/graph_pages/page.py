@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from loom_kb.graph_pages.view import GraphView, TextSpan, ViewPassage
-    from loom_kb.service import Service
+    from loom_kb.service import KnowledgeService
 
 __all__ = ["graph", "graph_app_html", "graph_html"]
 
@@ -25,7 +25,7 @@ _SCRIPTS = ("words.js", "model.js", "groups.js", "picture.js", "panel.js")
 _LINK_WEIGHT = 0.35  # attraction of an entity that is only mentioned; that of a relation is 1
 
 
-async def graph(service: Service, args: argparse.Namespace) -> int:
+async def graph(service: KnowledgeService, args: argparse.Namespace) -> int:
     """Run `loom-kb graph --html FILE`; return the exit code."""
     knowledge_base = await service.library.get(args.kb)
     await import_numpy()

@@ -15,7 +15,7 @@ from loom_kb.texts import query_text
 
 if TYPE_CHECKING:
     from loom_core.server.protocol.factory import LoomServer
-    from loom_kb.service import Service
+    from loom_kb.service import KnowledgeService
 
 __all__ = ["register_prompts"]
 
@@ -28,7 +28,7 @@ _TASK = (
 )
 
 
-def register_prompts(server: LoomServer, service: Service, *, document: str) -> None:
+def register_prompts(server: LoomServer, service: KnowledgeService, *, document: str) -> None:
     """Register the prompt, and the completions of its arguments and of documents' addresses.
 
     Args:

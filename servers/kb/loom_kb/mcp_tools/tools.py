@@ -49,7 +49,7 @@ from loom_kb.models import (
     SourceDetails,
     SourcesResult,
 )
-from loom_kb.service import Service, document_info, estimate_info, position
+from loom_kb.service import KnowledgeService, document_info, estimate_info, position
 from loom_kb.texts import (
     UNFORESEEN_QUESTION,
     confirmation_question,
@@ -100,7 +100,7 @@ _JOB_WAIT = 45.0  # below the 50 s after which hosts give up
 _ID = "Id that `add` returned"
 
 
-def register_tools(server: LoomServer, service: Service) -> None:
+def register_tools(server: LoomServer, service: KnowledgeService) -> None:
     """Register all tools of the full profile."""
     _register_reading(server, service)
     _register_writing(server, service)
@@ -109,7 +109,7 @@ def register_tools(server: LoomServer, service: Service) -> None:
     _register_graph(server, service)
 
 
-def _register_reading(server: LoomServer, service: Service) -> None:
+def _register_reading(server: LoomServer, service: KnowledgeService) -> None:
     @search_tool(
         server,
         title="Search knowledge",
@@ -205,7 +205,7 @@ def _unusable(settings: Settings) -> list[str]:
     return [name for name, works in usable.items() if not works]
 
 
-def _register_writing(server: LoomServer, service: Service) -> None:
+def _register_writing(server: LoomServer, service: KnowledgeService) -> None:
     @server.tool(
         title="Add documents",
         description=_add_description(service.settings),
@@ -263,7 +263,7 @@ def _register_writing(server: LoomServer, service: Service) -> None:
         return tool_result("\n".join(lines), AddResult(job=info, documents=documents))
 
 
-def _register_removing(server: LoomServer, service: Service) -> None:
+def _register_removing(server: LoomServer, service: KnowledgeService) -> None:
     @server.tool(
         title="Remove documents",
         description=(
@@ -298,7 +298,7 @@ def _register_removing(server: LoomServer, service: Service) -> None:
         return tool_result("\n".join(lines), RemoveResult(removed=removed, unknown=unknown))
 
 
-def _register_graph(server: LoomServer, service: Service) -> None:
+def _register_graph(server: LoomServer, service: KnowledgeService) -> None:
     @server.tool(
         title="Explore the graph",
         description=(
@@ -327,7 +327,7 @@ def _register_graph(server: LoomServer, service: Service) -> None:
 
 
 async def _request(
-    service: Service,
+    service: KnowledgeService,
     text: str | None,
     paths: list[str] | None,
     urls: list[str] | None,
@@ -357,7 +357,7 @@ async def _request(
 class _Addition:
     """A request to add documents, which may need the user's confirmation."""
 
-    service: Service
+    service: KnowledgeService
     request: AddRequest
     source: str | None
     description: str
@@ -393,7 +393,7 @@ class _Addition:
 
 
 async def _list_sources(
-    service: Service, source: str | None, limit: int, cursor: str | None
+    service: KnowledgeService, source: str | None, limit: int, cursor: str | None
 ) -> ToolReply[SourcesResult]:
     entries = await to_thread.run_sync(service.library.list)
     if not source:
@@ -530,7 +530,7 @@ def _relations(
     return told
 
 
-def _register_job_tools(server: LoomServer, service: Service) -> None:
+def _register_job_tools(server: LoomServer, service: KnowledgeService) -> None:
     """Register `job`, which is read-only, so that no host asks the user at each poll, and `job_cancel`."""
 
     @server.tool(

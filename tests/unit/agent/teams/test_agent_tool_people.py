@@ -54,7 +54,7 @@ async def test_the_agent_is_told_what_a_person_decides(
 ) -> None:
     really: list[str] = []
     child = writer(really)
-    boss = boss_of(child, wait_for_orders=True)
+    boss = boss_of(child, wait_for_commands=True)
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
         run_id, pending = await first_pending(boss)
@@ -70,7 +70,7 @@ async def test_the_agent_is_told_what_a_person_decides(
 async def test_a_person_may_decide_at_the_run_itself() -> None:
     written: list[str] = []
     child = writer(written, name="writer")
-    boss = boss_of(child, wait_for_orders=True)
+    boss = boss_of(child, wait_for_commands=True)
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
         run_id, _ = await first_pending(boss)
@@ -113,7 +113,7 @@ async def test_a_question_of_a_tool_there_is_asked_here() -> None:
         return f"{answer.action} {answer.content.get('city')}"
 
     child = Agent(MockProvider([one_call("which"), "done"]), tools=[which])
-    boss = boss_of(child, wait_for_orders=True)
+    boss = boss_of(child, wait_for_commands=True)
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
         run_id, pending = await first_pending(boss)
@@ -146,12 +146,12 @@ async def test_what_an_agent_of_an_agent_asks_is_asked_at_the_top() -> None:
 async def test_who_was_asked_before_a_crash_is_asked_again_and_heard() -> None:
     written: list[str] = []
     child = writer(written, name="writer")
-    boss = boss_of(child, wait_for_orders=True)
+    boss = boss_of(child, wait_for_commands=True)
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
         run_id, _ = await first_pending(boss)
         group.cancel_scope.cancel()
-    revived = boss_of(child, llm=MockProvider(["done"]), journal=boss.journal, wait_for_orders=True)
+    revived = boss_of(child, llm=MockProvider(["done"]), journal=boss.journal, wait_for_commands=True)
     async with anyio.create_task_group() as group:
         group.start_soon(revived.resume, run_id)
         run_id, pending = await first_pending(revived)

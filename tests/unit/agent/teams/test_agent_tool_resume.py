@@ -82,7 +82,7 @@ async def test_a_call_that_waits_for_a_person_is_not_looked_at_again_when_its_ru
         return to
 
     boss = boss_of(
-        Agent(MockProvider([one_call("send", to="王芳")]), tools=[send], name="child"), wait_for_orders=True
+        Agent(MockProvider([one_call("send", to="王芳")]), tools=[send], name="child"), wait_for_commands=True
     )
     async with anyio.create_task_group() as group:
         group.start_soon(boss.run, "go")
@@ -203,7 +203,7 @@ async def test_a_host_takes_up_the_run_that_calls_when_the_run_of_its_call_is_to
     def made(journal: Journal, *, boss: list[MockAnswer | str], child: list[MockAnswer | str]) -> Agent:
         helper = Agent(MockProvider(child), tools=[send], name="child")
         llm = MockProvider(boss)
-        return boss_of(helper, llm=llm, journal=journal, wait_for_orders=True)
+        return boss_of(helper, llm=llm, journal=journal, wait_for_commands=True)
 
     asking: list[MockAnswer | str] = [one_call(own_wire_name("研究员"), goal="寄")]
     boss = made(Journal(tmp_path / "runs.db"), boss=asking, child=[one_call("send", to="王芳")])

@@ -7,7 +7,7 @@ import sys
 
 import anyio
 import pytest
-from loom_agent.service import Service
+from loom_agent.service import AgentService
 from mcp_types import ElicitResult
 
 from loom_core.errors import ConfigError, SourceError
@@ -158,7 +158,7 @@ async def test_a_decision_on_the_command_line_is_kept_though_no_process_drives_t
         run = await service.start(goal)
         while run.status != "input_required":
             run = await service.changed(run.id, after=run.last_seq, seconds=30)
-    async with Service(settings(), adopts=False, sees_all=True) as service:
+    async with AgentService(settings(), adopts=False, sees_all=True) as service:
         service.load()
         run = await service.run(run.id)
         await service.decide(run, ApprovalDecision(id=run.pending[0].id, action="approve"))

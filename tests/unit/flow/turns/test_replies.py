@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-from loom_core.flow.responses.reply import FlowReply, Route, TurnOutcome
+from loom_core.flow.responses.reply import FlowReply, RoutingOutcome, TurnOutcome
 from loom_core.flow.turns.replies import Delivery
 from loom_core.flow.turns.session import ConversationStore, FlowConversation
 from loom_core.runs.journal import Journal
 from loom_core.runs.memory import SQLiteMemory
 from loom_core.runs.run import RunRequest
 
-ROUTE = Route(action="flow", how="rules", flow_id="leave")
+ROUTE = RoutingOutcome(action="flow", how="rules", flow_id="leave")
 
 
 class House:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pytest
 
 from loom_core.errors import InvalidInputError
-from loom_core.flow.responses.reply import Route
+from loom_core.flow.responses.reply import RoutingOutcome
 from loom_core.flow.runtime.runtime import FlowRunner, FlowRuntime, RuntimeManager, RuntimeOverrides
 from loom_core.flow.turns.session import ConversationStore, FlowConversation
 from loom_core.flow.turns.turn import begin_named_flow, check_message, open_turn, process_turn
@@ -20,7 +20,7 @@ from loom_core.runs.memory import SQLiteMemory
 from loom_core.runs.run import RunRequest
 from tests.unit.flow.conftest import loaded_flows
 
-GIVEN = Route(action="flow", how="given", flow_id="leave")
+GIVEN = RoutingOutcome(action="flow", how="given", flow_id="leave")
 
 
 @asynccontextmanager

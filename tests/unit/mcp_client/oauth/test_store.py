@@ -31,7 +31,7 @@ def store(tmp_path):
 
 
 async def written(store, login=LOGIN):
-    async with store.alone(5):
+    async with store.exclusive(5):
         store.write(login)
 
 
@@ -57,7 +57,7 @@ async def test_only_the_user_may_read_it(store):
 
 async def test_forgetting_says_whether_there_was_a_login(store):
     await written(store)
-    async with store.alone(5):
+    async with store.exclusive(5):
         assert store.forget()
         assert not store.forget()
     assert store.read() == Login()
@@ -88,7 +88,7 @@ async def test_a_process_waits_for_another_one_and_not_for_ever(store):
     async with await anyio.open_process(command) as holder:
         assert (await holder.stdout.receive()).startswith(b"held")
         with pytest.raises(StoreBusyError, match=r"has been logging in at '知识' for 0\.1 seconds"):
-            async with store.alone(0.1):
+            async with store.exclusive(0.1):
                 pass
         await holder.stdin.aclose()
         assert await holder.wait() == 0

@@ -19,14 +19,14 @@ _FAKE = [sys.executable, str(Path(__file__).with_name("fake_server.py"))]
 
 
 async def tried(
-    *options: str, patience: HostTimeouts | None = None, program: str = "loom-x"
+    *options: str, timeouts: HostTimeouts | None = None, program: str = "loom-x"
 ) -> HealthSection:
     with anyio.fail_after(60):
-        return await self_test_section([*_FAKE, *options], program=program, timeouts=patience)
+        return await self_test_section([*_FAKE, *options], program=program, timeouts=timeouts)
 
 
-async def found_in(*options: str, patience: HostTimeouts | None = None, program: str = "loom-x") -> Finding:
-    [found] = (await tried(*options, patience=patience, program=program)).findings
+async def found_in(*options: str, timeouts: HostTimeouts | None = None, program: str = "loom-x") -> Finding:
+    [found] = (await tried(*options, timeouts=timeouts, program=program)).findings
     return found
 
 
@@ -62,7 +62,7 @@ async def test_output_without_end_is_given_up_at_once():
 
 
 async def test_a_slow_start_is_a_warning_and_is_not_tried_again():
-    section = await tried("sleep=0.4", patience=HostTimeouts(slow=0.2))
+    section = await tried("sleep=0.4", timeouts=HostTimeouts(slow=0.2))
     [found] = section.findings
     assert (found.code, found.severity) == ("slow-start", "warning")
     assert "hosts give up after 30 s" in found.message
@@ -71,7 +71,7 @@ async def test_a_slow_start_is_a_warning_and_is_not_tried_again():
 
 async def test_a_server_that_never_answers_is_too_slow_and_killed():
     began = time.monotonic()
-    found = await found_in("mute", patience=HostTimeouts(gives_up=1.0))
+    found = await found_in("mute", timeouts=HostTimeouts(gives_up=1.0))
     assert time.monotonic() - began < 10
     assert (found.code, found.severity) == ("too-slow", "problem")
     assert "did not answer within 1 s" in found.message
@@ -97,7 +97,7 @@ async def test_an_error_in_place_of_tools_is_told():
 
 
 async def test_a_server_that_outlives_its_input_is_told_and_killed():
-    found = await found_in("stays", patience=HostTimeouts(ends=0.2))
+    found = await found_in("stays", timeouts=HostTimeouts(ends=0.2))
     assert (found.code, found.severity) == ("stays", "problem")
 
 
