@@ -134,7 +134,7 @@ def test_what_is_accepted_needs_a_reason_and_is_told_no_more(audit, tmp_path, mo
     file = tmp_path / "requirements" / "accepted-vulnerabilities.txt"
     file.write_text("# said\nGHSA-1: it is in a part that Loom does not use\n", encoding="utf-8")
     monkeypatch.setattr(audit, "_ROOT", tmp_path)
-    problems = audit._unaccepted({"idna 2.0": ["GHSA-1", "CVE-2"]})
+    problems = audit._vulnerability_problems({"idna 2.0": ["GHSA-1", "CVE-2"]})
     assert len(problems) == 1
     assert problems[0].startswith("idna 2.0: CVE-2")
     with pytest.raises(ValueError, match="without a reason"):

@@ -187,8 +187,8 @@ def test_a_command_that_fails_or_is_interrupted_is_on_the_audit_as_that(tmp_path
 _LONG = """
 import argparse, pathlib, signal, sys, time
 import anyio
-from loom_core.server.cli.audit_command import audited
-from loom_core.server.cli.command_line import ended
+from loom_core.server.cli.audit_command import run_audited
+from loom_core.server.cli.command_line import run_to_exit_code
 
 def begun():
     sys.stdout.write("begun\\n")
@@ -207,7 +207,7 @@ if sys.argv[3] == "in the background":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 args = argparse.Namespace(home=pathlib.Path(sys.argv[1]), command="add", kb="笔记", paths=[])
 run = computes if sys.argv[2] == "computes" else lambda: anyio.run(waits)
-sys.exit(ended("loom-kb", lambda: audited("loom-kb", args, run), debug=False))
+sys.exit(run_to_exit_code("loom-kb", lambda: run_audited("loom-kb", args, run), debug=False))
 """
 
 

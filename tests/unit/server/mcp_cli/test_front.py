@@ -90,7 +90,7 @@ def test_what_the_answer_tells_is_not_logged_beside_it(
 def test_only_a_test_loads_the_sdk() -> None:
     program = (
         "import sys\n"
-        "from loom_core.server.mcp_cli import front, importing, trust\n"
+        "from loom_core.server.mcp_cli import client_import, terminal, trust\n"
         "from loom_core.mcp_client.configuration.servers import read_servers\n"
         "print([name for name in ('mcp', 'httpx2', 'starlette') if name in sys.modules])"
     )
