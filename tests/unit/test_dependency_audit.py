@@ -138,7 +138,7 @@ def test_what_is_accepted_needs_a_reason_and_is_told_no_more(audit, tmp_path, mo
     assert len(problems) == 1
     assert problems[0].startswith("idna 2.0: CVE-2")
     with pytest.raises(ValueError, match="without a reason"):
-        audit.accepted("GHSA-1:\n")
+        audit.parse_accepted("GHSA-1:\n")
 
 
 def test_a_database_that_is_not_reached_is_no_success(audit, capsys) -> None:
