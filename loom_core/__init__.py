@@ -59,7 +59,7 @@ _switch_off_telemetry()
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """Names that most programs begin with; see `exports`, which is itself a module of this package."""
+        """Import a public name on first use; see `exports`, which is itself a module of this package."""
         if name not in __all__:  # a module of this package, perhaps, which Python then looks for
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from loom_core.exports import exports

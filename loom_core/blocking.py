@@ -77,7 +77,7 @@ def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 
 @cache
 def _background_loop(_process: int) -> asyncio.AbstractEventLoop:
-    """The event loop of a process: a forked child has none of its parent's threads, so it starts its own."""
+    """Start the event loop of a process; a forked child has no threads of its parent, so it starts one."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="loom-blocking", daemon=True).start()
     return loop

@@ -26,7 +26,7 @@ _breakers: WeakRegistry[Breaker] = WeakRegistry()
 
 
 class Breaker(ABC):
-    """Lets requests to one model or host through, or not.
+    """Circuit breaker for one model or host.
 
     After `failures` passing failures in a row it is open: nothing is let through for `first_pause` seconds.
     Then one request is, as a trial. If that fails, too, the next pause is twice as long, `longest_pause` at
@@ -78,7 +78,7 @@ class Breaker(ABC):
 
     @contextmanager
     def guard(self, title: str, *, refuse: Callable[[str, float], LoomError]) -> Generator[None]:
-        """Around one request, whose errors it sees.
+        """Guard one request, and count its failure.
 
         Args:
             title: whom people know the other as, for messages.
@@ -101,7 +101,7 @@ class Breaker(ABC):
 
     @abstractmethod
     def is_transient(self, error: LoomError) -> bool | None:
-        """Whether an error of a request is a failure that may pass; None if it says nothing of the other."""
+        """Return whether an error is a transient failure; None if it says nothing about the model or host."""
 
     def record_success(self) -> None:
         """Note that an answer has begun: a trial that is going on has succeeded by that."""

@@ -1,4 +1,4 @@
-"""Where Chinese, Japanese and Korean script stands in a text."""
+"""CJK script in a text: detection and segmentation."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ CJK = (
     "\u3005-\u3007\u3021-\u3029\u3040-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"
     f"\uac00-\ud7af\uff66-\uff9d{HAN}"
 )
-# The first character stands alone, so that the engine leaps to it.
+# The first character is separate, so that the regex engine can jump to it.
 _PARTS = re.compile(f"([{CJK}][{CJK}]*)")
 _CJK_CHAR = re.compile(f"[{CJK}]")
 _HAN_CHAR = re.compile(f"[{HAN}]")
 _KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uff66-\uff9d\uac00-\ud7af]")
 _LATIN_WORD = re.compile("[A-Za-z\u00c0-\u024f]+")
-# Paths and addresses, whatever the writer's language is; it begins where nothing stands before, to be linear.
+# Paths and addresses, whatever the writer's language is; it begins after no other character, to be linear.
 _PLACE = re.compile(r"(?<![!-~])[!-~]*[/\\][!-~]*")
 _LONGEST_READ = 4000
 
 
 def is_cjk(char: str) -> bool:
-    """Whether a character is Han, kana, bopomofo or hangul."""
+    """Return whether a character is Han, kana, bopomofo or hangul."""
     return _CJK_CHAR.match(char) is not None
 
 
 def has_cjk(text: str) -> bool:
-    """Whether any character of a text is Han, kana, bopomofo or hangul."""
+    """Return whether any character of a text is Han, kana, bopomofo or hangul."""
     return not text.isascii() and _CJK_CHAR.search(text) is not None
 
 
 def is_chinese(text: str) -> bool:
-    """Whether a text is written in Chinese, names in other scripts apart: what to answer its writer in.
+    """Return whether a text is written in Chinese, apart from names in other scripts.
 
     A word of Latin script says about as much as two Han characters, and those of paths and addresses say
     nothing. Only the first 4,000 characters are read.
@@ -48,6 +48,6 @@ def is_chinese(text: str) -> bool:
 
 
 def cjk_parts(text: str) -> tuple[list[str], list[str]]:
-    """A text cut into runs of CJK characters and the gaps around them, which are one more."""
+    """Split a text into runs of CJK characters and the gaps around them; there is one gap more."""
     parts = [text] if text.isascii() else _PARTS.split(text)
     return parts[::2], parts[1::2]

@@ -1,4 +1,4 @@
-"""Defaults of this process for agents.
+"""Process-wide defaults for agents.
 
     from loom_core import config
 
@@ -63,7 +63,7 @@ def defaults() -> Defaults:
 
 
 def set_default_llm(llm: LLMProvider | str | None) -> None:
-    """The model of agents and retrievers that are given none; see `Defaults.llm`.
+    """Set the model of agents and retrievers that get none; see `Defaults.llm`.
 
     Raises:
         ConfigError: it is no model, or there is no such vendor.
@@ -96,7 +96,7 @@ def set_default_memory(memory: Memory | None) -> None:
 
 
 def set_max_iterations(most: int) -> None:
-    """How many turns of the model a run may take, of an agent that is given no budget.
+    """Set the maximum number of model turns in a run, for agents without a budget.
 
     Raises:
         ConfigError: it is no whole number from 1 on.

@@ -49,7 +49,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """Something that is wrong in a configuration.
+    """A problem in a configuration, with its path.
 
     Attributes:
         path: where, as far as the file goes.
@@ -64,7 +64,7 @@ class ConfigProblem:
 
 @dataclass(frozen=True, slots=True)
 class PlacedProblem:
-    """Something that is wrong in a file, for people and for editors.
+    """A problem in a file, with line and column.
 
     Attributes:
         file: what the file is called.
@@ -85,7 +85,7 @@ class PlacedProblem:
 
     @property
     def text(self) -> str:
-        """The place and what is wrong there."""
+        """The position and the problem."""
         return f"{self.file}:{self.line}:{self.column}: {self.message}" if self.line else self.message
 
 
@@ -102,7 +102,7 @@ class UnreadableConfigError(ConfigError):
 
 
 class ConfigText:
-    """A configuration whose text is JSON, and where everything in it stands.
+    """A configuration in JSON, with the position of every value.
 
     Args:
         text: the text.
@@ -120,7 +120,7 @@ class ConfigText:
 
     @classmethod
     def of(cls, text: str, *, name: str, depth: int) -> ConfigText | None:
-        """A text, read; None for one that holds nothing.
+        """Parse a text; None for an empty one.
 
         Args:
             text: JSON with comments and trailing commas.
@@ -149,7 +149,7 @@ class ConfigText:
         return f"{self._name}:{at.line}:{at.column}"
 
     def locate(self, problem: ConfigProblem) -> PlacedProblem:
-        """A problem with its line and column."""
+        """Locate a problem: add its line and column."""
         at = self._at(problem.path)
         return PlacedProblem(self._name, at.line, at.column, problem.message, problem.advice)
 
@@ -157,7 +157,7 @@ class ConfigText:
         return UnreadableTextError.at(self.text, self._root.place(path), "")
 
     def to_error(self, path: Sequence[str | int], message: str, advice: str) -> ConfigError:
-        """The error that says where something is wrong."""
+        """Build the error for a problem, with its position."""
         return ConfigError(f"{self.where(path)}: {message}", advice=advice)
 
     def validate(self, model: type[_ModelT], *, advice: str) -> _ModelT:
@@ -165,7 +165,7 @@ class ConfigText:
 
         Args:
             model: what it has to be.
-            advice: what to do about what is wrong.
+            advice: how to fix it.
 
         Raises:
             ConfigError: something is wrong; it names the first places.
@@ -176,7 +176,7 @@ class ConfigText:
             raise self.refusal(self.problems(error, model), advice=advice) from None
 
     def refusal(self, problems: Iterable[ConfigProblem], *, advice: str) -> ConfigError:
-        """The error that names the first of some problems, with the advice of the first, if it has one."""
+        """Build the error for some problems: it names the first, with its advice."""
         told = list(problems)
         message = " ".join(f"{self.where(each.path)}: {each.message}" for each in told[:_MAX_LISTED])
         return ConfigError(message, advice=told[0].advice or advice)
@@ -265,7 +265,7 @@ def _describe(path: ConfigPath, detail: ErrorDetails, model: type[BaseModel]) ->
 
 
 def _near(path: ConfigPath, model: type[BaseModel]) -> str:
-    """Which key of the same place may have been meant."""
+    """Suggest a similar key of the same object."""
     if not path:
         return ""
     kinds: list[Any] = [model]

@@ -54,7 +54,7 @@ class UnreadableTextError(ConfigError):
     """A text is not what its format says.
 
     Attributes:
-        reason: what is wrong.
+        reason: the fault.
         line: where, counted from 1.
         column: where in that line, counted from 1.
     """
@@ -67,7 +67,7 @@ class UnreadableTextError(ConfigError):
 
     @classmethod
     def at(cls, text: str, position: int, reason: str) -> Self:
-        """The error at a position of a text."""
+        """Build the error for a position of a text."""
         start = text.rfind("\n", 0, position) + 1
         return cls(reason, line=text.count("\n", 0, position) + 1, column=position - start + 1)
 
@@ -77,7 +77,7 @@ class InvalidInputError(LoomError):
 
 
 class NotFoundError(LoomError):
-    """Something was asked for by an id or a name that does not exist."""
+    """An id or a name does not exist."""
 
 
 class DocumentError(LoomError):
@@ -143,7 +143,7 @@ class ModelError(LoomError):
         return self.failure in _PASSING
 
     def reword(self, message: str, *, advice: str | None = None, failure: ModelFailure | None = None) -> Self:
-        """The same error in other words; what is not given stays as it is."""
+        """Return the error with another message; advice and failure stay unless they are given."""
         return type(self)(
             message,
             advice=self.advice if advice is None else advice,
@@ -246,7 +246,7 @@ class StoreError(LoomError):
 
 
 class PeerError(LoomError):
-    """Another process of Loom cannot be spoken with: it has gone, hangs, or is not who it should be.
+    """Another process of Loom does not respond: it has ended, hangs, or has another identity.
 
     Questions are answered without it.
     """
@@ -261,12 +261,12 @@ class IndexDamagedError(LoomError):
 
 
 def capitalise(message: str) -> str:
-    """A message as the beginning of a sentence, where it may begin with a name in small letters."""
+    """Capitalize the first letter of a message, which may be a name in lower case."""
     return message[:1].upper() + message[1:]
 
 
 def unwrap_group(error: Exception) -> Exception:
-    """The error itself where task groups have wrapped it, as they do with a single one, too."""
+    """Unwrap a single error from the exception groups of task groups."""
     if not isinstance(error, ExceptionGroup):
         return error
     group = cast("ExceptionGroup[Exception]", error)

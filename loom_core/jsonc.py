@@ -1,6 +1,6 @@
-"""JSON as people write it: with comments and trailing commas where they are allowed, and with places.
+"""JSONC parser: JSON with comments and trailing commas, and with the position of every value.
 
-Every error says the line and the column, and of what was read it is known where it stands.
+Every error has a line and a column, and every value a position.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loom_core.errors import UnreadableTextError
 
 __all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of"]
 
-_DEPTH = 200  # levels; no configuration has so many, and the reader recurses
+_DEPTH = 200  # levels; no configuration has more, and the reader recurses
 _LOOKED_AT = 2  # levels whose members have places: the file, and a section of it
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRICT_BLANK = re.compile(r"[ \t\r\n]*")
@@ -23,7 +23,7 @@ _STRICT_BLANK = re.compile(r"[ \t\r\n]*")
 
 @dataclass(frozen=True, slots=True)
 class JsonNode:
-    """A value and where it stands: from `start` up to `end`.
+    """A value with its position: from `start` up to `end`.
 
     Attributes:
         start: index of its first character in the text.
@@ -31,7 +31,7 @@ class JsonNode:
         value: as `json.loads` has it.
         members: those of an object, in their order, as far down as the reader looks.
         items: the elements of an array, likewise.
-        trailing_comma: whether a comma stands behind the last of them.
+        trailing_comma: whether a comma follows the last of them.
     """
 
     start: int
@@ -42,11 +42,11 @@ class JsonNode:
     trailing_comma: bool = False
 
     def member(self, key: str) -> JsonMember | None:
-        """The member of a name; the last one that has it, as it is the one that counts."""
+        """Return the member of a name; the last one, if a name is repeated."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
     def place(self, path: Sequence[str | int]) -> int:
-        """Where the value at a path begins: its name, or the element; of as much of the path as there is."""
+        """Return the position of the value at a path, or of the longest part of the path that exists."""
         at, node = self.start, self
         for part in path:
             if isinstance(part, str) and (member := node.member(part)):
@@ -65,7 +65,7 @@ class JsonMember:
 
     Attributes:
         key: its name.
-        start: where that stands.
+        start: its position.
         node: its value.
     """
 
@@ -75,7 +75,7 @@ class JsonMember:
 
 
 class JsonReader:
-    """Reads a text whose outermost value is an object.
+    """Parser of a text whose outermost value is an object.
 
     Args:
         comments: whether comments and trailing commas are allowed.
@@ -91,7 +91,7 @@ class JsonReader:
         self._unique = unique
 
     def read(self, text: str) -> JsonNode | None:
-        """The outermost object; None for a text that holds nothing.
+        """Parse the outermost object; None for an empty text.
 
         Raises:
             UnreadableTextError: it is no such text; line and column say where.
@@ -108,7 +108,7 @@ class JsonReader:
         return root
 
     def skip(self, text: str, position: int) -> int:
-        """The next position that holds more than blanks and comments."""
+        """Skip white space and comments; return the next position."""
         found = (_BLANK if self._comments else _STRICT_BLANK).match(text, position)
         return found.end() if found else position
 
@@ -160,7 +160,7 @@ class JsonReader:
         return JsonNode(start, at + 1, values, items=tuple(items), trailing_comma=trailing)
 
     def _next(self, text: str, end: int, closing: str) -> tuple[int, bool]:
-        """Where the next element or the closing bracket stands, and whether a comma is in front of that."""
+        """Return the position of the next element or closing bracket, and whether a comma precedes it."""
         at = self.skip(text, end)
         if text.startswith(closing, at):
             return at, False
@@ -182,7 +182,7 @@ class JsonReader:
 
 
 def object_of(value: object) -> dict[str, Any]:
-    """A value that should be an object; an empty one for anything else."""
+    """Return a value that should be an object; an empty one for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
@@ -198,11 +198,11 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 
 def _plain_node(text: str, start: int) -> JsonNode | None:
-    """A value that is plain JSON, read by the standard library, which is much faster; None for another."""
+    """Parse a value that is plain JSON by the standard library, which is much faster; None for another."""
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):
-        return None  # commented, or wrong: it is read again, for the place of what is wrong
+        return None  # commented or invalid: parse it again, for the position of the fault
     return JsonNode(start, end, value)
 
 

@@ -1,4 +1,4 @@
-"""Secrets: where they are found, and how they are kept out of texts.
+"""Secrets: lookup in environment and keyring, and redaction of texts.
 
 A secret is in an environment variable or in the keyring of the operating system (Keychain, Secret Service,
 Credential Manager; needs the package `keyring`), and travels as a `SecretStr`, which no log shows.
@@ -36,8 +36,8 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 _SERVICE = "loom"
-_MIN_LENGTH = 4  # characters; a shorter one is no secret, and stands in any text
-_MIN_KNOWN_LENGTH = 8  # characters; a shorter one may be a word, which would be missing wherever it stands
+_MIN_LENGTH = 4  # characters; a shorter one is no secret, and occurs in any text
+_MIN_KNOWN_LENGTH = 8  # characters; a shorter one may be a word, which would be redacted everywhere
 _MAX_KNOWN = 2000  # secrets; tokens of callers come and go, and the oldest are forgotten
 _ADVICE = 'Write "env:NAME" for an environment variable, or "keyring:NAME" for an entry of the keyring.'
 
@@ -56,7 +56,7 @@ _remembering = threading.Lock()
 def find_key(
     variable: str, *, keyring: bool = True, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
 ) -> SecretStr | None:
-    """A key by the name of its variable: from the environment, else from the keyring; None if in neither.
+    """Find a key by the name of its variable: in the environment, else in the keyring; None if in neither.
 
     A keyring that is not there, is locked, fails, or does not answer in time counts as empty. Asking it may
     take a while: call this in a thread where others wait.
@@ -76,7 +76,7 @@ def find_key(
 
 
 def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds: float = 10.0) -> SecretStr:
-    """The secret that a configuration refers to by `env:NAME` or `keyring:NAME`.
+    """Resolve a reference `env:NAME` or `keyring:NAME` of a configuration to the secret.
 
     Raises:
         ConfigError: it is no such reference, or there is nothing where it points to. The message does not
@@ -98,7 +98,7 @@ def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds:
 def own_key(
     name: str, *, make: Callable[[], str], keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
 ) -> SecretStr | None:
-    """A key of Loom's own, which only the keyring has; made at its first use. None without a keyring.
+    """Return a key of Loom itself from the keyring, created on first use; None without a keyring.
 
     Asking the keyring may take a while: call this in a thread where others wait. And call it in one process
     at a time, as the keyring keeps the last of two keys that are made at once.
@@ -123,7 +123,7 @@ def own_key(
 
 
 def check_reference(text: str) -> str:
-    """A reference as it is.
+    """Validate a reference to a secret, and return it.
 
     Raises:
         ConfigError: it is none, or there is no name behind its colon, and so it may be a secret, which the
@@ -143,11 +143,11 @@ def check_reference(text: str) -> str:
 
 
 def check_variable(name: str, *, setting: str, advice: str) -> str:
-    """The name of an environment variable as it is.
+    """Validate the name of an environment variable, and return it.
 
     Args:
         name: what is to be one.
-        setting: where it stands, for the message, such as `api_key_env of the reranker api`.
+        setting: its place, for the message, such as `api_key_env of the reranker api`.
         advice: what to write there instead.
 
     Raises:
@@ -160,7 +160,7 @@ def check_variable(name: str, *, setting: str, advice: str) -> str:
 
 
 def check_key(key: str | SecretStr, *, source: str) -> SecretStr:
-    """A key without the white space around it.
+    """Strip white space from a key, and check it.
 
     Args:
         key: the key.
@@ -178,7 +178,7 @@ def check_key(key: str | SecretStr, *, source: str) -> SecretStr:
 
 
 def register_secret(secret: SecretStr) -> SecretStr:
-    """The secret as it is; from now on it stands in nothing that this process writes, see `redaction`.
+    """Register a secret and return it: this process redacts it from everything it writes; see `redaction`.
 
     Every key that is found here is remembered. Call this for what comes from elsewhere, such as the token of
     a request. One of fewer than eight characters is not.
@@ -200,16 +200,16 @@ def list_known_secrets() -> tuple[SecretStr, ...]:
 
 
 def redact(text: str, secrets: Iterable[SecretStr]) -> str:
-    """A text with `[secret]` in the place of each secret, also where it is written as part of a URL."""
+    """Replace each secret in a text with `[secret]`, also in its URL-encoded form."""
     for form in secret_forms(secrets):
         text = text.replace(form, "[secret]")
     return text
 
 
 def secret_forms(secrets: Iterable[SecretStr]) -> tuple[str, ...]:
-    """How secrets may be written: as is, in a URL, in JSON, in base64; those first that may hold another.
+    """Return the encoded forms of secrets: plain, URL, JSON, base64; forms that contain others come first.
 
-    In base64 they are found within what stands around them, too, as in `user:password`.
+    In base64 they are found within a longer text, too, as in `user:password`.
     """
     return _forms(frozenset(secret.get_secret_value() for secret in secrets))
 
@@ -226,7 +226,7 @@ def _forms_of(value: str) -> frozenset[str]:
     if len(value) >= _MIN_KNOWN_LENGTH:
         data = value.encode("utf-8", "surrogatepass")
         encoded = [b64encode(data).decode()]
-        for before in range(3):  # bytes of the group that it begins in; `user:` may stand before a password
+        for before in range(3):  # bytes of the group that it begins in; `user:` may precede a password
             whole = slice((8 * before + 5) // 6, 8 * (before + len(data)) // 6)
             encoded.append(b64encode(bytes(before) + data).decode()[whole])
         forms |= {*encoded, *(each.translate(_URL_SAFE) for each in encoded)}

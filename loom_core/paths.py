@@ -1,4 +1,4 @@
-"""Where Loom keeps its files."""
+"""Paths of Loom's files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["audit_path", "loom_home", "token_path"]
 
 
 def loom_home(override: Path | None = None) -> Path:
-    """The folder of everything Loom keeps: the one given, `$LOOM_HOME`, or `~/.loom`."""
+    """Return Loom's folder: the given one, `$LOOM_HOME`, or `~/.loom`."""
     if override is not None:
         return override.expanduser().absolute()
     configured = os.environ.get("LOOM_HOME", "")
@@ -17,10 +17,10 @@ def loom_home(override: Path | None = None) -> Path:
 
 
 def audit_path(home: Path) -> Path:
-    """Where the audit of all servers is: one file, so that one chain tells what happened in which order."""
+    """Return the path of the audit log: one file and one hash chain for all servers."""
     return home / "audit" / "audit.jsonl"
 
 
 def token_path(home: Path, server: str) -> Path:
-    """Where the tokens of a server are: each server has its own, so that one opens no other."""
+    """Return the path of a server's token file; each server has its own."""
     return home / "tokens" / f"{server}.json"

@@ -1,4 +1,4 @@
-"""The registry behind `loom_core.plugins`: it lies below what it creates, and knows none of its types."""
+"""The plugin registry behind `loom_core.plugins`; it imports none of the types that it creates."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def create(kind: PluginKind, name: str, *args: object, **params: object) -> Any:
 
 
 def list_registered(kind: PluginKind) -> list[str]:
-    """The names that `create` knows, sorted.
+    """List the names that `create` knows, sorted.
 
     Raises:
         ConfigError: there is no such kind.

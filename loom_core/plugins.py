@@ -1,4 +1,4 @@
-"""Implementations by kind and name: Loom's own, and those of other distributions.
+"""Plugins: implementations by kind and name, from Loom and from other distributions.
 
 Other distributions add theirs by an entry point of the group `loom.plugins`. It names a module, which is
 imported so that its `@register` decorators run, or a callable, which is called without arguments:

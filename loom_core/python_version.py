@@ -1,4 +1,4 @@
-"""The Python that Loom needs. Older ones run this module, too: it is there to tell their users."""
+"""Check of the Python version; older Pythons can run this module, to report the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts without secrets: the one place that says what must not be written down.
+"""Redaction: the one place that decides which secrets must not be written.
 
 Three things are hidden: secrets that this process knows (`keys.remember`, and what the environment holds
 under names that say so), what has the form of a key or a token, and, where a text is only for people who
@@ -124,7 +124,7 @@ _ASSIGNED = (
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """Takes the secrets out of texts that are known at one moment; for many texts at once.
+    """Redactor of the secrets that are known at one moment, for many texts.
 
     Attributes:
         known: how known secrets may be written.
@@ -136,7 +136,7 @@ class Redaction:
 
     @classmethod
     def now(cls, secrets: Iterable[SecretStr] = (), *, assigned: bool = False) -> Self:
-        """With all that this process knows now.
+        """Create a redactor of all secrets that this process knows now.
 
         Args:
             secrets: others besides.
@@ -145,7 +145,7 @@ class Redaction:
         return cls(secret_forms((*secrets, *list_known_secrets(), *secrets_in_environment())), assigned)
 
     def text(self, text: str) -> str:
-        """A text without secrets that are known, and without what has the form of one."""
+        """Redact known secrets, and values in the form of a secret."""
         text = hide_forms(self.identifier(text))
         return hide_assigned(text) if self.assigned else text
 
@@ -182,12 +182,12 @@ class Redaction:
 
 
 def without_secrets(text: str) -> str:
-    """A text without secrets that are known here, and without what has the form of one."""
+    """Redact the known secrets of this process, and values in the form of a secret."""
     return Redaction.now().text(text)
 
 
 def without_assigned(text: str) -> str:
-    """The same for logs and messages, where `token=…` tells a token."""
+    """Redact a log line or message, including assignments such as `token=…`."""
     return Redaction.now(assigned=True).text(text)
 
 
@@ -200,7 +200,7 @@ def hide_forms(text: str) -> str:
 
 
 def hide_assigned(text: str) -> str:
-    """A text without values that are assigned to names of secrets, such as `token=…`."""
+    """Redact values that are assigned to names of secrets, such as `token=…`."""
     if len(text) >= _SHORTEST_FORM:
         for pattern in _ASSIGNED:
             text = pattern.sub(rf"\1{SECRET}", text)
@@ -208,7 +208,7 @@ def hide_assigned(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what has this name is a secret, such as `apiKey`."""
+    """Return whether a name, such as `apiKey`, is that of a secret."""
     return _SECRET_NAME.search(_HUMP.sub("_", name)) is not None
 
 
@@ -247,7 +247,7 @@ def secrets_in_environment(environment: Mapping[str, str] | None = None) -> list
 
 
 def _possible(forms: tuple[str, ...], text: str) -> Iterable[str]:
-    """The forms that may stand in a text, in their order; many are not all looked for."""
+    """Return the forms that may be in a text, in their order; a prefilter speeds up many forms."""
     if len(forms) <= _FEW:
         return forms
     places = _by_beginning(forms)
@@ -281,7 +281,7 @@ def _secrets_of(name: str, value: str) -> tuple[SecretStr, ...]:
 
 
 def _is_place(value: str) -> bool:
-    """Whether it is a file: its name is no secret, and what is in it is not in the environment."""
+    """Return whether a value is the path of a file: that is no secret, and its content is elsewhere."""
     try:
         return value.startswith(("/", "~", ".")) and Path(value).expanduser().exists()
     except (OSError, ValueError, RuntimeError):

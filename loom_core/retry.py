@@ -1,4 +1,4 @@
-"""Trying again: when a request to a model failed in a way that passes."""
+"""Retry policy for requests to models: exponential backoff with jitter after transient failures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a request is tried, how long is waited between, and when it is given up.
+    """Retry policy: attempts, backoff and deadline of a request.
 
     The n-th wait is between half and all of `base * 2**(n-1)` seconds, `cap` at most. The random half keeps
     clients that failed together from coming back together; the half that is always waited is there because
@@ -103,11 +103,11 @@ class RetryPolicy:
         ) from last
 
     def pause(self, number: int) -> float:
-        """Seconds of our own choice to wait after the `number`-th attempt."""
+        """Return the backoff in seconds after the `number`-th attempt."""
         return min(self.cap, self.base * 2 ** (number - 1)) * (0.5 + 0.5 * self.random())
 
     def _wait_after(self, error: ModelError, *, number: int, left: float) -> float:
-        """Seconds to wait after the `number`-th attempt, with `left` seconds to go; or raises the error."""
+        """Return the seconds to wait after the `number`-th attempt, with `left` to go; or raise the error."""
         if not error.is_transient:
             raise error
         if number == self.attempts:
@@ -127,7 +127,7 @@ class RetryPolicy:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that an answer asks to wait before the next request; None where it says nothing.
+    """Return the delay in seconds that a `Retry-After` header asks for; None if there is none.
 
     Args:
         headers: of the answer, by name in lower case or whatever the case.

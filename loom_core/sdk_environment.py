@@ -1,4 +1,4 @@
-"""Environment variables that the vendors' SDKs read, and send to any server."""
+"""Environment variables whose values the vendors' SDKs send to any server."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ __all__ = ["custom_headers"]
 
 
 def custom_headers(package: str) -> list[str]:
-    """Names of the headers that an SDK adds to every request, as its user set them for its own vendor.
+    """Return the names of the headers that an SDK adds to every request, from its environment variable.
 
     Args:
-        package: the SDK, such as `openai`, whose headers stand in `OPENAI_CUSTOM_HEADERS`, a line each.
+        package: the SDK, such as `openai`, whose headers are in `OPENAI_CUSTOM_HEADERS`, a line each.
     """
     lines = os.environ.get(f"{package.upper()}_CUSTOM_HEADERS", "").split("\n")
     return [line.partition(":")[0].strip() for line in lines if ":" in line]

@@ -1,4 +1,4 @@
-"""How long a text is for a model."""
+"""Token estimate of a text."""
 
 from __future__ import annotations
 

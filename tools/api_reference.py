@@ -45,7 +45,7 @@ Made by `python -m tools.reference` from the code; do not edit.
 
 
 def pages() -> Mapping[Path, str]:
-    """The index, and the page of each package."""
+    """Return the index, and the page of each package."""
     made = {_FOLDER / f"{name}.md": _page(name) for name in _packages()}
     return {_FOLDER / "README.md": _index(), **made}
 

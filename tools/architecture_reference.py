@@ -31,13 +31,13 @@ Imports = Mapping[str, frozenset[str]]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     text = PAGE.read_text(encoding="utf-8")
     return with_block(text, "packages", f"{diagram()}\n\n{table(_rows())}")
 
 
 def diagram() -> str:
-    """The packages and what they import, in Mermaid."""
+    """Return the packages and what they import, in Mermaid."""
     graph = transitive_reduction(group_foundations(imports()))
     lines = ["flowchart TD"]
     lines += [f'    {_id(name)}["{_title(name)}"]' for name in _order(graph)]
@@ -52,7 +52,7 @@ def diagram() -> str:
 
 @cache
 def modules() -> ImportGraph:
-    """All modules with what they import, also inside functions; types alone do not count."""
+    """Return all modules with what they import, also inside functions; types alone do not count."""
     import grimp
 
     return grimp.build_graph("loom_core", *SERVERS, exclude_type_checking_imports=True, cache_dir=None)
@@ -73,7 +73,7 @@ def imports() -> Imports:
 
 
 def group_foundations(graph: Imports) -> Imports:
-    """The graph with everything that imports foundations only as one of them.
+    """Merge packages that import only foundations into the foundations.
 
     Foundations are single modules, and packages, that know no other part of Loom.
     """
@@ -96,7 +96,7 @@ _PARTS = {"loom_core.llm", "loom_core.embedding"}  # of the picture, low as they
 
 
 def transitive_reduction(graph: Imports) -> Imports:
-    """The graph without the arrows that a longer way makes superfluous."""
+    """Return the transitive reduction of the graph."""
     return {
         name: frozenset(
             each for each in used if not any(each in reachable(graph, by) for by in used - {each})
@@ -122,7 +122,7 @@ def _package(module: str) -> str:
 
 
 def _order(graph: Imports) -> list[str]:
-    """From the servers down: what needs most first."""
+    """Sort the packages topologically, from the servers down."""
     return sorted(graph, key=lambda name: (-len(reachable(graph, name)), name))
 
 
@@ -166,7 +166,7 @@ def _path(name: str) -> Path:
 
 
 def _about(name: str) -> str:
-    """The first sentence of a package's or a module's docstring, which is not imported for it.
+    """Return the first sentence of a package's or a module's docstring, which is not imported for it.
 
     Raises:
         ValueError: it has none.

@@ -33,7 +33,7 @@ those may be secret. Which server has which is in [command-line.md](command-line
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     fields = [("Field", "Meaning"), *((f"`{name}`", about) for name, about in AUDIT_FIELDS.items())]
     commands = [("Command", "When", "Arguments"), *(_row(*each) for each in AUDITED_COMMANDS.items())]
     parts = (_HEAD, table(fields), _COMMANDS, table(commands))

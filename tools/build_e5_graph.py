@@ -43,7 +43,7 @@ WEIGHT_FORMS = {
 
 
 class Graph:
-    """An ONNX graph in the making: nodes in order, constants, and weights known by name only."""
+    """Builder of an ONNX graph: nodes in order, constants, and weights by name only."""
 
     def __init__(self, weight_type: int, zero: np.integer) -> None:
         self._weight_type = weight_type
@@ -106,7 +106,7 @@ class Graph:
         return self.node("Add", [product, self.weight(f"{name}.b", outer)], f"{name}.out")
 
     def model(self, source: str, target: str) -> ModelProto:
-        """The finished model with one input and one output."""
+        """Return the finished model with one input and one output."""
         graph: GraphProto = helper.make_graph(
             self._nodes,
             "multilingual-e5-small",
@@ -122,7 +122,7 @@ class Graph:
 
 
 def build(weight_type: int, zero: np.integer) -> ModelProto:
-    """The encoder: `x`, the embeddings of one text (1, tokens, 384), to `y`, the mean state (1, 384)."""
+    """Build the encoder: from `x`, a text's embeddings (1, tokens, 384), to `y`, the mean state (1, 384)."""
     g = Graph(weight_type, zero)
     g.constant("last_axis", np.array([-1], np.int64))
     g.constant("token_axis", np.array([1], np.int64))

@@ -36,12 +36,12 @@ _PASSED = ("PIP_", "UV_INDEX", "UV_DEFAULT_INDEX", "SSL_CERT", "HTTP_PROXY", "HT
 
 
 class DryBuildError(Exception):
-    """Something did not go as it has to; the message is all that there is to say."""
+    """The dry build failed; the message says why."""
 
 
 @dataclass(slots=True)
 class _Built:
-    """A stage as far as it has been built.
+    """A partially built stage.
 
     Attributes:
         root: its root directory.

@@ -73,7 +73,7 @@ def check(bundle: Path, command: str) -> None:
 
 
 def _project_file(project: dict[str, Any]) -> str:
-    """The project that the host installs: nothing but the released package."""
+    """Return the project that the host installs: nothing but the released package."""
     return (
         "[project]\n"
         f'name = "{project["name"]}-bundle"\n'

@@ -33,7 +33,7 @@ _Options = dict[str, argparse.Action]
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for package in _PACKAGES:
         module = import_module(f"{package}.cli")
@@ -42,7 +42,7 @@ def page() -> str:
 
 
 def commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """The commands of a parser, with those below them: `token create` as well as `token`."""
+    """Return the commands of a parser, with those below them: `token create` as well as `token`."""
     found: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:  # argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):
@@ -78,7 +78,7 @@ def _program(parser: argparse.ArgumentParser, about: str) -> Iterator[str]:
 
 
 def _usual(own: Mapping[str, argparse.ArgumentParser]) -> dict[str, tuple[argparse.Action, str]]:
-    """The options that most commands take, each with a sentence on those that do not take it."""
+    """Return the options that most commands take, each with a sentence on those that do not take it."""
     taken = {name: _options(command) for name, command in own.items()}
     found: dict[str, tuple[argparse.Action, str]] = {}
     for options in taken.values():
@@ -92,7 +92,7 @@ def _usual(own: Mapping[str, argparse.ArgumentParser]) -> dict[str, tuple[argpar
 
 
 def _except(own: Mapping[str, argparse.ArgumentParser], like: set[str]) -> str:
-    """The sentence that names the other commands; verbs of one command together where none takes it."""
+    """Return the sentence with the other commands; a command stands for its verbs if none takes it."""
     others: dict[str, None] = {}
     for name in own:
         first, space, _ = name.partition(" ")
@@ -146,7 +146,7 @@ def _place(action: argparse.Action) -> str:
 
 
 def _prose(text: str) -> str:
-    """A help text as a sentence; `$NAME` and `--option` as code."""
+    """Return a help text as a sentence; `$NAME` and `--option` as code."""
     text = re.sub(r"(?<![`\w-])(--[a-z][a-z-]*|\$[A-Z_]+)", r"`\1`", " ".join(text.split()))
     text = text.replace("<", "&lt;")
     text = text[:1].upper() + text[1:]

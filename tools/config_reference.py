@@ -51,7 +51,7 @@ Rows = Iterator[tuple[str, ...]]
 
 
 def pages() -> Mapping[Path, str]:
-    """The pages with their tables.
+    """Return the pages with their tables.
 
     Raises:
         ValueError: nothing is said of a key, or a page lacks a place for a table.
@@ -103,7 +103,7 @@ def _meaning(model: type[BaseModel], name: str, field: FieldInfo) -> str:
 
 
 def _models(annotation: object) -> list[type[BaseModel]]:
-    """The models in an annotation."""
+    """Return the models in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [kind for part in get_args(annotation) for kind in _models(part)]

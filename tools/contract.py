@@ -1,4 +1,4 @@
-"""Accepts what the servers promise now: writes servers/*/contract.json and says what has changed.
+"""Accept the servers' current contract: write servers/*/contract.json and report the changes.
 
     python -m tools.contract
 
@@ -109,7 +109,7 @@ def _kb(home: Path, profile: _Profile) -> Client:
 
 
 async def _surfaces(server: Callable[[Path, _Profile], Client]) -> Contract:
-    """Every surface of a server: of each profile, in an empty home and in one with a knowledge base."""
+    """Collect the surfaces of a server: each profile, in an empty home and in one with a knowledge base."""
     contract: dict[str, Surface] = {}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -125,7 +125,7 @@ async def _surfaces(server: Callable[[Path, _Profile], Client]) -> Contract:
 
 
 def answer_schemas(server: str, profile: _Profile = "full") -> Mapping[str, Mapping[str, Any]]:
-    """The schemas of what the tools of the server in this folder answer, with descriptions, by tool.
+    """Return the schemas of what the tools of the server in this folder answer, with descriptions, by tool.
 
     What is sent, and so accepted, is the outline of each.
     """
@@ -171,12 +171,12 @@ def load_accepted(server: str) -> Contract:
 
 
 def _base(name: str) -> str:
-    """The surface that one with something more is written as a difference from."""
+    """Return the name of the surface that another is written as a difference from."""
     return name.partition(", ")[0]
 
 
 def compare(old: Contract, new: Contract) -> list[str]:
-    """A line for each change of each surface, the breaking ones of a surface first."""
+    """Describe each change of each surface in a line, the breaking ones of a surface first."""
     lines = [f"BREAKING: {name}: gone" for name in old if name not in new]
     return lines + [f"{change} ({name})" for name in new for change in changes(old.get(name, {}), new[name])]
 

@@ -1,4 +1,4 @@
-"""Examines what Loom depends on: what always has to hold, and what a database of vulnerabilities knows.
+"""Audit of dependencies: pins, licences, reasons and known vulnerabilities.
 
     python -m tools.dependency_audit               both; exit code 3 where the database cannot be reached
     python -m tools.dependency_audit --offline     only what always has to hold
@@ -76,7 +76,7 @@ _READ = {  # licences that stand in files only, read by a person
 
 
 def pins(text: str) -> dict[str, str]:
-    """The versions that a file of pins names, by package."""
+    """Return the versions that a file of pins names, by package."""
     return {canonicalize_name(found[1]): found[2] for each in _entries(text) if (found := _PIN.match(each))}
 
 
@@ -106,7 +106,7 @@ def _entries(text: str) -> Iterator[str]:
 
 
 def licence(about: Mapping[str, Any], classifiers: Sequence[str]) -> str:
-    """The licence that a distribution's metadata name, as an SPDX expression where that can be made of it."""
+    """Return the licence in a distribution's metadata, as an SPDX expression if possible."""
     if expression := about.get("License-Expression"):
         return str(expression)
     said = [
@@ -118,7 +118,7 @@ def licence(about: Mapping[str, Any], classifiers: Sequence[str]) -> str:
 
 
 def licence_problems(packages: Iterable[str]) -> list[str]:
-    """Which of these packages have a licence that is not allowed. What is not installed is passed over."""
+    """Return the packages whose licence is not allowed; skip those that are not installed."""
     problems: list[str] = []
     for package in sorted(packages):
         try:
@@ -135,7 +135,7 @@ def licence_problems(packages: Iterable[str]) -> list[str]:
 
 
 def _is_allowed(expression: str) -> bool:
-    """Whether all of an expression is allowed, or, where there is a choice, one of its choices."""
+    """Return whether all of an expression is allowed, or, where there is a choice, one of its choices."""
     plain = expression.replace("(", " ").replace(")", " ")
     if " OR " in plain and " AND " not in plain:
         return any(each.strip() in ALLOWED for each in plain.split(" OR "))
@@ -143,7 +143,7 @@ def _is_allowed(expression: str) -> bool:
 
 
 def reason_problems(root: Path) -> list[str]:
-    """Which declared dependencies docs/dependencies.md does not speak of."""
+    """Return the declared dependencies that docs/dependencies.md does not mention."""
     reasons = (root / "docs" / "dependencies.md").read_text(encoding="utf-8")
     words = {canonicalize_name(each) for each in re.findall(r"[A-Za-z0-9][\w.-]*\w", reasons)}
     problems: list[str] = []
@@ -164,7 +164,7 @@ def reason_problems(root: Path) -> list[str]:
 
 
 def parse_accepted(text: str) -> dict[str, str]:
-    """The ids that are accepted, each with its reason: `ID: why`, a line each."""
+    """Parse the accepted ids with their reasons: `ID: why`, a line each."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
@@ -176,7 +176,7 @@ def parse_accepted(text: str) -> dict[str, str]:
 
 
 def vulnerabilities(versions: Iterable[tuple[str, str]], *, service: str = _SERVICE) -> dict[str, list[str]]:
-    """The ids of what is known of these versions, by `package version`.
+    """Query the ids of known vulnerabilities of these versions, by `package version`.
 
     Raises:
         OSError: the service cannot be reached, or its answer is none.

@@ -1,4 +1,4 @@
-"""Reads a Dockerfile and a .dockerignore, as far as Loom's own go; refuses what it does not know.
+"""Parser of a Dockerfile and a .dockerignore, for the syntax that Loom uses; refuses any other.
 
 The meaning is that of Docker's reference: lines that end in a backslash go on, comments between them are no
 part of the instruction, variables of ARG and ENV are put into instructions that no shell reads.
@@ -41,11 +41,11 @@ class Instruction:
     line: int
 
     def flag(self, name: str) -> str:
-        """The value of a flag, or nothing."""
+        """Return the value of a flag, or nothing."""
         return dict(self.flags).get(name, "")
 
     def words(self) -> list[str]:
-        """The value of an instruction in exec form, a JSON array.
+        """Return the value of an instruction in exec form, a JSON array.
 
         Raises:
             ValueError: it is not in that form.
@@ -70,7 +70,7 @@ class Stage:
     instructions: list[Instruction] = field(default_factory=list[Instruction])
 
     def last(self, name: str) -> Instruction:
-        """The instruction of this name that holds.
+        """Return the last instruction of this name, which is the effective one.
 
         Raises:
             ValueError: there is none.
@@ -82,7 +82,7 @@ class Stage:
 
 
 def read_stages(text: str, arguments: Mapping[str, str]) -> list[Stage]:
-    """The stages of a Dockerfile.
+    """Return the stages of a Dockerfile.
 
     Args:
         text: the file.
@@ -108,12 +108,12 @@ def read_stages(text: str, arguments: Mapping[str, str]) -> list[Stage]:
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """A text with the values of variables in their places; one that is not set is nothing."""
+    """Expand the variables in a text; an unset one is empty."""
     return _VARIABLE.sub(lambda found: variables.get(found[1] or found[2], ""), text)
 
 
 def context_files(folder: Path) -> Iterator[str]:
-    """The files that a build is sent, as paths in the folder: all that .dockerignore does not leave out."""
+    """Return the files of the build context, as paths in the folder: all but those in .dockerignore."""
     lines = (folder / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     for place, folders, files in os.walk(folder):
@@ -160,7 +160,7 @@ def assignments(instruction: Instruction, variables: Mapping[str, str]) -> dict[
 
 
 def _is_ignored(path: str, rules: list[str]) -> bool:
-    """Whether the last rule that says something of a path, or of a folder that it is in, leaves it out."""
+    """Return whether the last rule for a path, or for a folder above it, excludes it."""
     places = [path, *(str(folder) for folder in PurePosixPath(path).parents)]
     ignored = False
     for rule in rules:
@@ -170,7 +170,7 @@ def _is_ignored(path: str, rules: list[str]) -> bool:
 
 
 def _may_hold(folder: str, rules: list[str]) -> bool:
-    """Whether something in a folder is sent: itself is, or a rule that takes back names a place in it."""
+    """Return whether a folder may have files in the context: itself, or by a rule with `!`."""
     inside = f"{folder}/"
     return not _is_ignored(folder, rules) or any(rule.startswith(f"!{inside}") for rule in rules)
 

@@ -1,4 +1,4 @@
-"""The part of the site that mkdocs does not bring: links that leave docs/, and diagrams without JavaScript.
+"""mkdocs hooks: links that leave docs/, and diagrams without JavaScript.
 
 mkdocs.yml names this file as its hook. The pages link to files of the repository by their relative paths; on
 the site each of these files lies under `repository/`: Markdown as a page, others as they are.

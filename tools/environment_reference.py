@@ -76,7 +76,7 @@ _ENVIRONMENTS = {"environ", "environment", "variables"}
 
 
 def page() -> str:
-    """The whole page.
+    """Return the whole page.
 
     Raises:
         ValueError: a variable is read that is not told here, or the reverse.
@@ -110,7 +110,7 @@ def page() -> str:
 
 @cache
 def find_variables() -> frozenset[str]:
-    """The variables in the source: Loom's and OpenTelemetry's anywhere, others where they are read."""
+    """Find the variables in the source: Loom's and OpenTelemetry's anywhere, others where they are read."""
     names: set[str] = set()
     for pattern in _SOURCES:
         for package in _ROOT.glob(pattern):

@@ -1,4 +1,4 @@
-"""Writes docs/reference/errors.md: what Loom raises on purpose (`python -m tools.reference error`).
+"""Writes docs/reference/errors.md: the errors that Loom raises (`python -m tools.reference error`).
 
 The page is made from the classes, the comments of their closed sets, and from where they are raised.
 """
@@ -46,7 +46,7 @@ _VALUE = re.compile(r'^    "(\w+)",(?:\s*# (.*))?$', re.MULTILINE)
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for kind in _family(LoomError):
         parts += [*_error(kind)]
@@ -73,7 +73,7 @@ def _error(kind: type[LoomError]) -> Iterator[str]:
 
 
 def _family(kind: type[LoomError]) -> list[type[LoomError]]:
-    """The class and all below it, in the order of their names."""
+    """Return the class and all below it, in the order of their names."""
     _import_modules()
     found = [kind]
     for each in sorted(kind.__subclasses__(), key=lambda one: one.__name__):
@@ -88,7 +88,7 @@ def _uses(kind: type[LoomError], name: str) -> bool:
 
 @cache
 def _import_modules() -> tuple[ModuleType, ...]:
-    """Every module that defines an error, so that its class is known."""
+    """Import every module that defines an error, so that its class is known."""
     from importlib import import_module
 
     names = [module.name for module in walk_packages(loom_core.__path__, "loom_core.")]
@@ -104,7 +104,7 @@ def _source(name: str) -> str:
 
 @cache
 def _find_raises() -> dict[str, list[tuple[str, str]]]:
-    """For each class messages with their advice, one of a module, in the order of the modules."""
+    """Collect messages with their advice for each class, one per module, in the order of the modules."""
     found: dict[str, list[tuple[str, str]]] = {}
     files = [*(_ROOT / "loom_core").rglob("*.py"), *(_ROOT / "servers").glob("*/loom_*/*.py")]
     for file in sorted(files):
@@ -122,7 +122,7 @@ def _find_raises() -> dict[str, list[tuple[str, str]]]:
 
 
 def _text(node: ast.expr | None) -> str:
-    """A text as it stands in the code, with {…} for what is put in; empty where it is computed."""
+    """Return a text as in the code, with {…} for inserted values; empty if it is computed."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if not isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""Writes docs/reference/events.md: everything that can happen in a run (`python -m tools.reference events`).
+"""Writes docs/reference/events.md: the events of a run (`python -m tools.reference events`).
 
 The page is made from `EventType` in loom_core/runs/events.py, whose comments give the payloads.
 """
@@ -36,7 +36,7 @@ _ENTRY = re.compile(r'^    "(\w+)",((?:\s*#[^\n]*\n)*)', re.MULTILINE)
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return f"{_HEAD}\n{table(_rows())}\n"
 
 
@@ -48,13 +48,13 @@ def _rows() -> Iterator[tuple[str, ...]]:
 
 
 def _payload(comment: str) -> str:
-    """The comment as prose: the names of keys as code."""
+    """Return the comment as prose: the names of keys as code."""
     text = " ".join(line.strip().removeprefix("#").strip() for line in comment.splitlines())
     return "; ".join(_clause(clause) for clause in text.split("; "))
 
 
 def _clause(text: str) -> str:
-    """Keys, and what stands behind a colon about the last of them, or about all."""
+    """Format keys, with the text after a colon about the last of them or all."""
     keys, colon, about = text.partition(":")
     if not _KEYS.fullmatch(keys):
         return text

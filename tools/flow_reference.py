@@ -1,4 +1,4 @@
-"""Writes docs/reference/flow-config.md: everything that can stand in `flow.json`.
+"""Writes docs/reference/flow-config.md: the keys of `flow.json`.
 
     python -m tools.reference flow
 
@@ -188,7 +188,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for title, model in _SECTIONS.items():
         about = (getdoc(model) or "").replace("\n", " ").replace("  ", "\n\n")
@@ -207,7 +207,7 @@ def _rows(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 
 
 def _choices(kind: object) -> list[str]:
-    """The texts that a value may be, where they are listed."""
+    """Return the texts that a value may be, where they are listed."""
     if get_origin(kind) is Literal:
         return [each for each in get_args(kind) if each]
     return [text for part in get_args(kind) if get_origin(part) is Literal for text in get_args(part)]

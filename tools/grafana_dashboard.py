@@ -1,4 +1,4 @@
-"""Writes deploy/grafana/loom.json: a dashboard of everything that Loom's servers count.
+"""Writes deploy/grafana/loom.json: a dashboard of all metrics of Loom's servers.
 
     python -m tools.grafana_dashboard
 
@@ -38,7 +38,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing."""
+    """A panel of the dashboard."""
 
     title: str
     queries: tuple[Query, ...]
@@ -50,7 +50,7 @@ class Panel:
 
 
 def rate(metric: str, *by: str, where: str = "", legend: str = "", per: str = "") -> Query:
-    """How fast a counter grows, by labels."""
+    """Build a query for the rate of a counter, by labels."""
     chosen = f"{where}, $here" if where else "$here"
     inner = f"rate({metric}{{{chosen}}}[$__rate_interval])"
     names = f" by ({', '.join(by)})" if by else ""
@@ -59,20 +59,20 @@ def rate(metric: str, *by: str, where: str = "", legend: str = "", per: str = ""
 
 
 def quantile(share: float, metric: str, *by: str) -> Query:
-    """The duration that such a share of all stays below."""
+    """Build a query for a quantile of durations."""
     inner = f"sum by ({', '.join(('le', *by))}) (rate({metric}_bucket{{$here}}[$__rate_interval]))"
     told = " ".join([f"p{share * 100:g}", *(f"{{{{{label}}}}}" for label in by)])
     return Query(f"histogram_quantile({share:g}, {inner})", told)
 
 
 def share(part: Query, whole: Query, legend: str) -> Query:
-    """One rate as a share of another; where there is none of the part, 0."""
+    """Build a query for one rate as a share of another; 0 if there is no data for the part."""
     of_all = part.expression if " by (" in part.expression else f"({part.expression} or vector(0))"
     return Query(f"{of_all} / {whole.expression}", legend)
 
 
 def gauge(metric: str, *by: str, how: str = "sum", legend: str = "") -> Query:
-    """A number that goes up and down."""
+    """Build a query for a gauge."""
     names = f" by ({', '.join(by)})" if by else ""
     told = legend or " ".join(f"{{{{{label}}}}}" for label in by) or metric
     return Query(f"{how}{names} ({metric}{{$here}})", told)
@@ -301,7 +301,7 @@ ROWS: dict[str, tuple[Panel, ...]] = {
 
 
 def dashboard() -> dict[str, Any]:
-    """The dashboard as Grafana imports it."""
+    """Return the dashboard as Grafana imports it."""
     return {
         "uid": "loom-servers",
         "title": "Loom",
@@ -322,7 +322,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def _place() -> Iterator[dict[str, Any]]:
-    """Rows and panels, each with its place; overviews are six in a line and half as high."""
+    """Yield rows and panels with their positions; overviews are six in a line and half as high."""
     number = y = 0
     for title, panels in ROWS.items():
         number += 1
@@ -420,7 +420,7 @@ def _variable(label: str) -> dict[str, Any]:
 
 
 def text() -> str:
-    """The file."""
+    """Return the dashboard as JSON text."""
     return json.dumps(dashboard(), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -87,7 +87,7 @@ though it is run with hundreds. What they prove is in the [threat model](../expl
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     counts = count_cases()
     rows = [
         (area, about, str(counts[area].total()), ", ".join(f"`{folder}`" for folder in sorted(counts[area])))
@@ -100,7 +100,7 @@ def page() -> str:
 
 @cache
 def count_cases() -> dict[str, Counter[str]]:
-    """How many cases each area has, by the folders they are in; from a run of pytest that only collects.
+    """Count the cases of each area by their folders, from `pytest --collect-only`.
 
     Raises:
         ValueError: If a marker has another area, or if not every test could be collected.

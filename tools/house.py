@@ -40,7 +40,7 @@ _PIN = re.compile(r"^(\S+)==(\S+)(?: ;[^\\]*)? \\\n    --hash=sha256:[0-9a-f]{64
 
 
 def modules(root: Path = _ROOT) -> dict[Path, str]:
-    """The modules of the core and of the servers by their files, without the documents of the demo."""
+    """Return the modules of the core and the servers by their files, without the demo documents."""
     found: dict[Path, str] = {}
     for package in (root / "loom_core", *sorted((root / "servers").glob("*/loom_*"))):
         for path in sorted(package.rglob("*.py")):
@@ -51,12 +51,12 @@ def modules(root: Path = _ROOT) -> dict[Path, str]:
 
 
 def faults(root: Path = _ROOT) -> list[str]:
-    """Everything in a working tree that breaks a rule, a line each."""
+    """Return every fault in a working tree, a line each."""
     return list(chain(_module_faults(root), _file_faults(root), _pin_faults(root), _version_faults(root)))
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the faults of a working tree; the exit code."""
+    """Print the faults of a working tree; return the exit code."""
     found = faults(*map(Path, arguments))
     for fault in found:
         print(fault)
@@ -118,7 +118,7 @@ def _store_faults(tree: ast.Module) -> Iterator[str]:
 
 
 def _files(folder: Path, root: Path) -> Iterator[Path]:
-    """Every file that is ours: no caches, no virtual environments, nothing that Git ignores."""
+    """Yield every file of the project: no caches, no virtual environments, nothing that Git ignores."""
     for path in sorted(folder.iterdir()):
         hidden = path.name.startswith(".") and path.name not in _SHOWN_THOUGH_HIDDEN
         if hidden or path.name in _NOT_OURS or path == root / ".ci" / "work":

@@ -1,4 +1,4 @@
-"""Runs a command in a root directory of its own, as a container engine does, by `unshare` of util-linux.
+"""Run a command in an isolated root directory, as a container engine does, by `unshare`.
 
 In the place of a base image stand this machine's system, for reading, and the Python that runs this. Root may
 become any user in there; everybody else is root of a namespace of their own. Linux only.
@@ -48,7 +48,7 @@ exec chroot ${user:+--userspec="$user"} "$root" /usr/bin/env -i "$@"
 
 
 def can_isolate() -> bool:
-    """Whether this machine lets us make namespaces."""
+    """Return whether this machine allows namespaces."""
     if sys.platform != "linux" or shutil.which("unshare") is None or shutil.which("nsenter") is None:
         return False
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -57,7 +57,7 @@ def can_isolate() -> bool:
 
 
 def lay_base(root: Path) -> None:
-    """The folders of a base image, where what is mounted has its places."""
+    """Create the folders of a base image, with the mount points."""
     for name in ("dev", "proc", "tmp", "root", sys.base_prefix.lstrip("/"), *filter(_is_own_folder, _SYSTEM)):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in _SYSTEM:
@@ -78,7 +78,7 @@ def entering(
     user: str = "",
     volume: str = "",
 ) -> list[str]:
-    """The command that runs another in a root directory of its own; with a volume, as a container would."""
+    """Build the command that runs another in an isolated root directory, with a volume if given."""
     privileged = os.geteuid() == 0
     namespaces = ["--mount", "--pid", "--fork", "--kill-child"]
     namespaces += [] if privileged else ["--user", "--map-root-user"]
@@ -115,7 +115,7 @@ def joining(one: int, user: str) -> list[str]:
 
 
 def process_one(outside: subprocess.Popen[bytes]) -> int:
-    """The number that process 1 of the image has here: the child of `unshare`."""
+    """Return the id of the image's process 1 outside: the child of `unshare`."""
     children = Path(f"/proc/{outside.pid}/task/{outside.pid}/children")
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:

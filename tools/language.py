@@ -1,10 +1,12 @@
-"""Counts how the code and the docs speak, and finds the words of a deny list in them.
+"""Lint program for the language of the code and the docs: a deny list, docstrings, names of functions.
 
     python -m tools.language            a table of figures, as Markdown
-    python -m tools.language --check    a line for each of those words; exit code 1 where there are some
+    python -m tools.language --check    a line for each fault; the exit code is 1 if there is one
 
-Words are counted in every module and every page in Markdown; names, docstrings and terms in the modules of
-the core and of the servers.
+A fault is a word of the deny list in a module or a Markdown page, a docstring that begins with "What", and a
+share of functions named by a past participle above the limit. Names, docstrings and terms are those of the
+core and the servers. A line that holds data, such as a user's question, ends with `# plain-english: data`, in
+Markdown with `<!-- plain-english: data -->`: the deny list does not apply to it.
 """
 
 from __future__ import annotations
@@ -13,12 +15,13 @@ import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from tools.house import modules
 
-__all__ = ["figures", "find_denied", "main"]
+__all__ = ["faults", "figures", "find_denied", "main"]
 
 _ROOT = Path(__file__).parents[1]
 _NOT_OURS = {"node_modules", ".venv", "demo_documents"}
@@ -30,6 +33,8 @@ DENIED = (
 )  # fmt: skip
 _ALTERNATIVES = "|".join(DENIED).replace(" ", r"\s+")
 _DENIED = re.compile(rf"\b({_ALTERNATIVES})\b", re.IGNORECASE)
+_DATA = re.compile(r".*(# plain-english: data|<!-- plain-english: data -->)$", re.MULTILINE)
+_MAX_PARTICIPLES = 0.06  # of the functions; a few are terms of the field
 _TERMS = (
     "SSRF", "deduplicat", "circuit breaker", "idempoten", "garbage collect", "semaphore", "slot", "backoff",
     "lexical index",
@@ -44,48 +49,70 @@ _IRREGULAR = frozenset(
 _NO_PARTICIPLES = {"embed", "feed", "need", "seed", "shed", "speed", "exceed", "proceed", "succeed", "bed"}
 
 
+def faults(root: Path = _ROOT) -> list[str]:
+    """Return every fault in a working tree, a line each."""
+    return list(chain(find_denied(root), _docstring_faults(root), _name_faults(root)))
+
+
 def find_denied(root: Path = _ROOT) -> list[str]:
-    """The places in code and docs that have a word of the deny list, a line each."""
+    """Return the places in code and docs that have a word of the deny list, a line each."""
     return [
-        f"{path.relative_to(root)}:{number}: `{match[0]}` is no plain English"
-        for path in _texts(root)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
-        for match in _DENIED.finditer(line)
+        f"{path.relative_to(root)}:{line}: `{word}` is no plain English" for path, line, word in _words(root)
     ]
 
 
 def figures(root: Path = _ROOT) -> dict[str, str]:
     """Return the figures of a working tree, by name."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in modules(root)}
-    functions = [name for tree in trees.values() for name in _functions(tree)]
-    participles = sum(map(_is_participle, functions))
-    docstrings = [text for tree in trees.values() for text in _docstrings(tree)]
-    words = Counter(" ".join(match.lower().split()) for match in _DENIED.findall(_all_text(root)))
-    code = "\n".join(path.read_text(encoding="utf-8") for path in trees).lower()
+    trees = _trees(root).values()
+    functions, participles = _count(trees)
+    docstrings = [text for tree in trees for _, text in _docstrings(tree)]
+    words = Counter(word.lower() for _, _, word in _words(root))
+    code = "\n".join(path.read_text(encoding="utf-8") for path in modules(root)).lower()
     return {
-        "functions, no properties": f"{len(functions):,}",
-        "named by a past participle": f"{participles:,} ({participles / len(functions):.1%})",
+        "functions, no properties": f"{functions:,}",
+        "named by a past participle": f"{participles:,} ({participles / max(functions, 1):.1%})",
         "docstrings": f"{len(docstrings):,}",
-        'that begin with "What"': str(sum(text.startswith("What ") for text in docstrings)),
+        'that begin with "What"': str(sum(map(_is_riddle, docstrings))),
         **{f'"{word}"': str(words[word]) for word in DENIED},
         **{f'"{term}" in code': str(code.count(term.lower())) for term in _TERMS},
     }
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the figures, or the words to replace; the exit code."""
-    if "--check" in arguments:
-        found = find_denied()
-        print(*found, sep="\n", end="\n" if found else "")
-        return 1 if found else 0
-    print("| | |\n|---|---|")
-    for name, figure in figures().items():
-        print(f"| {name} | {figure} |")
-    return 0
+    """Print the figures or the faults of this working tree; return the exit code."""
+    if "--check" not in arguments:
+        print("| | |\n|---|---|")
+        for name, figure in figures().items():
+            print(f"| {name} | {figure} |")
+        return 0
+    found = faults()
+    for fault in found:
+        print(fault)
+    return 1 if found else 0
+
+
+def _docstring_faults(root: Path) -> Iterator[str]:
+    for path, tree in _trees(root).items():
+        for line, text in _docstrings(tree):
+            if _is_riddle(text):
+                yield f'{path.relative_to(root)}:{line}: a docstring that begins with "What"'
+
+
+def _name_faults(root: Path) -> Iterator[str]:
+    functions, participles = _count(_trees(root).values())
+    if participles > _MAX_PARTICIPLES * functions:
+        yield (
+            f"{participles:,} of {functions:,} functions ({participles / functions:.1%}) are named by a past "
+            f"participle, at most {_MAX_PARTICIPLES:.0%} may be: name them by a verb"
+        )
+
+
+def _trees(root: Path) -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in modules(root)}
 
 
 def _texts(root: Path) -> Iterator[Path]:
-    """Modules and pages."""
+    """Yield the modules and the pages."""
     yield from sorted(root.glob("*.md"))
     for folder in _FOLDERS:
         for path in sorted((root / folder).rglob("*")):
@@ -93,12 +120,16 @@ def _texts(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _all_text(root: Path) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in _texts(root))
+def _words(root: Path) -> Iterator[tuple[Path, int, str]]:
+    """Yield the words of the deny list, each with its file and line."""
+    for path in _texts(root):
+        text = _DATA.sub("", path.read_text(encoding="utf-8"))
+        for match in _DENIED.finditer(text):
+            yield path, text.count("\n", 0, match.start()) + 1, " ".join(match[0].split())
 
 
 def _functions(tree: ast.Module) -> Iterator[str]:
-    """Names of the functions that are no properties, no overloads and no methods of the language."""
+    """Yield the names of functions, without properties, overloads and methods of the language."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
             decorators = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
@@ -106,17 +137,27 @@ def _functions(tree: ast.Module) -> Iterator[str]:
                 yield node.name
 
 
+def _count(trees: Iterable[ast.Module]) -> tuple[int, int]:
+    """Return how many functions there are, and how many of them are named by a past participle."""
+    names = [name for tree in trees for name in _functions(tree)]
+    return len(names), sum(map(_is_participle, names))
+
+
 def _is_participle(name: str) -> bool:
     first = name.lstrip("_").split("_")[0]
     return first in _IRREGULAR or (first.endswith("ed") and len(first) > 3 and first not in _NO_PARTICIPLES)
 
 
-def _docstrings(tree: ast.Module) -> Iterator[str]:
-    """Docstrings of modules, classes and functions, and strings below attributes and constants."""
+def _is_riddle(docstring: str) -> bool:
+    return re.match(r"What\b", docstring) is not None
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield docstrings and strings below attributes and constants, with their lines."""
     for node in ast.walk(tree):
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))):
-                yield text
+                yield node.lineno, text
             case _:
                 pass
 

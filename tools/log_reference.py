@@ -26,7 +26,7 @@ of which nothing is known is left out.
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [("Field", "Meaning"), *((f"`{name}`", about) for name, about in LOG_FIELDS.items())]
     return f"{_HEAD}\n{table(rows)}\n"
 

@@ -1,4 +1,4 @@
-"""Parts of pages that are made from the code, in pages that are written by hand.
+"""Marked blocks: generated parts of hand-written pages.
 
 Such a part stands between `<!-- made by python -m tools.reference: NAME -->` and `<!-- end -->`.
 """
@@ -9,7 +9,7 @@ import re
 
 
 def with_block(text: str, name: str, block: str) -> str:
-    """The page with another text in its part of this name.
+    """Replace the block of this name in a page.
 
     Raises:
         ValueError: the page has no such part, or several.

@@ -1,4 +1,4 @@
-"""Writes docs/reference/mcp-json.md: everything that can stand in `mcp.json`.
+"""Writes docs/reference/mcp-json.md: the keys of `mcp.json`.
 
     python -m tools.reference mcp
 
@@ -73,7 +73,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for title, model in _SECTIONS.items():
         parts += [f"## {title}", table(settings(model))]

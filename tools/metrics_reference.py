@@ -1,4 +1,4 @@
-"""Writes docs/reference/metrics.md: every number that Loom tells.
+"""Writes docs/reference/metrics.md: every metric of Loom.
 
     python -m tools.reference metrics
 
@@ -45,7 +45,7 @@ _TITLES = ("Name", "Kind", "Labels", "What")
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for title, prefixes in _SECTIONS:
         rows = [_row(each) for each in FAMILIES if each.name.startswith(prefixes)]

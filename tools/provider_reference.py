@@ -1,4 +1,4 @@
-"""Writes docs/reference/providers.md: the vendors, and everything that can be configured of them.
+"""Writes docs/reference/providers.md: the vendors, and their settings.
 
     python -m tools.reference provider
 
@@ -51,7 +51,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD, "## Vendors", table(_vendors())]
     for title, model in _SECTIONS.items():
         parts += [f"## {title}", getdoc(model) or "", table(settings(model))]
@@ -84,7 +84,7 @@ def _vendors() -> Iterator[tuple[str, ...]]:
 
 
 def settings(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
-    """The rows of a table of everything that a part of a configuration may say."""
+    """Yield the rows of a table of a model's settings."""
     yield "field", "default", "meaning"
     for name, field in model.model_fields.items():
         default = "" if field.is_required() else _write_value(field.get_default(call_default_factory=True))
@@ -104,7 +104,7 @@ def _attributes(kind: type[ProviderSpec | ModelRule]) -> Iterator[tuple[str, ...
 
 
 def list_choices(kind: object) -> list[str]:
-    """The texts that a value may be, where they are listed."""
+    """Return the allowed values, if they are listed."""
     if get_origin(kind) is Literal:
         return [*get_args(kind)]
     return [text for part in get_args(kind) if get_origin(part) is Literal for text in get_args(part)]
@@ -117,7 +117,7 @@ def _default(field: Field[Any]) -> str:
 
 
 def _write_value(value: object) -> str:
-    """A value as it stands in a configuration."""
+    """Format a value as in a configuration file."""
     if isinstance(value, BaseModel):
         return "see below"
     plain: object = sorted(cast("frozenset[str]", value)) if isinstance(value, frozenset) else value
@@ -125,7 +125,7 @@ def _write_value(value: object) -> str:
 
 
 def table(rows: Iterable[tuple[str, ...]]) -> str:
-    """A table in Markdown; the first row is its head."""
+    """Format a table in Markdown; the first row is its head."""
     head, *others = rows
     lines = [head, ("---",) * len(head), *others]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines)

@@ -27,7 +27,7 @@ _SHOWN = 12  # lines of a difference
 
 
 def names() -> list[str]:
-    """The names of all generators."""
+    """Return the names of all generators."""
     return sorted(path.stem.removesuffix(_SUFFIX) for path in Path(__file__).parent.glob(f"*{_SUFFIX}.py"))
 
 
@@ -38,7 +38,7 @@ def pages(name: str) -> Mapping[Path, str]:
 
 
 def differences(name: str) -> dict[Path, list[str]]:
-    """The pages that are not what the code says, each with the first lines that differ."""
+    """Return the pages that are not what the code says, each with the first lines that differ."""
     found: dict[Path, list[str]] = {}
     for page, text in pages(name).items():
         there = page.read_text(encoding="utf-8") if page.exists() else ""

@@ -19,7 +19,7 @@ _TABLES = {"quality": "## Retrieval", "parts": "### What each part brings"}
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     text = PAGE.read_text(encoding="utf-8")
     for name, heading in _TABLES.items():
         text = with_block(text, name, first_table(heading))
@@ -27,7 +27,7 @@ def page() -> str:
 
 
 def first_table(heading: str) -> str:
-    """The first table below a heading of RESULTS.md.
+    """Return the first table below a heading of RESULTS.md.
 
     Raises:
         ValueError: there is no such heading, or no table below it.

@@ -1,4 +1,4 @@
-"""Whether all that one JSON Schema allows is allowed by another: what a change of a schema breaks."""
+"""Inclusion of JSON Schemas: whether one allows all that another does, to find breaking changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UPPER = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "max
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Something that the narrow schema allows and the wide one does not.
+    """A difference: the narrow schema allows it, and the wide one does not.
 
     Attributes:
         place: where in the value: names of properties with dots between, `[]` for the items of an array and
@@ -37,7 +37,7 @@ class Refusal:
 
 
 def refusals(narrow: Schema, wide: Schema) -> list[Refusal]:
-    """All that the narrow schema allows and the wide one does not.
+    """Return all that the narrow schema allows and the wide one does not.
 
     The keywords that pydantic writes are understood. Any other that differs counts as a refusal: what cannot
     be judged is for a person to look at. `title`, `description` and the like say nothing about values.
@@ -46,7 +46,7 @@ def refusals(narrow: Schema, wide: Schema) -> list[Refusal]:
 
 
 class _Comparison:
-    """Two whole schemas, whose parts are compared; references lead to their definitions."""
+    """Comparison of two schemas, with resolved references."""
 
     def __init__(self, narrow: Schema, wide: Schema) -> None:
         self._narrow = narrow
@@ -115,7 +115,7 @@ class _Comparison:
 
 
 def _forms(schema: Schema, root: Schema) -> list[Schema]:
-    """The alternatives of a schema, references followed, each with what holds for all of them."""
+    """Return the alternatives of a schema, with resolved references and the common constraints."""
     if "$ref" in schema:
         rest = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
         target: Any = root
@@ -140,7 +140,7 @@ def _others(schema: Schema) -> Schema | None:
 
 
 def _values(schema: Schema) -> Sequence[object] | None:
-    """The values that are listed, or None where they are not."""
+    """Return the values that are listed, or None where they are not."""
     if "const" in schema:
         return [schema["const"]]
     return schema.get("enum")
@@ -164,7 +164,7 @@ def _within(keyword: str, narrow: object, wide: object) -> bool:
 
 
 def _describe(schema: Schema) -> str:
-    """A schema in a word or two."""
+    """Describe a schema in a word or two."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if (values := _values(schema)) is not None:

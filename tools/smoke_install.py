@@ -1,4 +1,4 @@
-"""Starts what `install` writes into a client's configuration, however the server was started itself.
+"""Smoke test of `install`: start what it writes, for each way to start a server.
 
     python -m tools.smoke_install loom-kb ENVIRONMENT WHEELS
 
@@ -75,7 +75,7 @@ def _try(command: list[str], server: str, home: Path, folder: Path) -> int:
 
 
 def _check_refusal(command: list[str], home: Path, wheels: Path) -> None:
-    """Where only a variable names the wheels, a host could not start the server."""
+    """Check that `install` refuses if only a variable names the wheels: a host could not start the server."""
     told = _run([*command, "install", "cursor"], home, wheels, code=1, UV_FIND_LINKS=str(wheels))
     assert "nothing was changed" in told, told
     assert "uv tool install" in told, told

@@ -1,4 +1,4 @@
-"""Asks an installed server for its tools and for an answer, as a host does: raw JSON-RPC over stdio.
+"""Smoke test of an installed server, as a host does it: raw JSON-RPC over stdio.
 
     python -m tools.smoke_wheel loom-kb ENVIRONMENT
 
@@ -212,7 +212,7 @@ def _vendors() -> Generator[list[dict[str, str]]]:
 
 
 def _find_installed(python: Path, package: str) -> Path:
-    """Where the package is installed, which must be from a wheel."""
+    """Return the folder of the installed package, which must be from a wheel."""
     program = f"import loom_core, {package}; print({package}.__path__[0]); print(loom_core.__path__[0])"
     done = subprocess.run([python, "-I", "-c", program], capture_output=True, text=True, check=True)
     packages = [Path(line) for line in done.stdout.splitlines()]
@@ -242,7 +242,7 @@ def _try_kb(server: StdioServer, era: Era, documents: Path) -> None:
 
 
 def _answer(server: StdioServer, question: str) -> dict[str, Any]:
-    """The answer once every passage has its vector: those are made in the background."""
+    """Return the answer once the background embedding of every passage is done."""
     deadline = time.monotonic() + _MINUTE
     while True:
         answer = _call(server, "query", query=question, limit=3)

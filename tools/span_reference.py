@@ -29,7 +29,7 @@ that are marked with † hold what people or models wrote, and are there with `{
 
 
 def page() -> str:
-    """The page."""
+    """Return the page."""
     parts = [_HEAD, _overview(), *(_part(form) for form in SPANS)]
     return "\n".join(parts)
 

@@ -1,4 +1,4 @@
-"""Compare two surfaces of a server: whether a change breaks what its clients were promised.
+"""Comparison of two surfaces of a server, to find breaking changes.
 
 The questions are whether a call that worked with the old server still works with the new one, whether what
 a program read out of the answer is still there, and whether a host may still run a tool without asking.
@@ -108,7 +108,7 @@ def _describe(refusal: Refusal, *, old: object, new: object) -> str:
 
 
 def _differences(old: object, new: object, place: str = "") -> Iterator[str]:
-    """The leaves in which two JSON values differ."""
+    """Yield the leaves in which two JSON values differ."""
     match old, new:
         case {}, {}:
             before, after = cast("Mapping[str, object]", old), cast("Mapping[str, object]", new)

@@ -54,7 +54,7 @@ _BOUNDS = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [_HEAD]
     for folder, name in _SERVERS.items():
         contract = load_accepted(folder)
@@ -116,7 +116,7 @@ def _results(schema: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
 def _fields(
     form: Mapping[str, Any], definitions: Mapping[str, Any], path: str, within: tuple[str, ...]
 ) -> Iterator[tuple[str, ...]]:
-    """The rows of an object's fields, those of objects in it below them."""
+    """Yield the rows of an object's fields, those of objects in it below them."""
     for name, field in form.get("properties", {}).items():
         yield f"`{path}{name}`", _type(field, definitions), _meaning(field)
         inner, steps = _object(field)
@@ -125,7 +125,7 @@ def _fields(
 
 
 def _object(form: Mapping[str, Any]) -> tuple[str, str]:
-    """The definition that a field refers to, or empty, and how its path goes on."""
+    """Return the definition that a field refers to, or empty, and how its path goes on."""
     if "$ref" in form:
         return form["$ref"].rpartition("/")[2], ""
     if form.get("type") == "array":

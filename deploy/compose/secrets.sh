@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/../.."
 umask 077
-mkdir -p secrets # nobody else may enter it: so its files can be readable, as the users in the containers need
+mkdir -p secrets # no other user may enter it, so its files can be readable, as the users in the containers need
 
 # secret NAME COMMAND…: keeps what a command says; nothing if it fails.
 secret() {

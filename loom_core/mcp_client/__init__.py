@@ -1,4 +1,4 @@
-"""Other MCP servers, as a client: what is configured, the connections, and their tools as Loom's own."""
+"""MCP client: configuration, connections, and the servers' tools as tools of Loom."""
 
 from __future__ import annotations
 

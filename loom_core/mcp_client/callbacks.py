@@ -14,7 +14,7 @@ __all__ = ["Callbacks", "SampleFunction", "SamplingRequest", "SamplingResult", "
 
 @dataclass(frozen=True, slots=True)
 class SamplingTurn:
-    """One message of the conversation that a server wants continued."""
+    """One message of a sampling request."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -22,7 +22,7 @@ class SamplingTurn:
 
 @dataclass(frozen=True, slots=True)
 class SamplingRequest:
-    """A server asks for the answer of a language model.
+    """Sampling request of a server for a language model.
 
     Attributes:
         origin: id of the server.

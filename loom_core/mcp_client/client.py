@@ -27,7 +27,7 @@ __all__ = ["HttpClient", "MCPClient", "StdioClient"]
 
 
 class MCPClient:
-    """A client of one server: `async with` it, or `connect` and `close` it, in whatever task.
+    """A client of one server: use `async with`, or `connect` and `close`, in any task.
 
     What it is asked before it is connected connects it. If the server goes away, it is connected to again.
     """
@@ -52,7 +52,7 @@ class MCPClient:
             ServerError: it cannot be connected to; the client is closed then.
         """
         if self._owner is None:
-            # A task of its own, and no task group: that could be left only by the task that entered it.
+            # Its own task, and no task group: that could be left only by the task that entered it.
             self._owner = asyncio.create_task(self._connection.run(), name=f"MCP {self._connection.name}")
             try:
                 await self._connection.ready()
@@ -83,7 +83,7 @@ class MCPClient:
         return self._connection.facts
 
     async def list_tools(self) -> list[mcp_types.Tool]:
-        """All tools, as the server defines them.
+        """List all tools, as the server defines them.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -105,7 +105,7 @@ class MCPClient:
             name: the tool.
             arguments: as its schema wants them.
             seconds: how long it may take without a sign of life; 120 if not given.
-            progress: told how far it is.
+            progress: called with the progress.
 
         Returns:
             What it answers; `is_error` where it says that it failed.
@@ -119,7 +119,7 @@ class MCPClient:
         )
 
     async def list_resources(self) -> list[mcp_types.Resource]:
-        """All resources; none where the server offers none.
+        """List all resources; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -137,7 +137,7 @@ class MCPClient:
         return await self._connection.read_resource(uri)
 
     async def list_prompts(self) -> list[mcp_types.Prompt]:
-        """All prompts; none where the server offers none.
+        """List all prompts; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -148,7 +148,7 @@ class MCPClient:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> mcp_types.GetPromptResult:
-        """The messages of a prompt.
+        """Get the messages of a prompt.
 
         Raises:
             ServerError: see `ServerError.failure`.

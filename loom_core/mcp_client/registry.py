@@ -1,4 +1,4 @@
-"""The registry: all tools of all configured servers, live, and found by their names."""
+"""Tool registry: all tools of all configured servers, live and by name."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """How a server is, for people.
+    """Status of a server, for people.
 
     Attributes:
         name: its id.
         state: see `State`; `misconfigured` for an entry that cannot be used.
-        problem: why it has no tools or may have other ones, with advice; empty if nothing is wrong.
+        problem: why it has no tools or may have other ones, with advice; empty if there is no problem.
         tools: how many can be called.
         left_out: tools that cannot be, with the reason.
         facts: what it says of itself, or None.
@@ -126,7 +126,7 @@ class MCPToolRegistry:
             await self.close()
 
     async def discover_local_servers(self) -> list[str]:
-        """Names of the servers that are configured and can be started; `servers` tells of the others."""
+        """Discover the configured servers that can be started, by name; `servers` has the others."""
         return list(await self._list_configured(None))
 
     async def load_servers(self, names: Sequence[str] | None = None) -> list[ServerTool]:
@@ -150,11 +150,11 @@ class MCPToolRegistry:
         return [tool for tool in self._snapshot.tools if tool.server in configs]
 
     def tools(self) -> tuple[ServerTool, ...]:
-        """All tools that can be called now. The tuple never changes: the next one is another."""
+        """Return all tools that can be called now, as a snapshot."""
         return self._snapshot.tools
 
     def find(self, name: str) -> ServerTool:
-        """The tool that people (`server:tool`) or models (`server__tool`) call so.
+        """Find a tool by its name for people (`server:tool`) or models (`server__tool`).
 
         Raises:
             NotFoundError: there is none now; it names the nearest.
@@ -162,7 +162,7 @@ class MCPToolRegistry:
         return self._snapshot.find(name)
 
     def servers(self) -> list[ServerStatus]:
-        """How all servers are: those that were started, and entries that cannot be used."""
+        """Return the status of all servers: those that were started, and entries that cannot be used."""
         running = [
             ServerStatus(
                 name,
@@ -221,7 +221,7 @@ class MCPToolRegistry:
             await self._owner
 
     async def _list_configured(self, names: Sequence[str] | None) -> dict[str, ServerConfig]:
-        """The servers that can be started; notes what is wrong with the others."""
+        """Read the configurations that can be started, and note the problems of the others."""
         asked = None if names is None else [name for name in names if name not in self._given]
         found = Servers()
         if asked is None or asked:
@@ -243,7 +243,7 @@ class MCPToolRegistry:
         return configs if names is None else {name: configs[name] for name in names if name in configs}
 
     async def _start_task_group(self) -> TaskGroup:
-        """The task group that everything runs in: in a task of its own, so that any task may close it."""
+        """Start the task group, in its own task, so that any task may close it; once."""
         if self._closing.is_set():
             raise InvalidInputError("The registry of MCP servers is closed.", advice="Make a new one.")
         if self._owner is None:
@@ -311,7 +311,7 @@ class ToolSnapshot:
 
     @classmethod
     def of(cls, tools: Iterable[ServerTool]) -> Self:
-        """A snapshot of some tools; one with a name that another has before it is left out."""
+        """Create a snapshot of some tools; a tool with a repeated name is left out."""
         by_name: dict[str, ServerTool] = {}
         usable: list[ServerTool] = []
         for tool in tools:
@@ -323,7 +323,7 @@ class ToolSnapshot:
         return cls(tuple(usable), by_name)
 
     def find(self, name: str) -> ServerTool:
-        """The tool that people (`server:tool`) or models (`server__tool`) call so.
+        """Find a tool by its name for people (`server:tool`) or models (`server__tool`).
 
         Raises:
             NotFoundError: there is none; it names the nearest.

@@ -1,4 +1,4 @@
-"""The tools that other MCP servers lend: started when they are first wanted, live from then on."""
+"""Remote tools: tools of other MCP servers, which are started on first use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERYTHING = "all"
 
 
 class RemoteTools:
-    """All servers that something here uses, each started once for all of it.
+    """The MCP servers that this process uses, each started once.
 
     Args:
         home: Loom's folder, with `mcp.json` in it.
@@ -51,7 +51,7 @@ class RemoteTools:
         self._tasks = tasks
 
     async def start_servers(self, names: Literal["all"] | Sequence[str]) -> Sequence[str]:
-        """Have servers started that are not, and do not wait for them.
+        """Start servers in the background.
 
         Args:
             names: which ones; `all` that are enabled.
@@ -73,7 +73,7 @@ class RemoteTools:
         return names
 
     async def wait_for_servers(self, names: Literal["all"] | Sequence[str], *, patience: float) -> None:
-        """Wait a little until servers are there.
+        """Wait for a limited time until servers are ready.
 
         One that is not goes on being tried, and its tools come when it is. Only one whose entry says that it
         is required has to be there; and one that is named has to be configured.
@@ -104,7 +104,7 @@ class RemoteTools:
                 _check(status, self._user)
 
     def live(self, names: Sequence[str]) -> Callable[[], tuple[Tool, ...]]:
-        """Gives the tools that these servers have now: the same tuple as long as they are the same."""
+        """Return a function for the current tools of servers; it returns the same tuple until they change."""
         chosen = frozenset(names)
         seen: tuple[object, tuple[Tool, ...]] = (None, ())
 

@@ -1,4 +1,4 @@
-"""The program of a server: its command line, of which most is the same for all servers."""
+"""Server program: the command line that all servers share."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ _Settings = TypeVar("_Settings", bound=HomeSettings)
 
 
 class ServerProgram(ABC, Generic[_Settings]):
-    """The program of a server: a subclass says what is the server's own, the rest is the same for all.
+    """Base class of a server's program; a subclass adds its own parts.
 
     What a command line does not need to be parsed is found by its name in the server's package when it is
     needed: `introduction.introduction(settings)`; `app.build(settings)` makes the server;
-    `command_line.commands.run_command(args, settings)` runs a command of its own; `command_line.doctor` has
+    `command_line.commands.run_command(args, settings)` runs its own commands; `command_line.doctor` has
     `own_checks(settings)` and `variables(settings)`.
 
     Attributes:
@@ -115,11 +115,11 @@ class ServerProgram(ABC, Generic[_Settings]):
         return self._part("app").build(settings)
 
     def run_command(self, args: argparse.Namespace, settings: _Settings) -> int:
-        """Run a command of its own; gives the exit code."""
+        """Run one of its own commands, and return the exit code."""
         return self._part("command_line.commands").run_command(args, settings)
 
     def variables_to_check(self, settings: _Settings) -> set[str]:
-        """Name the environment variables that may hold keys it uses; raises nothing."""
+        """Return the environment variables that may hold its keys; raises nothing."""
         return self._part("command_line.doctor").variables(settings)
 
     def own_checks(self, settings: _Settings) -> list[Check]:
@@ -133,12 +133,12 @@ class ServerProgram(ABC, Generic[_Settings]):
 def run_server(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str] = ()) -> int:
     """Run a parsed command line to its end; gives the exit code. Blocks.
 
-    What matters is on the audit; what is wrong is told on standard error, see `command_line.ended`.
+    Relevant commands are on the audit; errors go to standard error, see `command_line.run_to_exit_code`.
 
     Args:
         server: whose command line it is.
         args: the command and its options.
-        served: what stands behind `--`: options of `serve`, or for `mcp add` a command line.
+        served: the arguments after `--`: options of `serve`, or for `mcp add` a command line.
     """
     with use_program(server.name):
         run = partial(_run, server, args, served)

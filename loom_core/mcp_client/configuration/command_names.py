@@ -1,4 +1,4 @@
-"""How messages name the verbs of the command `mcp`: as one types them, with the program in front."""
+"""Names of the verbs of the command `mcp` in messages: as typed, with the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _program: ContextVar[str] = ContextVar("program", default="loom-query-server")
 
 
 def verb(words: str) -> str:
-    """A verb as it is typed: `verb("list")` is "`loom-query-server mcp list`", quotes included.
+    """Format a verb as it is typed: `verb("list")` is "`loom-query-server mcp list`", quotes included.
 
     Args:
         words: the verb, and what is given to it.

@@ -28,12 +28,12 @@ _ALL_LEVELS = 200
 
 
 def user_file(home: Path) -> Path:
-    """Where the user's own servers are named."""
+    """Return the path of the user's `mcp.json`."""
     return home / "mcp.json"
 
 
 def project_file(folder: Path) -> Path | None:
-    """The `.mcp.json` of the project that a folder is in: of the folder, or the nearest above it.
+    """Find the `.mcp.json` of a folder's project: in the folder or the nearest one above it.
 
     Nothing is looked for above the top of a repository, nor in or above the user's own folder.
     """
@@ -103,13 +103,13 @@ class ServerFile:
         """The servers by name, as they are written; of two with one name the last, as JSON's readers do.
 
         Raises:
-            ConfigError: the file is broken, or the servers stand where they are not looked for.
+            ConfigError: the file is broken, or the servers are in another section.
         """
         return {member.key: member.node.value for member in self._members}
 
     @cached_property
     def duplicates(self) -> list[tuple[str, str, str]]:
-        """Names that stand twice, each with the place that does not count and the one that does."""
+        """Repeated names, each with the position that is ignored and the one that counts."""
         last = {member.key: member for member in self._members}
         return [
             (member.key, self._place(member.start), self._place(last[member.key].start))

@@ -1,7 +1,7 @@
 """One entry of a configuration file, as Loom and other hosts write it.
 
 What hosts share is read as they write it: `command`, `args`, `env`, `cwd`, `type`, `url`, `headers`,
-`disabled`, `timeout`. What only Loom knows stands under `loom`, so that other hosts pass over it; a name
+`disabled`, `timeout`. Loom's own settings are under `loom`, so that other hosts ignore them; a name
 there that Loom does not know is an error, one elsewhere is not.
 """
 
@@ -44,7 +44,7 @@ class EntryError(ConfigError):
     """An entry of a configuration cannot be used.
 
     Attributes:
-        path: the names and numbers that lead from the entry to what is wrong with it.
+        path: the names and numbers that lead from the entry to the problem.
     """
 
     def __init__(self, message: str, *, advice: str = "", path: _Place = ()) -> None:
@@ -87,7 +87,7 @@ class LoomSection(_Form):
 
 
 class Entry(_Form):
-    """An entry as it is written, with a few writings of hosts made one."""
+    """An entry as it is written; spelling variants of other hosts are normalized."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -107,7 +107,7 @@ class Entry(_Form):
     @field_validator("args", "env", mode="before")
     @classmethod
     def _as_texts(cls, value: object) -> object:
-        """Numbers and truth values, which hosts take in these places, as texts."""
+        """Convert numbers and booleans, which hosts accept here, to texts."""
         if isinstance(value, list):
             return [_text(each) for each in cast("list[object]", value)]
         if isinstance(value, dict):
@@ -117,7 +117,7 @@ class Entry(_Form):
 
     @classmethod
     def of(cls, written: Mapping[str, Any]) -> Entry:
-        """An entry from what stands in a file.
+        """Validate an entry of a file.
 
         Raises:
             EntryError: it has not the shape of one.
@@ -167,7 +167,7 @@ class Entry(_Form):
 
 
 def expand_entry(entry: Entry, expansion: Expansion, *, folder: Path) -> dict[str, Any]:
-    """The attributes of a `ServerConfig` that an entry gives, its name left out. Blocks; see `Expansion`.
+    """Expand an entry to the attributes of a `ServerConfig`, without its name. Blocks; see `Expansion`.
 
     Args:
         entry: what is written.
@@ -247,7 +247,7 @@ def _text(value: object) -> object:
 
 
 def _at(path: _Place, expand: Callable[[str], str], text: str) -> str:
-    """A text that was expanded; an error says where it stands."""
+    """Expand a text; an error has its path."""
     try:
         return expand(text)
     except ConfigError as error:

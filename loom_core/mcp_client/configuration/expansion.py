@@ -1,4 +1,4 @@
-"""Values of variables and secrets, put into the texts of a server's entry.
+"""Expansion of variables and secrets in a server's entry.
 
 `${VAR}` stands for an environment variable, `${VAR:-default}` for one that may be unset or empty. What is put
 in is not looked at again. A whole value of `env` or `headers` may also be `env:NAME` or `keyring:NAME`, as
@@ -28,12 +28,12 @@ _SECRET_NAME = re.compile(r"auth|cookie|credential|key|passw|pwd|secret|token", 
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether what is called so is likely a secret, as `GITHUB_TOKEN` and `X-Api-Key` are."""
+    """Return whether a name is likely that of a secret, such as `GITHUB_TOKEN` or `X-Api-Key`."""
     return _SECRET_NAME.search(name) is not None
 
 
 def variables_of(text: str, *, needed: bool = True) -> list[str]:
-    """The environment variables that go into a text, a value of `env` or `headers`.
+    """Return the environment variables that a value of `env` or `headers` uses.
 
     Args:
         text: as it is written.
@@ -46,12 +46,12 @@ def variables_of(text: str, *, needed: bool = True) -> list[str]:
 
 
 class Expansion:
-    """Expands the texts of one entry, and remembers which secrets it has put in.
+    """Expander for the texts of one entry; it remembers the secrets that it has inserted.
 
     Args:
         variables: the environment.
         keyring: whether the keyring is asked, which may take a while and show the user a prompt. Without it
-            `…` stands for what is there: enough for who only looks.
+            each value is `…`: enough for a mere display.
     """
 
     def __init__(self, variables: Mapping[str, str], *, keyring: bool = True) -> None:
@@ -60,7 +60,7 @@ class Expansion:
         self.secrets: list[SecretStr] = []
 
     def text(self, text: str) -> str:
-        """A text with the values of its variables.
+        """Expand the variables of a text.
 
         Raises:
             ConfigError: one is not set and has no default, or is written as another program writes it.
@@ -70,7 +70,7 @@ class Expansion:
         return _VARIABLE.sub(self._value, text)
 
     def secret(self, text: str) -> str:
-        """A value of `env` or `headers`, which may be a reference, too. Blocks where the keyring is asked.
+        """Expand a value of `env` or `headers`, which may be a reference. Blocks if it reads the keyring.
 
         Raises:
             ConfigError: as for `text`; or there is nothing where the reference points to.

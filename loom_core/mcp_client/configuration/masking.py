@@ -1,4 +1,4 @@
-"""Mask secrets in a server's entry, wherever people put them, so that it can be shown."""
+"""Masking of secrets anywhere in a server's entry, for display."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VALUES = ("env", "headers")
 
 
 def mask_url(url: str) -> str:
-    """A URL without user, password, the values of its query, and parts of its path that look like keys."""
+    """Mask the user, password, query values and key-like path segments of a URL."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -35,7 +35,7 @@ def mask_url(url: str) -> str:
 
 
 def mask_arguments(arguments: Sequence[object]) -> list[str]:
-    """Arguments of a command, without those whose option or name says that they are secret."""
+    """Mask the arguments of a command whose option or name says that they are secret."""
     shown: list[str] = []
     secret = False
     for argument in map(str, arguments):
@@ -45,17 +45,17 @@ def mask_arguments(arguments: Sequence[object]) -> list[str]:
 
 
 def mask_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry as it is written, with `…` in the place of what may be secret. References are shown."""
+    """Mask possible secrets in an entry with `…`. References are shown."""
     return {key: _mask_member(key, value) for key, value in entry.items()}
 
 
 def is_literal_secret(name: str, value: object) -> bool:
-    """Whether a variable or a header likely holds a secret itself, instead of saying where it is."""
+    """Return whether a variable or header likely contains a literal secret instead of a reference."""
     return is_secret_name(name) and isinstance(value, str) and value != "" and not _REFERENCE.fullmatch(value)
 
 
 def literal_secrets(entry: Mapping[str, Any]) -> list[str]:
-    """Where an entry holds a likely secret itself, such as `env.API_KEY`, instead of saying where it is."""
+    """Return the paths of likely literal secrets in an entry, such as `env.API_KEY`."""
     found = [
         f"{section}.{name}"
         for section in _VALUES
@@ -86,7 +86,7 @@ def _mask_member(key: str, value: object) -> object:
 
 
 def _mask_value(value: object) -> str:
-    """A value that may be secret: a reference as it is, without its default."""
+    """Mask a value that may be secret; a reference is shown without its default."""
     reference = _REFERENCE.fullmatch(value) if isinstance(value, str) else None
     if reference is None:
         return HIDDEN

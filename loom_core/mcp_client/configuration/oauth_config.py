@@ -87,7 +87,7 @@ def origin_of(url: str) -> tuple[str, str, int | None]:
 
 
 def is_secure_address(url: str, *, server_url: str = "") -> bool:
-    """Whether a secret may be sent to an address.
+    """Return whether a secret may be sent to an address.
 
     It may over https; over http on this machine; and over http to the origin of `server_url`, where the user
     has chosen to speak without encryption already.

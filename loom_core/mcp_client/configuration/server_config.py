@@ -32,15 +32,15 @@ _PLAIN_HEADERS = {"accept", "accept-language", "content-type", "user-agent"}
 
 
 def is_name_character(char: str) -> bool:
-    """Whether a character may stand in a server's name."""
+    """Return whether a character may be part of a server's name."""
     return char.isalnum() or char in "_.-" or unicodedata.category(char)[0] == "M"
 
 
 def check_name(name: str) -> str:
-    """The name of a server as it is: letters and digits of any script, and `_`, `-`, `.`; never a colon.
+    """Validate a server's name: letters and digits of any script, and `_`, `-`, `.`; no colon.
 
     Raises:
-        ValueError: it cannot be one, as `server:tool` could not be told apart, or people could not read it.
+        ValueError: it cannot be one, as `server:tool` would be ambiguous, or people could not read it.
     """
     if not all(map(is_name_character, name)) or not 0 < len(name) <= _MAX_NAME_LENGTH:
         raise ValueError("a server is called by letters, digits, - _ and ., at most 64 of them")
@@ -112,7 +112,7 @@ class ServerConfig(BaseModel):
         deny: which may not, whatever `allow` says.
         trusted: whether its annotations may lower the risk of a tool, and an approval outlasts other words.
         sampling: whether it may ask our language model.
-        roots: folders that it is told it may work in.
+        roots: folders that the client declares to it as its workspace.
         where: `file:line:column` of its entry, for messages; empty where it is in no file.
         expanded: secrets that were put into it from variables and the keyring.
     """
@@ -144,7 +144,7 @@ class ServerConfig(BaseModel):
     expanded: tuple[SecretStr, ...] = Field(default=(), repr=False)
 
     def allows(self, tool: str) -> bool:
-        """Whether a tool may be used, by its name as the server says it: case matters.
+        """Return whether a tool may be used, by its name as the server says it: case matters.
 
         Asked when tools are listed and again at each call: a tool that is not listed cannot be called either.
         """
@@ -171,7 +171,7 @@ class ServerConfig(BaseModel):
         folder: Path,
         where: str = "",
     ) -> ServerConfig:
-        """A server from an entry as it stands in a file. Blocks where the keyring is asked.
+        """Create a server's configuration from an entry of a file. Blocks if it reads the keyring.
 
         Args:
             name: what it is called there.

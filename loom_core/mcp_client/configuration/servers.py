@@ -28,10 +28,10 @@ class ServerProblem:
     """Why an entry, or a whole file, cannot be used. No secret is in it.
 
     Attributes:
-        message: what is wrong, in a sentence.
+        message: the problem, in a sentence.
         advice: what to do about it, in a sentence; may be empty.
         where: `file:line:column`, or the file; empty where nothing is in any file.
-        untrusted: whether nothing is wrong but that the user has not looked at the file.
+        untrusted: whether the only problem is that the user has not reviewed the file.
     """
 
     message: str
@@ -55,10 +55,10 @@ class Servers:
 
     Attributes:
         ready: the servers that can be started.
-        problems: why others cannot, by the server's name. What is wrong with a file is told by its path, or,
+        problems: why others cannot, by the server's name. A problem of a file has its path as the name, or,
             where certain servers are asked for, by the name of each that is in no other file.
         disabled: names of those that are switched off.
-        notes: what the user should know and what costs nothing, such as names that stand twice.
+        notes: harmless facts that the user should know, such as repeated names.
     """
 
     ready: tuple[ServerConfig, ...] = ()
@@ -75,10 +75,10 @@ def read_servers(
     environment: Mapping[str, str] | None = None,
     keyring: bool = True,
 ) -> Servers:
-    """The servers that a user's `mcp.json` and a trusted project's `.mcp.json` name.
+    """Read the servers of a user's `mcp.json` and of a trusted project's `.mcp.json`.
 
     Blocks, also while the keyring is asked: call it in a thread. Nothing of an entry is expanded that is not
-    asked for, is disabled, or stands in a file that is not trusted.
+    asked for, is disabled, or is in a file that is not trusted.
 
     Args:
         home: Loom's folder, with `mcp.json` and what is trusted.

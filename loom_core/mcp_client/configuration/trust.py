@@ -103,7 +103,7 @@ class TrustedFiles:
         self._file = _TrustFile(home)
 
     def state(self, path: Path, raw: bytes) -> TrustState:
-        """Whether a file with this content is trusted.
+        """Return whether a file with this content is trusted.
 
         Raises:
             ConfigError: what is trusted cannot be read; then nothing is.
@@ -139,7 +139,7 @@ class TrustedFiles:
         return bool(found)
 
     def paths(self) -> list[Path]:
-        """All files that were trusted, by name, also where they have changed or gone since.
+        """Return all files that were trusted, by name, also where they have changed or gone since.
 
         Raises:
             ConfigError: `trust.json` cannot be read.
@@ -160,7 +160,7 @@ class ToolPins:
         self._file = _TrustFile(home)
 
     def of(self, server: str) -> Mapping[str, ToolPin]:
-        """The pins of a server's tools, by the tool's name.
+        """Return the pins of a server's tools, by the tool's name.
 
         Raises:
             ConfigError: `trust.json` cannot be read; then no tool is approved.
@@ -168,7 +168,7 @@ class ToolPins:
         return dict(self._file.content().tools.get(server, {}))
 
     def find(self, server: str, tool: str) -> ToolPin | None:
-        """The pin of a tool, if it has one; a file that has not changed is not read again.
+        """Return the pin of a tool, if it has one; a file that has not changed is not read again.
 
         Raises:
             ConfigError: as for `of`.

@@ -1,4 +1,4 @@
-"""How the questions of one server are answered, by whomever it concerns."""
+"""Client features of one connection: elicitation, sampling, roots and logging."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _current: ContextVar[ActiveCall | None] = ContextVar("mcp_call", default=None)
 
 @dataclass(slots=True)
 class ClientFeatures:
-    """Answers the questions of one server.
+    """Handlers of the requests that one server sends to its client.
 
     Attributes:
         config: the server; it says whether a model may be asked, and which folders may be seen.
@@ -71,7 +71,7 @@ class ClientFeatures:
             del self._calls[call]
 
     def options(self) -> Mapping[str, Any]:
-        """The callbacks of the SDK's client. What is not there, the server is told we cannot do."""
+        """Return the callbacks of the SDK's client; a missing one is not declared as a capability."""
         told: dict[str, Any] = {"logging_callback": self._note}
         if _log.isEnabledFor(logging.DEBUG):
             told["log_level"] = "debug"
@@ -101,7 +101,7 @@ class ClientFeatures:
         return ElicitResult(action=answer.action, content=content)
 
     async def _ask_user(self, question: Question) -> QuestionAnswer:
-        """The user's answer; none in time, or too many questions at once, is no choice."""
+        """Ask the user; a timeout, or too many questions at once, is a `cancel`."""
         call = self._find_call()
         ask = (call.ask if call else None) or self.callbacks.ask
         if ask is None or self._open >= _MAX_QUESTIONS:
@@ -114,7 +114,7 @@ class ClientFeatures:
         return QuestionAnswer("cancel")
 
     def _find_call(self) -> ActiveCall | None:
-        """The call that a question is about: known by its task, or because there is only one."""
+        """Find the call that a question is about: by its task, or because there is only one."""
         call = _current.get()
         if call is not None and call in self._calls:
             return call
@@ -176,7 +176,7 @@ class ClientFeatures:
 
 
 def _turns(params: mcp_types.CreateMessageRequestParams) -> tuple[SamplingTurn, ...] | None:
-    """The messages, if they are texts only."""
+    """Convert the messages, if they are texts only; else return None."""
     from mcp_types import TextContent
 
     turns: list[SamplingTurn] = []
@@ -202,7 +202,7 @@ class CallClock:
     """
 
     def __init__(self, seconds: float) -> None:
-        """Give a block so many seconds, and ten times as many in all if it reports progress."""
+        """Set the seconds of a block; ten times as many in all if it reports progress."""
         self.late = False
         self._seconds = seconds
         self._left = seconds * _MOST

@@ -1,4 +1,4 @@
-"""One MCP server, connected as long as it is wanted."""
+"""Connection to one MCP server: calls, lists and progress."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ResultT = TypeVar("_ResultT")
 
 
 class ServerConnection:
-    """One server, connected as long as it is wanted: an owner task opens, serves, reconnects and closes it.
+    """Connection to one server: an owner task opens, serves, reconnects and closes it.
 
     Requests may come from any task of the same event loop, many at once: only opening and closing are the
     owner's. A request waits for a connection that is being made; a server that was given up is tried again
@@ -70,7 +70,7 @@ class ServerConnection:
         Args:
             config: the server.
             callbacks: what answers the server's own questions.
-            on_change: told when something is different now; must neither wait nor raise.
+            on_change: called after a change; must neither wait nor raise.
             auth: makes what signs requests over HTTP, see `oauth.oauth_auth`; called once for each opening.
             lineage: what has started this program; by default what its environment says.
             backoff: how often a lost server is tried again, and when.
@@ -133,7 +133,7 @@ class ServerConnection:
             raise self._upkeep.timeout_error(limit)
 
     async def list_tools(self) -> ToolListing:
-        """All tools, from all pages.
+        """List all tools, from all pages.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -168,13 +168,13 @@ class ServerConnection:
                 ten times; they are paused while a person is asked.
             repeatable: whether it may be called again where the connection breaks off and it is not known
                 whether it ran.
-            progress: told how far it is; who is slow misses steps.
+            progress: called with the progress; a slow callback misses steps.
             ask: answers questions that come during this call instead of `callbacks.ask`. The server is told
                 that questions can be answered only if `callbacks.ask` is given.
-            depth: how many agents stand above this call, if more than `current_depth` says.
+            depth: how many agents are above this call, if more than `current_depth` says.
 
         Raises:
-            ServerError: see `ServerError.failure`. If it is cancelled, the server is told.
+            ServerError: see `ServerError.failure`. If it is cancelled, the server is notified.
         """
         try:
             meta: Any = {DEPTH_META_KEY: self._lineage.below(max(depth, current_depth()))}
@@ -194,7 +194,7 @@ class ServerConnection:
         return await self._request(call, f"`{name}`", limit, repeatable=repeatable, ask=ask)
 
     async def list_resources(self) -> list[mcp_types.Resource]:
-        """All resources, from all pages; none where the server offers none.
+        """List all resources, from all pages; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -207,7 +207,7 @@ class ServerConnection:
         return [resource for page in pages for resource in page.resources]
 
     async def list_resource_templates(self) -> list[mcp_types.ResourceTemplate]:
-        """All templates of resources, from all pages; none where the server offers none.
+        """List all resource templates, from all pages; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -233,7 +233,7 @@ class ServerConnection:
         )
 
     async def list_prompts(self) -> list[mcp_types.Prompt]:
-        """All prompts, from all pages; none where the server offers none.
+        """List all prompts, from all pages; none if the server offers none.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -246,7 +246,7 @@ class ServerConnection:
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None
     ) -> mcp_types.GetPromptResult:
-        """The messages of a prompt.
+        """Get the messages of a prompt.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -264,7 +264,7 @@ class ServerConnection:
         await self._upkeep.close()
 
     async def _list_all(self, page: Callable[[Client, str | None], Awaitable[Any]], what: str) -> list[Any]:
-        """All pages of a list."""
+        """Fetch all pages of a list."""
 
         async def listed(client: Client, _clock: CallClock) -> list[Any]:
             return await all_pages(lambda cursor: page(client, cursor))
@@ -308,7 +308,7 @@ class ServerConnection:
 
 
 def _up() -> list[Sample]:
-    """Whether the wanted servers are connected; servers without a caller so far are left out."""
+    """Return whether the servers in use are connected; servers without a caller so far are left out."""
     wanted = [each for each in _connections.all() if each.state not in {"configured", "closed"}]
     return [((each.name,), float(each.state == "ready")) for each in wanted]
 
@@ -332,7 +332,7 @@ class ToolListing:
 
     Attributes:
         tools: as the server defines them, in its order.
-        ttl_ms: for so many milliseconds they may be kept; None where the server does not say.
+        ttl_ms: milliseconds that they may be cached; None if the server does not say.
         scope: whether others may be shown what was kept; None where the server does not say.
     """
 
@@ -342,7 +342,7 @@ class ToolListing:
 
 
 async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[PageT]:
-    """The pages of a list, first to last.
+    """Fetch all pages of a list.
 
     Args:
         page: asks for the page at a cursor, the first one at None.
@@ -361,7 +361,7 @@ async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[Page
 
 
 class LatestNotifier:
-    """Tells one step after the other; while one is being told, only the latest of the others is kept.
+    """Queue of progress messages, sent one after the other; only the latest waits.
 
     A server that reports without end thus costs one report's memory, and who listens is never called twice at
     the same time.
@@ -374,7 +374,7 @@ class LatestNotifier:
         self._telling = False
 
     async def take(self, done: float, total: float | None, message: str) -> None:
-        """Take a step, and tell it now or after the one that is being told."""
+        """Send a step now, or after the current one."""
         if self._tell is None:
             return
         self._next = (done, total, message)

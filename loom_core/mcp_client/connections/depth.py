@@ -1,4 +1,4 @@
-"""Servers that start servers: how deep that may go, and that none starts itself."""
+"""Recursion guard for servers that start servers: a depth limit, and no server starts itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DEPTH", "Lineage"]
 
 MAX_DEPTH = 3
-"""So many of Loom's programs may stand above a server, each started or called by the one before."""
+"""Maximum number of Loom's programs above a server, each started or called by the one before."""
 
 _DEPTH = "LOOM_DEPTH"
 _STARTED = "LOOM_STARTED"
@@ -30,7 +30,7 @@ class Lineage:
     """Chain of processes that started this program.
 
     Attributes:
-        depth: how many of Loom's programs stand above it.
+        depth: how many of Loom's programs are above it.
         started: fingerprints of the entries that were started on the way to it.
     """
 
@@ -50,10 +50,10 @@ class Lineage:
         return cls(depth, frozenset(environment.get(_STARTED, "").split()))
 
     def below(self, depth: int = 0) -> int:
-        """How many stand above what a call of ours may start.
+        """Return the depth of servers that a call of ours may start.
 
         Args:
-            depth: how many stand above the call, as far as its caller knows.
+            depth: how many are above the call, as far as its caller knows.
 
         Raises:
             FaultError: too many.
@@ -72,7 +72,7 @@ class Lineage:
         """Refuse to start what would start itself for ever.
 
         Raises:
-            FaultError: too many programs stand above this one, or the entry is among what has started it.
+            FaultError: too many programs are above this one, or the entry is among those that started it.
         """
         self.below()
         if config.transport == "stdio" and _fingerprint(config) in self.started:
@@ -81,7 +81,7 @@ class Lineage:
             raise FaultError(Fault("loop", what, advice, ran="no"))
 
     def environment_of(self, config: ServerConfig) -> dict[str, str]:
-        """The variables that tell a child what has started it."""
+        """Return the environment variables that pass the lineage to a child."""
         started = self.started | {_fingerprint(config)}
         return {_DEPTH: str(self.depth + 1), _STARTED: " ".join(sorted(started))}
 

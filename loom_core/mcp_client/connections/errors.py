@@ -45,7 +45,7 @@ class Fault:
 
 
 class FaultError(Exception):
-    """A transport raises it through the SDK to the task whose request it could not send."""
+    """Error of a transport, raised through the SDK to the task whose request it could not send."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.what)
@@ -53,7 +53,7 @@ class FaultError(Exception):
 
 
 class Faults:
-    """Carries faults through the SDK, which knows JSON-RPC errors only: each as the `data` of an error.
+    """Carrier of faults through the SDK, as the `data` of JSON-RPC errors.
 
     No server can make up the data: it holds a random key.
     """
@@ -64,7 +64,7 @@ class Faults:
         self._noted: dict[str, Fault] = {}
 
     def note(self, fault: Fault) -> dict[str, str]:
-        """The data of the JSON-RPC error that stands for a fault."""
+        """Store a fault, and return the data of its JSON-RPC error."""
         token = f"{self._key}-{next(self._numbers)}"
         self._noted[token] = fault
         if len(self._noted) > 1000:  # no caller has asked for the oldest: its caller has gone
@@ -72,7 +72,7 @@ class Faults:
         return {_KEY: token}
 
     def take(self, data: object) -> Fault | None:
-        """The fault that an error's data stands for; None if it is a server's own error."""
+        """Return and forget the fault of an error's data; None if it is a server's own error."""
         if not isinstance(data, Mapping):
             return None
         token = cast("Mapping[str, object]", data).get(_KEY)
@@ -80,7 +80,7 @@ class Faults:
 
 
 def leaf(error: BaseException) -> BaseException:
-    """The first error that is no group of errors."""
+    """Return the first error inside exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""The HTTP client that the SDK's transports use for one server: bounded, and with words for what goes wrong.
+"""HTTP client of the SDK's transports for one server, with size limits and readable errors.
 
 The SDK makes every status one error without words, and takes the whole connection down where one request
 fails. So what fails here is answered with a JSON-RPC error, which reaches the one who has asked.
@@ -45,7 +45,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class HttpExchange(httpx2.AsyncClient):
-    """Sends requests to one server.
+    """HTTP client for one server.
 
     Args of `__init__`:
         config: the server.
@@ -109,7 +109,7 @@ class HttpExchange(httpx2.AsyncClient):
             return self._answer(request, fault)
 
     async def _whole(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
-        """An answer with its whole content, if that is not too large."""
+        """Read the whole content of an answer, if it is not too large."""
         content = await _read(response, self._answer_bytes)
         if content is not None:
             return _response(request, response.status_code, content, session=response.headers.get(_SESSION))
@@ -167,7 +167,7 @@ class HttpExchange(httpx2.AsyncClient):
                 return Fault(failure, what, advice, status=status, passing=passing)
 
     def _answer(self, request: httpx2.Request, fault: Fault) -> httpx2.Response:
-        """A fault as the answer of a server; the id is put in by who reads it."""
+        """Build a server's answer from a fault; the reader fills in the id."""
         _log.debug("%s %s", request.url.host, fault.what)
         self._on_fault(fault)
         if self._sse:  # answers come another way there; an error would end it, with the address in the log
@@ -198,7 +198,7 @@ def _describe_foreign_answer(response: httpx2.Response) -> Fault | None:
 
 
 async def _read(response: httpx2.Response, most: int) -> bytes | None:
-    """The content, unpacked; None if it is larger."""
+    """Read the decompressed content; None if it is larger."""
     content = bytearray()
     try:
         async for piece in response.aiter_bytes():
@@ -282,7 +282,7 @@ def _phrase(status: int) -> str:
 
 
 class _AddressMaskFilter(logging.Filter):
-    """Shows the harmless part of each address that a line is about."""
+    """Logging filter that masks addresses."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -296,7 +296,7 @@ class _AddressMaskFilter(logging.Filter):
 
 
 class _WarningsOnlyFilter(logging.Filter):
-    """Leaves out what tells of addresses, session ids and whole messages."""
+    """Logging filter that drops lines with addresses, session ids and whole messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno >= logging.WARNING

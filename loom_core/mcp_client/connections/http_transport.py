@@ -1,4 +1,4 @@
-"""MCP over HTTP, as a transport of the SDK's client: Streamable HTTP, and HTTP with SSE as it was before."""
+"""HTTP transport of the SDK's client: Streamable HTTP, and the older HTTP with SSE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["HttpTransport", "ResultNormalizer"]
 
 
 class HttpTransport:
-    """The conversation with a server over HTTP. Enter and leave it in the same task.
+    """Transport to a server over HTTP. Enter and leave it in the same task.
 
     Attributes:
         faults: what the errors mean that are answered in the server's place.
@@ -40,7 +40,7 @@ class HttpTransport:
         Args:
             config: the server.
             auth: signs the requests, or None.
-            on_end: called when nothing more can be asked; with SSE only, else who asks is told.
+            on_end: called when the connection is lost; with SSE only, else the caller gets an error.
             answer_bytes: the largest answer that is taken.
         """
         self.faults = Faults()
@@ -125,7 +125,7 @@ class ResultNormalizer:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message, or what went wrong with it.
+        """Return the next message, or its error.
 
         Raises:
             anyio.EndOfStream: there will be none.

@@ -1,4 +1,4 @@
-"""One opening of a server, from its start to its loss: what it says of itself, and when it is retried."""
+"""Connection lifecycle: one link to a server from start to loss, its facts, and the backoff."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class OpenConnection:
         Args:
             config: the server.
             answering: answers its questions.
-            on_change: told what the server says has changed.
+            on_change: called with the kind of change that the server reports.
             auth: signs requests over HTTP.
-            lineage: what a child is told of who has started it.
+            lineage: the chain of parent programs, for a child.
             mode: whether the era is found out, or is known to be the old one.
         """
         from mcp import Client
@@ -205,7 +205,7 @@ class OpenConnection:
         self.lost.set()
 
     async def _fault_of_start(self, error: BaseException | None, seconds: float) -> Fault:
-        """Why it could not be opened; no error means that it took too long."""
+        """Return why it could not be opened; no error means a timeout."""
         if isinstance(self._transport, HttpTransport) and self._transport.unauthorized:
             return self._transport.unauthorized
         if error is not None:
@@ -311,13 +311,13 @@ async def _skip_validation(name: str, result: CallToolResult) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How often a lost server is tried again before it is given up, and when.
+    """Backoff policy for reconnecting to a lost server.
 
     Attributes:
         attempts: consecutive failures after which it is given up until a caller asks for it.
         first: seconds to wait at most after the first failure; each further failure doubles them.
         cap: seconds to wait at most.
-        settled: a connection that has lasted for so many seconds ends the row of failures; a server that dies
+        settled: a connection that has lasted for these seconds resets the failures; a server that dies
             sooner each time would be started for ever.
         random: a number in [0, 1).
     """
@@ -329,7 +329,7 @@ class Backoff:
     random: Callable[[], float] = field(default=random.random, repr=False, compare=False)
 
     def wait_after(self, failures: int) -> float:
-        """Seconds to wait after so many failures in a row: half of it certain, half of it chance."""
+        """Return the seconds to wait after a number of consecutive failures; half of it is jitter."""
         ceiling = min(self.cap, self.first * 2 ** min(failures - 1, 30))
         return ceiling * (0.5 + 0.5 * self.random())
 

@@ -1,4 +1,4 @@
-"""A child process that serves over its standard input and output, from its start to its end."""
+"""Child process of a stdio server: start, log and stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 2.0  # from the end of its input to SIGTERM, and from there to SIGKILL
 _REAP_SECONDS = 2.0  # from SIGKILL to the end
-_EOF_SECONDS = 0.5  # from its end to that of its output, which a child of its own may hold open
+_EOF_SECONDS = 0.5  # from its end to that of its output, which a grandchild may hold open
 _POLL_SECONDS = 0.02  # while it is waited for: `wait` also waits for other holders of its pipes
 _WATCH_SECONDS = 0.25  # while it runs
 
@@ -42,7 +42,7 @@ _LINE_CHARACTERS = 400
 
 
 def program_of(config: ServerConfig, *, path: str | None) -> str | None:
-    """The program that an entry starts: one in these folders, or by its path from the folder of `cwd`."""
+    """Find the program that an entry starts: in these folders, or by its path from `cwd`."""
     if config.cwd is not None and Path(config.command).name != config.command:
         return shutil.which(str(config.cwd.absolute() / config.command))
     return shutil.which(config.command, path=path)
@@ -70,7 +70,7 @@ class ChildLog:
         self._rest = b""
 
     def tail(self) -> str:
-        """The last lines as one, for a message; empty if there are none."""
+        """Return the last lines as one, for a message; empty if there are none."""
         return " / ".join(list(self.lines)[-_SHOWN_LINES:])
 
     def _add(self, line: bytes) -> None:
@@ -82,7 +82,7 @@ class ChildLog:
 
 
 class ChildProcess:
-    """A child in a process group of its own, which ends with it.
+    """A child in its own process group, which ends with it.
 
     Attributes:
         input: its standard input.
@@ -150,7 +150,7 @@ class ChildProcess:
         on_end()
 
     async def describe_exit(self) -> str:
-        """How it ended and what it said last, once its output has ended, as in “ended with exit code 3”."""
+        """Describe how the child ended, with its last log lines, as in “ended with exit code 3”."""
         ended = await self._wait_for_exit(_EOF_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()

@@ -1,4 +1,4 @@
-"""Sanitize texts of other servers for prompts: no invisible characters, bounded length."""
+"""Sanitization of other servers' texts for prompts: no invisible characters, bounded length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperti
 
 
 def plain(text: str, *, most: int = DESCRIPTION_BYTES) -> str:
-    """A text without characters that act or hide, stripped, and cut with a mark.
+    """Remove control and invisible characters from a text, strip it, and truncate it with a mark.
 
     Args:
         text: what a server says.
@@ -34,12 +34,12 @@ def plain(text: str, *, most: int = DESCRIPTION_BYTES) -> str:
 
 
 def plain_line(text: str, *, most: int = 128) -> str:
-    """The same on one line, for names."""
+    """Sanitize a name: as `plain`, on one line."""
     return " ".join(plain(text, most=most).split())
 
 
 def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of a JSON Schema whose descriptions and titles are plain; what it means stays as it is."""
+    """Copy a JSON Schema with sanitized descriptions and titles; its meaning stays."""
     return {keyword: _plain_keyword(keyword, value) for keyword, value in schema.items()}
 
 

@@ -1,4 +1,4 @@
-"""MCP over the standard input and output of a child process, as a transport of the SDK's client.
+"""stdio transport of the SDK's client, over the standard input and output of a child process.
 
 The SDK has such a transport; this one bounds what a child can make us keep, knows how the child ended and
 what it said, tells who has asked what could not be sent, and needs no task between a call and the pipe.
@@ -32,7 +32,7 @@ _COURTESY_SECONDS = 0.2  # that a notification waits for a child that does not r
 
 
 class StdioTransport:
-    """A child and the conversation with it. Enter and leave it in the same task.
+    """Transport to a child process. Enter and leave it in the same task.
 
     Attributes:
         faults: what the errors mean that it answers in the child's place.
@@ -160,7 +160,7 @@ _log = logging.getLogger(__name__)
 _CHUNK = 1 << 16
 _AT_ONCE = 20  # messages before others get their turn: reading what has come already does not wait
 _SHOWN = 80  # bytes of what is no message
-_EDGE = 300  # bytes of both ends of a line that is too long, where its id may stand
+_EDGE = 300  # bytes of both ends of a line that is too long, where its id may be
 
 _ID = re.compile(rb'"id"\s*:\s*(?:(\d{1,18})|"([^"\\]{1,100})")')
 
@@ -215,7 +215,7 @@ class StdioReader:
                 self._give_up_at = self._reading.deadline = math.inf
 
     async def receive(self) -> SessionMessage:
-        """The next message.
+        """Return the next message.
 
         Raises:
             anyio.EndOfStream: there will be none.
@@ -252,7 +252,7 @@ class StdioReader:
         await self.aclose()
 
     async def _line(self) -> bytes | None:
-        """The next line; empty where an answer is waiting meanwhile; None at the end."""
+        """Read the next line; empty if an answer is waiting; None at the end."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -306,7 +306,7 @@ class StdioReader:
             self._answer(id_, ErrorData(code=INTERNAL_ERROR, message=fault.what, data=data))
 
     def _find_answered(self, first: bytes, last: bytes) -> list[_RequestId]:
-        """Which requests a line answers of which only the ends are known; all, if that does not say."""
+        """Find the requests that a truncated line answers, from its ends; all, if they do not say."""
         for match in [*_ID.finditer(first)][:1] + [*_ID.finditer(last)][-1:]:
             id_: _RequestId = int(match[1]) if match[1] else match[2].decode("utf-8", "replace")
             if id_ in self._asked:

@@ -1,4 +1,4 @@
-"""The owner of a connection to one server: opens it, keeps it, opens it again, closes it."""
+"""Connection supervisor: open, keep, reopen and close the connection to one server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CLOSED = Fault("closed", "is not connected any more: the connection was closed"
 
 
 class ConnectionSupervisor:
-    """Keeps one server connected. Only the task of `run` opens and closes; who asks uses the link meanwhile.
+    """Supervisor of one connection. Only the task of `run` opens and closes it; callers use the link.
 
     Attributes:
         state: see `State`.
@@ -121,7 +121,7 @@ class ConnectionSupervisor:
             self._set_state("closed", _CLOSED)
 
     async def wait_until_open(self) -> OpenConnection:
-        """The link to ask, once there is one.
+        """Wait until there is a link, and return it.
 
         Raises:
             ServerError: there is none, and will not be before a caller asks again.
@@ -135,12 +135,12 @@ class ConnectionSupervisor:
         return self._link
 
     def timeout_error(self, seconds: float) -> ServerError:
-        """Why there is no link after so many seconds."""
+        """Build the error for a link that is missing after these seconds."""
         waited = Fault("connection", f"is not connected after {seconds:g} s", "Give it longer.", ran="no")
         return self.to_error(self._fault or waited)
 
     def to_error(self, fault: Fault, what: str = "", *, doubt: bool = False) -> ServerError:
-        """A fault as an error.
+        """Convert a fault to an error.
 
         Args:
             fault: what went wrong.

@@ -51,7 +51,7 @@ def trace_stdio_request(*, server: str) -> None:
 
 
 def _of_request() -> Span | None:
-    """The SDK's span, if it is the current one: of a notification there is none."""
+    """Return the SDK's span, if it is the current one: of a notification there is none."""
     current = get_current_span()
     name: object = getattr(current, "name", "")
     return current if isinstance(name, str) and name.startswith(_SENDS) else None

@@ -1,4 +1,4 @@
-"""OAuth for the requests to one MCP server: stored tokens, renewed in time, and a login with a person.
+"""OAuth for requests to one MCP server: stored tokens, refresh before expiry, and interactive login.
 
 Imported at first use only: it loads the HTTP library and the SDK.
 """
@@ -54,7 +54,7 @@ def oauth_auth(
 
 
 class OAuth(httpx2.Auth):
-    """The tokens of one server, for as many requests at once as there are.
+    """httpx authentication with the tokens of one server, for concurrent requests.
 
     They go to the origin of the server's address and nowhere else. Where the server wants a token that cannot
     be had, its refusal (401, or 403) is the answer to the request, and `problem` says why: the connection and
@@ -114,7 +114,7 @@ class OAuth(httpx2.Auth):
             self.problem = None
 
     async def _access(self) -> SecretStr | None:
-        """The token to try first; None if there is none yet."""
+        """Return the token to try first; None if there is none yet."""
         try:
             if self._login.tokens is None and self._browser is None:
                 self._login = await to_thread.run_sync(self._store.read)
@@ -130,7 +130,7 @@ class OAuth(httpx2.Auth):
     async def _obtain_token(
         self, access: SecretStr | None, request: httpx2.Request, response: httpx2.Response
     ) -> SecretStr | None:
-        """A token in the place of one that is refused; None if there is none, and `problem` says why."""
+        """Replace a refused token; None if there is no other, and `problem` says why."""
         try:
             async with self._turn:
                 if self._newer(access):
@@ -196,7 +196,7 @@ class OAuth(httpx2.Auth):
             return Login()
 
     async def _refresh(self, access: SecretStr | None) -> bool:
-        """Whether there is a newer token now, by another process or by renewing. Within the locks."""
+        """Refresh the token, unless another process has. Return whether there is a newer one. Locked."""
         from loom_core.mcp_client.oauth.renewal import refresh
 
         self._login = await to_thread.run_sync(self._store.read)
@@ -224,7 +224,7 @@ class OAuth(httpx2.Auth):
         return None if self._login.tokens is None else self._login.tokens.access
 
     def _newer(self, access: SecretStr | None) -> bool:
-        """Whether there is a token other than one that was refused."""
+        """Return whether there is a token other than the refused one."""
         return self._current() not in (None, access)
 
     def _not_logged_in(self, response: httpx2.Response) -> LoginError:
@@ -252,7 +252,7 @@ def _wants_token(response: httpx2.Response) -> bool:
 
 
 def _challenge_scopes(response: httpx2.Response) -> str:
-    """The scopes that a refusal names, separated by blanks."""
+    """Return the scopes that a refusal names, separated by spaces."""
     return _parameter(response, "scope")
 
 

@@ -1,4 +1,4 @@
-"""A person in a browser: sent to the authorization server, and awaited at an address of this machine."""
+"""Browser login: open the authorization server, and receive the redirect at a loopback address."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REFUSED = "The login was refused. The terminal says more."
 
 
 class Browser(Protocol):
-    """How a person gets to a page of the authorization server, and what comes back from there."""
+    """Interface of a browser: open a page of the authorization server, and receive the redirect."""
 
     @property
     def redirect_uri(self) -> str:
@@ -42,7 +42,7 @@ class Browser(Protocol):
         ...
 
     async def answer(self) -> Mapping[str, str]:
-        """The parameters with which the browser has come back, such as `code`, `state` and `iss`.
+        """Wait for the redirect, and return its parameters, such as `code`, `state` and `iss`.
 
         Raises:
             LoginError: it has not come back in time.
@@ -51,7 +51,7 @@ class Browser(Protocol):
 
 
 class LoopbackBrowser:
-    """The person's own browser, which comes back to a port of this machine (RFC 8252, section 7.3).
+    """The user's browser, with a redirect to a loopback port (RFC 8252, section 7.3).
 
     To be used with `async with`: the port is taken from its beginning to its end.
 
@@ -100,7 +100,7 @@ class LoopbackBrowser:
         self._show(url)
 
     async def answer(self) -> Mapping[str, str]:
-        """The parameters with which the browser has come back.
+        """Wait for the redirect, and return its parameters.
 
         Raises:
             LoginError: it has not come back in time.
@@ -141,7 +141,7 @@ class LoopbackBrowser:
 
 
 async def _target(stream: SocketStream) -> str:
-    """The path and query that a browser asks for; empty if it is no GET."""
+    """Return the path and query that a browser asks for; empty if it is no GET."""
     head = b""
     while (
         b"\r\n\r\n" not in head and len(head) < _MAX_HEAD

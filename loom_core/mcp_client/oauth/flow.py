@@ -1,4 +1,4 @@
-"""One authorization, from the refusal of an MCP server to new tokens. The flow is the SDK's.
+"""Authorization flow, from an MCP server's challenge to new tokens, with the SDK's provider.
 
 The SDK discovers the authorization server, registers the client, sends the person there, checks state and
 issuer, and exchanges the code. Here it is decided where its requests may go, and what may be said of what
@@ -55,7 +55,7 @@ _SECRET_FIELD = re.compile(r'("(?:\w*_)?(?:token|secret|code|assertion)"\s*:\s*)
 
 
 class _WithoutErrors(logging.Filter):
-    """The SDK logs what it also raises, and where it cannot read an answer, a token may stand in it."""
+    """Logging filter that drops the SDK's errors: it raises them as well, and they may contain a token."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.exc_info is None
@@ -66,7 +66,7 @@ logging.getLogger("mcp.client.auth.oauth2").addFilter(_WithoutErrors())
 
 @dataclass(frozen=True, slots=True)
 class TokenChallenge:
-    """An answer of the MCP server that asks for a token, or for a better one, and what it answers."""
+    """A response of the MCP server that requires a token or more scopes, with its request."""
 
     request: httpx2.Request
     response: httpx2.Response
@@ -126,7 +126,7 @@ async def authorize(
     login: Login,
     browser: Browser | None,
 ) -> Login:
-    """A login with new tokens.
+    """Run an authorization flow, and return a login with new tokens.
 
     Args:
         config: the MCP server.
@@ -268,7 +268,7 @@ def _check_metadata(config: ServerConfig, browser: Browser | None) -> Browser:
 
 
 def _find_client(oauth: OAuthConfig, login: Login, browser: Browser) -> OAuthClientInformationFull | None:
-    """The client where it is registered: by the user, or by a login that returned to the same place."""
+    """Find the client's registration: by the user, or by a login with the same redirect URI."""
     known = find_client(oauth, login)
     if known is None or known.redirect_uri not in ("", browser.redirect_uri):
         return None

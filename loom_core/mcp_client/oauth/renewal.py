@@ -1,4 +1,4 @@
-"""Tokens renewed without a person."""
+"""Token refresh without a user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["expiry_of", "refresh"]
 
 
 async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Login | None:
-    """A login whose tokens are new, got without a person; None if the authorization server refuses.
+    """Refresh the tokens of a login without a user; None if the authorization server refuses.
 
     Raises:
         LoginError: it cannot do so now, or may not be sent the token.
@@ -76,6 +76,6 @@ def expiry_of(tokens: OAuthToken) -> float | None:
 
 
 def _basic(client_id: str, secret: str) -> str:
-    """The header of a client with a secret (RFC 6749, section 2.3.1)."""
+    """Return the header of a client with a secret (RFC 6749, section 2.3.1)."""
     pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
     return f"Basic {b64encode(pair.encode()).decode()}"

@@ -1,4 +1,4 @@
-"""The requests of a login: where they may go, and as whom the client sends them."""
+"""HTTP requests of a login: allowed addresses, and client authentication."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _TOTAL_SECONDS = 20.0
 
 
 def create_client(config: ServerConfig, oauth: OAuthConfig) -> GuardedClient:
-    """May ask the hosts that the user has named, wherever they are; others on the open internet."""
+    """Build an HTTP client with an SSRF guard: only hosts that the user named may be private."""
     hosts = {urlsplit(url).hostname or "" for url in (config.url, oauth.issuer)} - {""}
     policy = replace(NetPolicy.allowing(sorted(hosts)), max_bytes=_MAX_BYTES, total_seconds=_TOTAL_SECONDS)
     return GuardedClient(policy)
 
 
 async def send(request: httpx2.Request, config: ServerConfig, client: GuardedClient) -> httpx2.Response:
-    """The answer to a request of a login, which goes to no place that may not see it.
+    """Send a request of a login; a secret goes to safe addresses only.
 
     Raises:
         LoginError: the place is no such.
@@ -64,12 +64,12 @@ def find_client(oauth: OAuthConfig, login: Login) -> Registration | None:
 
 
 def secret_method(oauth: OAuthConfig) -> Literal["client_secret_basic", "client_secret_post"]:
-    """Where the client's secret stands, in the words of OAuth."""
+    """Return the client's authentication method in OAuth's terms."""
     return "client_secret_basic" if oauth.proof_in == "header" else "client_secret_post"
 
 
 def unsafe_address_error(config: ServerConfig, url: str) -> LoginError:
-    """The error of a server that leads a login to where no secret may be sent."""
+    """Build the error for a login that a server directs to an unsafe address."""
     place = urlsplit(url)
     return LoginError(
         f"{config.name!r} leads the login to {place.scheme}://{place.hostname}, where no secret may be sent.",

@@ -66,7 +66,7 @@ class Tokens(_Kept):
         scope: what they allow, separated by blanks.
         expires: when `access` ends, in seconds since 1970; None where nothing is said about it.
         endpoint: where `refresh` is sent, and nowhere else.
-        resource: what the tokens are for (RFC 8707); empty where the server does not want to be told.
+        resource: what the tokens are for (RFC 8707); empty if the server does not want it.
     """
 
     access: SecretStr
@@ -83,7 +83,7 @@ class Tokens(_Kept):
 
 
 class Login(_Kept):
-    """All that is known of a login; empty before the first.
+    """A stored login; empty before the first one.
 
     Attributes:
         version: of the file.
@@ -99,7 +99,7 @@ class Login(_Kept):
 
 
 def _register_secrets(login: Login) -> Login:
-    """The login, whose secrets stand in nothing that is written from now on."""
+    """Register the login's secrets for redaction, and return it."""
     registration, tokens = login.registration, login.tokens
     held = (registration and registration.client_secret, tokens and tokens.access, tokens and tokens.refresh)
     for secret in filter(None, held):
@@ -108,7 +108,7 @@ def _register_secrets(login: Login) -> Login:
 
 
 class LoginStore:
-    """The login of one server. What other processes change in it is seen at the next look.
+    """Store of one server's login. Changes of other processes are visible at the next read.
 
     Args:
         home: Loom's folder.
@@ -213,7 +213,7 @@ _LOCK_SECONDS = 15.0  # longer than the keyring may take
 
 
 class Encryption:
-    """Closes what is written, and opens what was written. Without a keyring it leaves both as they are.
+    """Encryption of stored logins with a key in the keyring; without a keyring, they are plain.
 
     Args:
         folder: of the files; there is one.
@@ -226,7 +226,7 @@ class Encryption:
         self._cipher: Fernet | None = None
 
     def encrypt(self, content: bytes) -> bytes:
-        """Encode content for the file. Blocks.
+        """Encrypt content for the file. Blocks.
 
         Raises:
             StoreBusyError: another process is asking the keyring for so long.
@@ -235,7 +235,7 @@ class Encryption:
         return content if cipher is None else _MARK + cipher.encrypt(content)
 
     def decrypt(self, held: bytes) -> bytes:
-        """Decode the content of a file. Blocks.
+        """Decrypt the content of a file. Blocks.
 
         Raises:
             ConfigError: it is encrypted, and the keyring does not have the key.

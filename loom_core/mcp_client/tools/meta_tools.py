@@ -1,4 +1,4 @@
-"""Resources and prompts of a server as tools, for models can call tools and nothing else."""
+"""Resources and prompts of a server as tools, because models can only call tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Answer: TypeAlias = Callable[["ServerConnection", Mapping[str, Any], OutputPart
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One of the tools that Loom offers for a server.
+    """Definition of one meta tool.
 
     Attributes:
         name: what follows the server's id.
@@ -101,7 +101,7 @@ class MetaTool(ServerTool):
 def meta_tools(
     home: ToolEnvironment, capabilities: mcp_types.ServerCapabilities, *, taken: Collection[str]
 ) -> list[MetaTool]:
-    """The tools that stand for what a server has besides tools.
+    """Create the tools for a server's resources and prompts.
 
     Args:
         home: of the tools.

@@ -1,4 +1,4 @@
-"""Convert results of a server's tool to `ToolOutput`: text and images for models, of bounded length."""
+"""Conversion of tool results to `ToolOutput`: text and images for models, of bounded length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_CAP", "OutputParts", "call_output"]
 
 TOKEN_CAP = 20_000
-"""A tool's text is cut at so many (estimated) tokens; hosts refuse what is over about 25,000."""
+"""Estimated tokens at which a tool's text is truncated; hosts refuse more than about 25,000."""
 
 _SEEN = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})  # what models take
 _MAX_IMAGES = 20
@@ -81,7 +81,7 @@ class OutputParts:
         is_error: bool = False,
         **metadata: object,
     ) -> ToolOutput:
-        """All of it; a text that is too long is cut, and its last line says so."""
+        """Build the output; a text that is too long is truncated, with a last line that says so."""
         text = "\n\n".join(filter(None, self._texts))
         if not text and structured is not None:
             text = _encodable(json.dumps(structured, ensure_ascii=False))
@@ -126,12 +126,12 @@ def _add(parts: OutputParts, blocks: Iterable[mcp_types.ContentBlock]) -> None:
 
 
 def _encodable(text: str) -> str:
-    """The text with halves of surrogate pairs replaced, which no model can be sent."""
+    """Replace lone surrogates in a text, as they cannot be encoded."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _within_cap(text: str) -> int:
-    """How many characters of a text may be shown."""
+    """Return how many characters of a text may be shown."""
     longest = min(len(text), 4 * TOKEN_CAP)  # no character is less than a quarter of a token
     if estimate_tokens(text[:longest]) <= TOKEN_CAP:
         return longest

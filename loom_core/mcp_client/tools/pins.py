@@ -1,4 +1,4 @@
-"""Approvals of tools: the store of what was approved, and whether a tool is still as it was then."""
+"""Pinning of approved tools: a store of approvals, and detection of changed definitions."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Approvals:
         self._problem = ""
 
     def reason(self, server: str, tool: str, digest: str) -> str:
-        """Why a tool has to be approved before it is called, for people; empty if it need not.
+        """Say why a tool needs an approval before it is called; empty if it needs none.
 
         Another process may have approved it a moment ago, so the file is looked at each time.
         """
@@ -95,7 +95,7 @@ class Approvals:
         return "" if pin.digest == digest else changed
 
     def command(self, name: str) -> str:
-        """The command that approves a tool (`server:tool`) here, as it is typed, quotes included."""
+        """Return the command that approves a tool (`server:tool`), as it is typed, with quotes."""
         home = () if self._home == loom_home() else ("--home", str(self._home))
         return verb(shlex.join(("approve", name, *home)))
 

@@ -1,4 +1,4 @@
-"""Answers of tools that may be given again without asking the server."""
+"""Result cache: tool results with a TTL from the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Kept:
 
 
 class ResultCache:
-    """Keeps answers for as long as their servers say, the ones used last, in so much memory.
+    """LRU cache of results with a TTL and a memory limit.
 
     Args:
         characters: of all answers together; one that has more than a tenth of it is not kept.
@@ -38,7 +38,7 @@ class ResultCache:
         self._size = 0
 
     def get(self, tool: Hashable, arguments: Mapping[str, Any]) -> ToolOutput | None:
-        """The answer to the same call, if there is one that still counts."""
+        """Return the cached result of the same call, if it has not expired."""
         key = (tool, canonical(arguments))
         kept = self._kept.get(key)
         if kept is None:
@@ -70,5 +70,5 @@ class ResultCache:
 
 
 def canonical(value: object) -> str:
-    """A JSON value as a text that is the same however its objects are ordered."""
+    """Serialize a JSON value canonically, with sorted keys."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

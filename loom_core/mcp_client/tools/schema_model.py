@@ -1,4 +1,4 @@
-"""A Pydantic model of a tool's arguments, made of their JSON Schema, for programs that call it.
+"""Pydantic models of tools' arguments, built from their JSON Schema.
 
 What Pydantic can say the same way becomes part of the model: required and optional arguments, defaults,
 descriptions, nested objects, lists, choices, unions, null, references, also to themselves, and the limits of
@@ -73,7 +73,7 @@ _log = logging.getLogger(__name__)
 
 
 def schema_model(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
-    """A model of the arguments of a tool.
+    """Build a model of a tool's arguments.
 
     `model.model_validate(arguments)` gives them as attributes; a name that cannot be one's (`a-b`, `class`,
     `model_dump`) gets a `_` or a number behind it and stays the alias. What the schema allows besides is
@@ -93,7 +93,7 @@ def schema_model(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
 
 
 class _ModelBuilder:
-    """Makes models of one schema and of the objects in it."""
+    """Builder of models for one schema and the objects in it."""
 
     def __init__(self, root: _Schema) -> None:
         self._root = root
@@ -102,7 +102,7 @@ class _ModelBuilder:
         self._followed = not _moves_references(root)
 
     def build(self, name: str, fields: dict[str, Any]) -> type[BaseModel]:
-        """The model of all arguments: its values have to pass the schema first."""
+        """Build the model of all arguments, which validates against the schema first."""
         arguments = ToolArguments(name, self._root)
 
         def check(value: object) -> object:
@@ -125,7 +125,7 @@ class _ModelBuilder:
         return model
 
     def fields(self, schema: _Schema) -> dict[str, Any]:
-        """The fields of an object's model."""
+        """Return the fields of an object's model."""
         required = frozenset(schema.get("required", ()))
         properties = cast("_Schema", schema.get("properties", {}))
         fields: dict[str, Any] = {}
@@ -162,7 +162,7 @@ class _ModelBuilder:
         types = schema.get("type")
         if types is None:
             forms = cast("list[object]", schema.get("anyOf") or schema.get("oneOf") or [])
-            if "properties" in schema:  # they bind objects only, and other values may stand here, too
+            if "properties" in schema:  # they bind objects only, and other values are allowed here, too
                 return Annotated[
                     Union[self._object(schema, name), _ANY],  # noqa: UP007
                     Field(union_mode="left_to_right"),
@@ -203,7 +203,7 @@ class _ModelBuilder:
         return dict[str, _ANY]
 
     def _title(self, name: str) -> str:
-        """The name of a class for an object; taken from now on."""
+        """Reserve a class name for an object."""
         words = "".join(word[:1].upper() + word[1:] for word in _WORDS.findall(normalize("NFKC", name)))
         title = words if words.isidentifier() and not keyword.iskeyword(words) else f"Object{words}"
         number = 1
@@ -231,7 +231,7 @@ class _ModelBuilder:
 
 
 def _as_schema(part: object) -> _Schema:
-    """A part of a schema; of one that is true or false nothing, which is all that Pydantic can say of it."""
+    """Return a subschema; an empty one for `true` and `false`, which Pydantic cannot express."""
     return cast("_Schema", part) if isinstance(part, Mapping) else {}
 
 
@@ -241,7 +241,7 @@ def _config(schema: _Schema) -> ConfigDict:
 
 
 def _attribute(name: str, taken: Container[str]) -> str:
-    """A name for an attribute: the same if it can be one."""
+    """Return a valid attribute name; the same one if possible."""
     plain = (
         name.isidentifier()
         and not keyword.iskeyword(name)
@@ -268,7 +268,7 @@ def _choice(values: list[object]) -> Any:  # noqa: ANN401 - see _type
 
 
 def _either(kinds: Iterable[Any]) -> Any:  # noqa: ANN401 - see _type
-    """One of several types; anything if there are none."""
+    """Return a union of types; `Any` if there are none."""
     return cast("Any", Union)[tuple(kinds) or (_ANY,)]
 
 
@@ -282,7 +282,7 @@ def _limits(kind: str, schema: _Schema) -> dict[str, Any]:
 
 
 def _whole(value: object) -> object:
-    """A number without a fraction as an integer: JSON Schema knows no difference."""
+    """Convert a number without a fraction to an integer; JSON Schema does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -291,7 +291,7 @@ def _copies(value: object) -> Callable[[], object]:
 
 
 def _moves_references(root: _Schema) -> bool:
-    """Whether a schema inside has an address of its own, to which its references are then relative."""
+    """Return whether a subschema has an `$id`, which its references are relative to."""
     waiting = list(parts_of(root))
     while waiting:
         if isinstance(part := waiting.pop(), Mapping):

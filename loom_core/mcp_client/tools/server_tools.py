@@ -1,4 +1,4 @@
-"""The tools of one server as they are now, kept up to date while it is connected."""
+"""Live tools of one server, kept up to date while it is connected."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class _ToolList:
 
 
 class ServerTools:
-    """The tools of one server; what `ToolEnvironment` asks for.
+    """The live tools of one server; implements `ToolEnvironment`.
 
     Args:
-        make_connection: makes the connection, given what is to be told of changes.
+        make_connection: creates the connection, given the callback for changes.
         approvals: what the user has approved.
         cache: where answers are kept.
-        starting: lets so many servers start at once.
-        on_change: told after the tools, or the server's state, have changed; must neither wait nor raise.
+        starting: limits how many servers start at once.
+        on_change: called after a change of the tools or of the server's state; must neither wait nor raise.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class ServerTools:
             self._tried.set()
 
     async def wait_until_tried(self) -> None:
-        """Wait until the tools have been asked for; a server that could not be asked is asked once more."""
+        """Wait until the tools were fetched once; retry once after a failure."""
         if self._tried.is_set() and self.problem and not self._ended:
             self._tried = anyio.Event()
             self._hurry = True
@@ -130,7 +130,7 @@ class ServerTools:
             seconds = await self._fetch()
 
     def refusal(self, tool: ServerTool) -> str:
-        """Why a tool must not be called now, with advice; empty if it may."""
+        """Say why a tool must not be called now, with advice; empty if it may."""
         current = self._current.get(tool.own_name)
         if current is tool:
             return ""
@@ -157,7 +157,7 @@ class ServerTools:
         except LoomError as error:
             self._problem = str(error)
             ready = self.connection.state == "ready"
-            # Why there is no connection has been told by who could not make it.
+            # The supervisor has reported why there is no connection.
             level = logging.WARNING if ready else logging.DEBUG
             _log.log(level, "the tools of %s are not known: %s", self.connection.name, error)
             return _RETRY_SECONDS if ready else math.inf

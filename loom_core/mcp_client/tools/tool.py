@@ -1,4 +1,4 @@
-"""A tool of a server as one of Loom's own."""
+"""Adapter of a server's tool to Loom's `Tool`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ToolEnvironment(Protocol):
         ...
 
     def refusal(self, tool: ServerTool) -> str:
-        """Why a tool must not be called now, with advice; empty if it may."""
+        """Say why a tool must not be called now, with advice; empty if it may."""
         ...
 
 
@@ -252,7 +252,7 @@ class MCPTool(ServerTool):
 
 
 def _output_check(schema: Mapping[str, Any] | None) -> SchemaCheck | None:
-    """The check of a tool's results; None where the tool has no schema of them that could be used."""
+    """Build the check of a tool's results; None if the tool has no usable output schema."""
     usable = schema is not None and not schema_problem({"properties": {"result": schema}})
     return SchemaCheck(schema) if schema is not None and usable else None
 
@@ -280,6 +280,6 @@ def _title(definition: mcp_types.Tool) -> str:
 
 
 def _ttl_ms(result: mcp_types.CallToolResult) -> int:
-    """For how many milliseconds an answer may be given again, where the server says it."""
+    """Return the TTL of a result in milliseconds, if the server gives one."""
     ttl = (result.meta or {}).get("ttlMs")
     return ttl if isinstance(ttl, int) and not isinstance(ttl, bool) else 0

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose access tokens are taken, and for what.
+    """Trusted issuer of access tokens, and their audience.
 
     Attributes:
         url: the issuer, exactly as its metadata and its tokens name it (`iss`).
@@ -74,7 +74,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedJwt:
-    """A token that holds.
+    """A valid token.
 
     Attributes:
         caller: who uses it.
@@ -95,7 +95,7 @@ class IssuerUnavailableError(NetError):
 
 
 class JwtVerifier:
-    """Checks tokens of one issuer.
+    """Verifier of one issuer's tokens.
 
     Args:
         issuer: who issues them.
@@ -167,7 +167,7 @@ class JwtVerifier:
 
 
 def _other_kind(header: dict[str, Any], claims: dict[str, Any], *, typed: bool) -> str | None:
-    """By what a token is none that gives access, such as one that says who has logged in; None if it does."""
+    """Return the mark of a token that is no access token, such as an ID token; None if it is one."""
     type_ = str(header.get("typ") or "").lower().removeprefix("application/")
     if type_ == _ACCESS_TYPE:
         return None
@@ -182,7 +182,7 @@ def _other_kind(header: dict[str, Any], claims: dict[str, Any], *, typed: bool) 
 
 
 def _scopes(claims: dict[str, Any]) -> frozenset[Scope]:
-    """The scopes of ours in `scope` (RFC 9068) or `scp` (Entra ID, Okta): a text with blanks, or a list."""
+    """Return Loom's scopes in `scope` (RFC 9068) or `scp` (Entra ID, Okta): a text with spaces, or a list."""
     given: object = claims.get("scope", claims.get("scp", ""))
     names = given.split() if isinstance(given, str) else given if _is_texts(given) else []
     return SCOPES & frozenset(cast("list[Scope]", names))

@@ -28,7 +28,7 @@ _RETRY_SECONDS = 30
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Whose word is taken for who is asking.
+    """Authentication settings: token file and trusted issuer.
 
     Attributes:
         tokens: the file of our own bearer tokens, see `paths.token_path`; None for none.
@@ -57,14 +57,14 @@ class Credential:
     _file: TokenFile | None
 
     def holds(self) -> bool:
-        """Whether it would still let a request in: not revoked, its time not over."""
+        """Return whether it is still valid: neither revoked nor expired."""
         if isinstance(self._held, VerifiedJwt):
             return not self._held.expired
         return self._file is not None and self._file.holds(self._held)
 
 
 class Authentication:
-    """Checks the `Authorization` header.
+    """Authenticator of requests by their `Authorization` header.
 
     Args:
         settings: whose tokens are taken.
@@ -79,7 +79,7 @@ class Authentication:
         self._verifier = verifier or (JwtVerifier(settings.issuer) if settings.issuer else None)
 
     async def authenticate(self, headers: Sequence[str]) -> Credential:
-        """Who is asking, by the `Authorization` headers of the request.
+        """Authenticate a request by its `Authorization` headers.
 
         Raises:
             RefusedError: that is not known.
@@ -148,7 +148,7 @@ class Authentication:
 
 
 def metadata_url(resource: str) -> str:
-    """Where the metadata of a protected resource is (RFC 9728, 3.1)."""
+    """Return the URL of a protected resource's metadata (RFC 9728, 3.1)."""
     place = urlsplit(resource)
     path = place.path if place.path != "/" else ""
     return f"{place.scheme}://{place.netloc}/.well-known/oauth-protected-resource{path}"

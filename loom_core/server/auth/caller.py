@@ -1,4 +1,4 @@
-"""Who is asking, and what they may do.
+"""The caller of a request, with scopes.
 
 The caller of a request is known to everything that runs for it, without being handed on: to the tool as
 `ToolContext.caller`, to what reads stores by `current_caller()`. So a store can refuse what a caller may not
@@ -42,11 +42,11 @@ class Caller:
     context: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def may(self, scope: Scope) -> bool:
-        """Whether they may do what needs a scope."""
+        """Return whether the caller has a scope."""
         return scope in self.scopes
 
     def may_use(self, source: str) -> bool:
-        """Whether they may use some of the server's data."""
+        """Return whether the caller may use a source of the server's data."""
         return self.sources is None or source in self.sources
 
 
@@ -57,7 +57,7 @@ _current: ContextVar[Caller] = ContextVar("loom_caller", default=FULL_ACCESS)
 
 
 def current_caller() -> Caller:
-    """The caller that is being served; `FULL_ACCESS` outside of requests, as in background work."""
+    """Return the caller of the current request; `FULL_ACCESS` outside of requests, as in background work."""
     return _current.get()
 
 

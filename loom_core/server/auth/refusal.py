@@ -1,4 +1,4 @@
-"""A request that is refused before the protocol sees it: what the client is told, and what is counted."""
+"""Refusal of an HTTP request before the protocol sees it: status, reason and challenge."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RefusalReason: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why, and with which answer.
+    """Reason of a refusal, and the HTTP answer.
 
     Attributes:
         status: HTTP status.
@@ -57,7 +57,7 @@ class Refusal:
     caller: Caller | None = None
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers of the answer."""
+        """Return the headers of the answer."""
         told = {"content-type": "application/json", "content-length": str(len(self.body()))}
         if self.challenge:
             told["www-authenticate"] = self.challenge
@@ -66,7 +66,7 @@ class Refusal:
         return [(name.encode(), value.encode()) for name, value in told.items()]
 
     def body(self) -> bytes:
-        """The answer's body, in the form of OAuth's errors."""
+        """Return the answer's body, in the form of OAuth's errors."""
         return json.dumps({"error": self.code or self.reason, "error_description": self.text}).encode()
 
 

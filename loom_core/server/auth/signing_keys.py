@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 
 
 class SigningKeys:
-    """The keys of one issuer, by their ids.
+    """Cache of one issuer's keys, by their ids.
 
     Args:
         issuer: its URL.
@@ -78,7 +78,7 @@ class SigningKeys:
         self._turn = anyio.Lock()
 
     async def find(self, id_: object, algorithm: str) -> PyJWK | None:
-        """The key that a token says it is signed with, or None if the issuer has no such key.
+        """Find the key that a token is signed with; None if the issuer has no such key.
 
         Args:
             id_: the token's `kid`; None will do where just one key fits.
@@ -165,7 +165,7 @@ class SigningKeys:
 
 
 def is_safe_url(url: str) -> bool:
-    """Whether keys may be fetched from an address: over https, or from this machine."""
+    """Return whether keys may be fetched from a URL: over https, or from this machine."""
     place = urlsplit(url)
     return place.scheme == "https" or (place.scheme == "http" and place.hostname in _LOOPBACK)
 
@@ -184,7 +184,7 @@ def _client_for(*urls: str) -> GuardedClient:
 
 
 def _usable(jwks: dict[str, Any]) -> list[dict[str, Any]]:
-    """The keys for signatures; what is not known here is left out, as issuers have keys of many kinds."""
+    """Return the usable signing keys; unknown kinds are ignored."""
     keys: object = jwks.get("keys")
     entries = cast("list[object]", keys) if isinstance(keys, list) else []
     found = [cast("dict[str, Any]", entry) for entry in entries if isinstance(entry, dict)]
@@ -196,5 +196,5 @@ def _kind(key: dict[str, Any]) -> tuple[object, object]:
 
 
 def _fits(key: dict[str, Any], algorithm: str) -> bool:
-    """Whether a signature of this algorithm may be checked with a key."""
+    """Return whether a key fits a signature algorithm."""
     return _KINDS.get(algorithm) == _kind(key) and key.get("alg", algorithm) == algorithm

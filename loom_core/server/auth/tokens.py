@@ -1,8 +1,8 @@
-"""Bearer tokens: a file that holds their hashes, and what each of them may do.
+"""Bearer tokens: a file with their hashes and scopes.
 
 A token is 256 random bits, so a plain SHA-256 of it cannot be searched; no slow hash is needed, and checking
 one costs microseconds. It begins with `loom_`, for people and for scanners of leaked secrets, and ends with
-a checksum, so that a mistyped or made-up one is told from a revoked one.
+a checksum, to distinguish a mistyped or made-up one from a revoked one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Token:
         return self.expires is not None and time.time() >= self.expires
 
     def caller(self) -> Caller:
-        """Who uses it."""
+        """Return the caller that the token authenticates."""
         return Caller(self.name, self.scopes, self.sources, f"token:{self.hash[:16]}", self.context)
 
 
@@ -99,7 +99,7 @@ class _Content(BaseModel):
 
 
 class TokenFile:
-    """The tokens of one server. What other processes change in it is seen at the next look.
+    """The token file of one server. Changes of other processes are visible at the next read.
 
     Args:
         path: the file; it need not exist.
@@ -129,7 +129,7 @@ class TokenFile:
         return found[0] if found else None
 
     def holds(self, token: Token) -> bool:
-        """Whether a token that was found is still there and has time left."""
+        """Return whether a token is neither revoked nor expired."""
         try:
             kept = self._current().get(token.name)
         except ConfigError:
@@ -137,7 +137,7 @@ class TokenFile:
         return kept == token and not token.expired
 
     def list(self) -> list[Token]:
-        """All tokens, by name, expired ones too.
+        """List all tokens by name, including expired ones.
 
         Raises:
             ConfigError: the file cannot be read.
@@ -242,7 +242,7 @@ class TokenFile:
 
 
 def has_token_form(text: str) -> bool:
-    """Whether a text is a token of Loom's, from its form and its checksum alone."""
+    """Return whether a text has the form and checksum of Loom's tokens."""
     form = _FORM.fullmatch(text)
     return form is not None and hmac.compare_digest(_checksum(form[1]), form[2])
 

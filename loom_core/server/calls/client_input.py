@@ -1,4 +1,4 @@
-"""Input that a call requests from its client while it runs, such as the answers of its user.
+"""Client input: requests of a running call to its client, such as elicitation.
 
 | client | way |
 |---|---|
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 
 
 class ClientInput(Protocol):
-    """The way to get something from the client of a call."""
+    """Interface for requests to the client of a call."""
 
     @property
     def available(self) -> bool:
@@ -77,7 +77,7 @@ class ClientInput(Protocol):
     async def fetch(
         self, requests: Mapping[str, InputRequest], *, deadline: float
     ) -> Mapping[str, InputResponse]:
-        """The client's responses, one for each request.
+        """Send requests to the client, and return one response for each.
 
         Args:
             requests: what to ask, by names that are used once in a call.
@@ -96,7 +96,7 @@ class InputUnavailableError(LoomError):
 
 
 class InputRequired(Exception):  # noqa: N818 - no error: the call ends with a question
-    """The call ends with what it needs from the client, and is made again with the responses."""
+    """The call ends with requests to the client, which repeats it with the responses."""
 
     def __init__(self, result: InputRequiredResult) -> None:
         super().__init__(f"input is required: {', '.join(result.input_requests or ())}")
@@ -104,20 +104,20 @@ class InputRequired(Exception):  # noqa: N818 - no error: the call ends with a q
 
 
 def client_input_of(ctx: ServerRequestContext[Any, Any]) -> ClientInput:
-    """The way that the protocol's era has."""
+    """Create the client input for the protocol version of a call."""
     if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
         return RoundTrips(ctx.params or {}, available=ctx.method in INPUT_REQUIRED_METHODS)
     return LiveRequests(ctx.session, ctx.request_id)
 
 
 def input_required(error: Exception) -> InputRequiredResult | None:
-    """The result to answer with if a call has ended because it needs input, or None for a real error."""
+    """Return the result of a call that ended because it needs input; None for a real error."""
     error = unwrap_group(error)
     return error.result if isinstance(error, InputRequired) else None
 
 
 class RoundTrips:
-    """The multi-round-trip way (SEP-2322). What is answered in one round goes along in the request state.
+    """Client input by multiple round trips (SEP-2322). The request state carries earlier responses.
 
     The state is sealed on its way out and checked on its way in, see `request_state`: what is read here, this
     server has written, for this very call. A response without a state is taken, too: the client speaks for
@@ -184,7 +184,7 @@ class RoundTrips:
 
 
 class LiveRequests:
-    """The way of the handshake era: requests to the client while its own is open."""
+    """Client input of the handshake era: requests to the client during its own request."""
 
     def __init__(self, session: ServerSession, request_id: RequestId | None) -> None:
         self._session = session

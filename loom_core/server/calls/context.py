@@ -40,7 +40,7 @@ _SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie"})
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The call that is being served. A function gets it by naming a parameter of this type.
+    """Context of the current call. A function gets it in a parameter of this type.
 
     Attributes:
         session: the SDK's session of this request; tools use `progress` rather than this.
@@ -66,7 +66,7 @@ class ToolContext:
 
     @classmethod
     def of(cls, ctx: ServerRequestContext[Any, Any]) -> ToolContext:
-        """The call as the SDK describes it."""
+        """Create the context from the SDK's."""
         who = ctx.session.client_params
         task = current_task_call()
         return cls(
@@ -87,7 +87,7 @@ class ToolContext:
         return MappingProxyType({name: given[name] for name in given if name not in _SECRET_HEADERS})
 
     def can(self, capability: Capability | str) -> bool:
-        """Whether the client has declared a capability, or an extension by its identifier."""
+        """Return whether the client has declared a capability, or an extension by its identifier."""
         if "/" in capability:
             return capability in (self.capabilities.extensions or {})
         return getattr(self.capabilities, capability, None) is not None
@@ -116,7 +116,7 @@ class ToolContext:
 
 
 def parameters(function: Callable[..., object]) -> dict[str, object]:
-    """The parameters of a function and what they are annotated with, None for nothing.
+    """Return the parameters of a function with their annotations, None for none.
 
     Raises:
         NameError: an annotation names something that the function's module does not have.
@@ -126,7 +126,7 @@ def parameters(function: Callable[..., object]) -> dict[str, object]:
 
 
 def bind_call_context(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-    """The same function, but called with the `ToolContext` first, whether it wants it or not.
+    """Wrap a function so that its first argument is the `ToolContext`, even if it does not use it.
 
     Raises:
         NameError: as for `parameters`.

@@ -1,4 +1,4 @@
-"""Asking the user, in whatever way the client can, and never for longer than a deadline."""
+"""Elicitation: ask the user through the client, with a deadline."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ElicitationResult(Generic[ModelT_co]):
 
 @dataclass(frozen=True, slots=True)
 class FormResult:
-    """The user's answer to a form that is known as a JSON Schema only.
+    """The user's answer to a form that is a JSON Schema.
 
     Attributes:
         outcome: what came of the question.
@@ -91,7 +91,7 @@ class _Nothing(BaseModel):
 
 
 def can_ask(ctx: ToolContext) -> bool:
-    """Whether the client of a call can put a form before its user."""
+    """Return whether the client of a call can show a form to its user."""
     declared = ctx.capabilities.elicitation
     forms = declared is not None and (declared.form is not None or declared.url is None)
     return forms and ctx.client_input.available
@@ -163,7 +163,7 @@ async def ask_form(
 
 
 def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The form for what a JSON Schema describes; None if no form has room for it.
+    """Build the form for a JSON Schema; None if no form can express it.
 
     Forms know plain fields only, and few keywords: the caller has to check all others.
 
@@ -180,7 +180,7 @@ def form_of(schema: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _field(part: object) -> dict[str, Any] | None:
-    """A field of a form; None if it can be none."""
+    """Build a field of a form; None if a form cannot express it."""
     if not isinstance(part, Mapping):
         return None
     known = cast("Mapping[str, Any]", part)

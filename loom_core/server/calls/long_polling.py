@@ -1,4 +1,4 @@
-"""A call that waits for a run: it tells its client how far the run is, and has its user asked."""
+"""Long polling: a call that waits for a run, reports progress, and asks the user for pending input."""
 
 from __future__ import annotations
 
@@ -36,45 +36,45 @@ _LONGEST_ASKING = 30 * 86_400.0
 _TASK_AFTER = 3.0
 _BETWEEN_LINES = 0.25
 _PAGE = 500  # events that are read at once
-_CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is told to be cancelled
+_CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is reported as cancelled
 
 
 class CallerRuns(Protocol):
-    """The runs of a server, as the caller of the moment may see and steer them."""
+    """The runs of a server that the current caller may see and control."""
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands; `NotFoundError` if the caller has none of this id."""
+        """Return a run; `NotFoundError` if the caller has none with this id."""
         ...
 
     async def wait_until_idle(self, run_id: str, *, after: int = 0, seconds: float) -> Run:
-        """Wait until a run stands still; see `Journal.wait_until_idle`."""
+        """Wait until a run is idle; see `Journal.wait_until_idle`."""
         ...
 
     async def send_commands(self, run_id: str, order: Command, /) -> Run:
-        """Tell a run something."""
+        """Send a command to a run."""
         ...
 
     async def decide(self, run: Run, decision: ApprovalDecision | InputResponse, /) -> Run:
-        """Tell a run what was decided; `InvalidInputError` if it does not wait for that any more."""
+        """Apply a decision to a run; `InvalidInputError` if it no longer waits for it."""
         ...
 
     def can_decide(self, run: Run) -> bool:
-        """Whether the caller is one whom a run may be decided by."""
+        """Return whether the caller may decide for a run."""
         ...
 
     def journal(self) -> Journal:
-        """Where the runs are."""
+        """Return the journal of the runs."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LongPoll:
-    """How calls wait for the runs of a server.
+    """Long polling for the runs of a server.
 
     Attributes:
         runs: the runs.
         question: what a person is asked about something that a run waits for, in a form of their client.
-        lines: makes what says each event of a run in a line; an empty line is not told.
+        lines: returns a function that formats an event of a run as a line; an empty line is not sent.
     """
 
     runs: CallerRuns
@@ -82,7 +82,7 @@ class LongPoll:
     lines: Callable[[Run], Callable[[StreamEvent], str]]
 
     def can_ask_user(self, ctx: ToolContext, run: Run) -> bool:
-        """Whether the user of the client can be asked about a run, and may decide."""
+        """Return whether the client can ask its user about a run, and the user may decide."""
         return can_ask(ctx) and self.runs.can_decide(run)
 
     async def wait_for_run(
@@ -156,7 +156,7 @@ class LongPoll:
     async def _submit_response(
         self, ctx: ToolContext, run: Run, pending: Pending, answer: FormResult
     ) -> bool:
-        """Tell the run what the user said; False if they said nothing.
+        """Submit the user's response to the run; return False if there is none.
 
         Raises:
             InvalidInputError: what they filled in is no answer to the question.
@@ -179,13 +179,13 @@ class LongPoll:
         return True
 
     async def _abort(self, run_id: str, by: str) -> None:
-        """The client has cancelled the task: the run is not wanted any more."""
+        """Abort the run, as the client has cancelled the task."""
         await self.runs.send_commands(run_id, Abort(reason="The task was cancelled.", by=by))
         await self.runs.wait_until_idle(run_id, seconds=_CALLED_OFF_SECONDS)
 
     @asynccontextmanager
     async def _forward_progress(self, ctx: ToolContext, run: Run) -> AsyncGenerator[None]:
-        """Tells the client what happens in the run: at most four lines a second, and the last one."""
+        """Report the events of the run to the client: at most four lines a second, and the last one."""
         lines = _Lines(self.lines(run), known=run.last_seq)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._send_progress, ctx, run, lines)
@@ -221,7 +221,7 @@ class LongPoll:
 
 
 class _Lines:
-    """The lines about a run that a client is told.
+    """Buffer of progress lines about a run.
 
     Args:
         said: says an event in a line.
@@ -229,7 +229,7 @@ class _Lines:
 
     Attributes:
         read: seq of the last event that was read.
-        latest: the latest line that was not told yet, with the seq of its event.
+        latest: the latest line that was not sent yet, with the seq of its event.
     """
 
     def __init__(self, said: Callable[[StreamEvent], str], *, known: int) -> None:
@@ -261,6 +261,6 @@ def _count_response(ctx: ToolContext, pending: Pending) -> None:
 
 
 def _answer_timeout(pending: Pending, left: float) -> float:
-    """Seconds that the user has: as long as the call, or the task, may take, and the question holds."""
+    """Return the seconds for the user to answer, within the call or task and the question's deadline."""
     deadline = math.inf if pending.deadline is None else max(pending.deadline - time(), 0.0)
     return min(left, deadline, _LONGEST_ASKING)

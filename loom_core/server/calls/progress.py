@@ -18,7 +18,7 @@ _Send = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
-    """The reporter of one call; it does nothing where the client did not ask for progress.
+    """Create the progress reporter of a call; it does nothing if the client did not ask for progress.
 
     Once the call has become a task, clients get it by polling the task.
 
@@ -30,7 +30,7 @@ def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
 
 
 class Progress:
-    """Sends how far a call has come, always upwards and never as a flood.
+    """Progress reporter: values increase, and messages are rate-limited.
 
     The protocol wants every value greater than the one before, and clients reset their idle timers at each
     message. A value that has not grown is therefore dropped, unless it comes with a new text: then it is

@@ -1,4 +1,4 @@
-"""The sealed state that a call sends along while its client gets what it needs (2026-07-28).
+"""Sealed request state of calls that need input (protocol version 2026-07-28).
 
 What a client sends back is the client's: it may be old, changed, or another caller's. The SDK's boundary
 encrypts the state and binds it to the call, its arguments, the caller and this server; this module adds where
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class SealedState:
-    """Middleware: seals the state of every result that asks for input, and opens it in the next call."""
+    """Middleware: seal the state of every result that asks for input, and open it in the next call."""
 
     def __init__(self, audience: str, keys: StateKeys | None = None) -> None:
         """Prepare; nothing is loaded.
@@ -85,10 +85,10 @@ class SealedState:
 
 
 def state_keys(home: Path) -> Sequence[str]:
-    """The keys that all workers share: those of the environment, or else of a file in Loom's home.
+    """Return the keys that all workers share: from the environment, or else from a file in Loom's home.
 
     The file is made at the first call, readable by its owner only. Where it can neither be read nor made, a
-    warning is logged and the process makes keys of its own.
+    warning is logged and the process creates its own keys.
 
     Raises:
         ConfigError: a key in the environment or the file is too short to be one.
@@ -104,7 +104,7 @@ def state_keys(home: Path) -> Sequence[str]:
 
 
 def keys_from_environment() -> Sequence[str]:
-    """The keys that the environment names, in `LOOM_STATE_KEYS`; a server looks at them when it starts.
+    """Read the keys from `LOOM_STATE_KEYS`; a server checks them when it starts.
 
     Raises:
         ConfigError: one of them is too short to be one.
@@ -123,7 +123,7 @@ def _check_keys(keys: Sequence[str], where: str) -> Sequence[str]:
 
 
 def _load_shared_key(path: Path) -> str:
-    """The key in a file; it is written under another name first, so that no process reads half of it."""
+    """Load the key from a file, or create it; a new file replaces the old one atomically."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")

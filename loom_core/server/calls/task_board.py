@@ -1,4 +1,4 @@
-"""Calls that go on as tasks: what runs, what it waits for, and what has come of it.
+"""Task board: calls that continue as tasks, with status, pending input and result.
 
 A task lives in this process and is bound to its caller. It is kept for a while after its end, so that a
 client that has lost its connection can still come for the result.
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TaskLimits:
-    """How many tasks there may be, and how long they are kept.
+    """Limits and retention of tasks.
 
     Attributes:
         per_caller: tasks of one caller, finished ones that are still kept included.
@@ -55,7 +55,7 @@ class TaskLimits:
 
 
 class TaskCall:
-    """A call that may go on as a task: what the function that serves it, and its client, hold of it.
+    """A call that may continue as a task.
 
     Before it has become a task it asks its client as any call does; afterwards the task asks.
     """
@@ -88,7 +88,7 @@ class TaskCall:
         return await (self._task or self._before).fetch(requests, deadline=deadline)
 
     def become_task(self, message: str, on_cancel: Callable[[], Awaitable[None]] | None) -> bool:
-        """From here on it is a task; False if there are too many already."""
+        """Make the call a task; return False if there are too many already."""
         self._on_cancel = on_cancel
         if self._task is None:
             self._task = self._board.open(self, message)
@@ -134,7 +134,7 @@ class TaskCall:
         try:
             with self._scope:
                 self._outcome = await function()
-        except Exception as error:  # noqa: BLE001 - it is raised or told where the call is answered
+        except Exception as error:  # noqa: BLE001 - it is raised or reported where the call is answered
             self._failure = unwrap_group(error)
         finally:
             _current.reset(token)
@@ -218,7 +218,7 @@ class TaskBoard:
         return task
 
     def get(self, id_: str) -> Task | None:
-        """The task of the current caller with this id, or None."""
+        """Return the current caller's task with this id, or None."""
         self._forget(datetime.now(UTC))
         task, _ = self._tasks.get(id_, (None, None))
         return task if task is not None and task.owner == current_caller().id else None
@@ -229,7 +229,7 @@ class TaskBoard:
             self._tasks[task.id][1].cancel()
 
     def ttl_ms(self, task: Task) -> int:
-        """How long the task is kept, from its creation, in milliseconds; it grows while the task runs."""
+        """Return the retention of the task since its creation, in milliseconds; it grows while it runs."""
         until = task.updated if task.finished else datetime.now(UTC)
         return round((until - task.created + self._limits.keep) / timedelta(milliseconds=1))
 
@@ -243,7 +243,7 @@ _current: ContextVar[TaskCall | None] = ContextVar("loom_task_call", default=Non
 
 
 def current_task_call() -> TaskCall | None:
-    """The call that is being served, if it may go on as a task."""
+    """Return the current call, if it may continue as a task."""
     return _current.get()
 
 
@@ -252,7 +252,7 @@ TaskStatus = Literal["working", "input_required", "completed", "failed", "cancel
 
 @dataclass(eq=False, slots=True)
 class _Question:
-    """Something that a task needs from its client."""
+    """A pending request of a task to its client."""
 
     request: InputRequest
     response: InputResponse | None = None
@@ -261,12 +261,12 @@ class _Question:
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One call that goes on as a task.
+    """One call that continues as a task.
 
     Attributes:
         id: what the client knows it by; cannot be guessed.
         owner: id of the caller it belongs to; empty without authentication.
-        status: where it stands.
+        status: in the terms of the protocol.
         message: the same for people, or empty.
         result: of the call, when it is completed.
         error: why it failed.

@@ -1,4 +1,4 @@
-"""The extension `io.modelcontextprotocol/tasks` (SEP-2663): calls that answer with a task and go on.
+"""The extension `io.modelcontextprotocol/tasks` (SEP-2663): calls that continue as tasks.
 
 A tool opts in where it is registered and says in its function when it goes on as a task:
 
@@ -70,7 +70,7 @@ class _UpdateParams(_TaskParams):
 
 
 class TasksExtension(Extension):
-    """Serves `tasks/get`, `tasks/update` and `tasks/cancel`, and lets calls of some tools become tasks.
+    """Tasks extension: serve `tasks/get`, `tasks/update` and `tasks/cancel`, for calls of some tools.
 
     The tasks are on the `TaskBoard` that the server's lifespan has opened.
     """
@@ -95,7 +95,7 @@ class TasksExtension(Extension):
         self._support[tool] = support
 
     def methods(self) -> Sequence[MethodBinding]:
-        """The methods, for clients of 2026-07-28; to others they are unknown."""
+        """Return the methods for clients of 2026-07-28; for others they are unknown."""
         modern = frozenset(MODERN_PROTOCOL_VERSIONS)
         return [
             MethodBinding("tasks/get", _TaskParams, self._on_get, modern),
@@ -163,13 +163,13 @@ class TasksExtension(Extension):
 
 @asynccontextmanager
 async def with_tasks(lifespan: AbstractAsyncContextManager[object]) -> AsyncGenerator[TaskBoard]:
-    """A server's lifespan with a `TaskBoard`: tasks end before what they work with is closed."""
+    """Wrap a server's lifespan with a `TaskBoard`; tasks end before the lifespan does."""
     async with lifespan, TaskBoard() as board:
         yield board
 
 
 def _require_revision(binding: MethodBinding) -> RequestHandler:
-    """The handler of a method, which clients of other revisions do not know."""
+    """Wrap a handler: the method is unknown to clients of other protocol versions."""
 
     async def handle(ctx: ServerRequestContext[Any, Any], params: BaseModel) -> HandlerResult:
         if binding.protocol_versions is not None and ctx.protocol_version not in binding.protocol_versions:
@@ -180,7 +180,7 @@ def _require_revision(binding: MethodBinding) -> RequestHandler:
 
 
 def _require_extension(listen: RequestHandler) -> RequestHandler:
-    """The handler of `subscriptions/listen`, which refuses to listen to tasks if the client knows none.
+    """Wrap the handler of `subscriptions/listen`: refuse tasks if the client lacks the extension.
 
     Messages about tasks are not sent: what is acknowledged leaves them out, and clients ask `tasks/get`.
     """
@@ -197,7 +197,7 @@ def _require_extension(listen: RequestHandler) -> RequestHandler:
 
 
 def _find_task(ctx: ServerRequestContext[Any, Any], params: _TaskParams) -> tuple[TaskBoard, Task]:
-    """The task that a request is about.
+    """Find the task of a request.
 
     Raises:
         MCPError: the header that a balancer routes by names another task (-32020), the client has not

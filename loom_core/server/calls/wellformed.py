@@ -1,4 +1,4 @@
-"""Text that can be written as UTF-8."""
+"""Well-formed Unicode: text without lone surrogates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def well_formed(value: T) -> T:
-    """The same JSON value with lone surrogates replaced by `?`.
+    """Replace lone surrogates in a JSON value by `?`.
 
     They come from file names that are not valid in the system's encoding and from half-read escapes. UTF-8
     cannot hold them, and a single one would stop the transport's writer.

@@ -1,4 +1,4 @@
-"""The audit at a terminal, the same for every server: `audit verify | show`, and which commands are on it.
+"""The commands `audit verify | show` of every server, and the audit of commands.
 
 A command of a person that changes something is on the audit before it begins, with those of its arguments
 that are no secret, and after its end with how it ended.
@@ -166,7 +166,7 @@ def _moment(text: str) -> float:
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    """An entry for people: when, where, what, who, how. What a client has chosen looks like no field."""
+    """Format an entry: time, server, action, caller, outcome. Texts of clients cannot imitate a field."""
     from loom_core.knowledge.text.control_characters import escape_controls
 
     said = {name: _SPACES.sub(" ", escape_controls(str(value))) for name, value in entry.items()}
@@ -196,7 +196,7 @@ class AuditedCommand:
     when: tuple[str, ...] = ()
 
     def concerns(self, args: argparse.Namespace) -> bool:
-        """Whether a command line is one of those."""
+        """Return whether a command line is of this command."""
         if self.actions and getattr(args, "action", "") not in self.actions:
             return False
         return not self.when or any(getattr(args, option, None) for option in self.when)
@@ -232,7 +232,7 @@ AUDITED_COMMANDS: Mapping[str, AuditedCommand] = MappingProxyType(
 
 
 def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) -> int:
-    """Run a command, and have it on the audit if it belongs there: before, and how it ended.
+    """Run a command; if it belongs on the audit, record its start and its outcome.
 
     Where the audit cannot be written that is said, and the command counts all the same: who is at the
     terminal owns the files. Who ends the process (SIGTERM, or SIGHUP as its terminal is closed) interrupts
@@ -260,7 +260,7 @@ def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) 
             outcome = "cancelled"
             raise
         finally:
-            # What is wrong is told already where the command has failed, and may be the same.
+            # A failed command has reported its error already, which may be the same.
             if (error := _write(program, args, command, outcome)) and outcome != "error":
                 from loom_core.server.cli.console import say
 
@@ -269,7 +269,7 @@ def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) 
 
 @contextmanager
 def _interrupt_on_signals() -> Generator[None]:
-    """Let signals that would end the process at once be Ctrl-C, which a command knows how to end by."""
+    """Treat termination signals as Ctrl-C, so that a command ends in an orderly way."""
     numbers = [number for name in _ENDING if (number := getattr(signal, name, None)) is not None]
     ending = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
@@ -323,7 +323,7 @@ def _plain(value: object) -> object:
 
 
 def _user() -> str:
-    """Who is at the terminal, as the system knows them, not as their environment says."""
+    """Return the user at the terminal, from the operating system, not from the environment."""
     try:
         import pwd
 

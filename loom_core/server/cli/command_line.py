@@ -1,7 +1,7 @@
-"""The common parts of all servers' command lines: declaring commands, exit codes, printing answers.
+"""Common parts of the servers' command lines: commands, exit codes, output.
 
 Exit codes: 0 done, 1 an error, 2 wrong usage, 130 interrupted, 141 broken pipe; a server
-may have others of its own.
+may have its own.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def parse_line(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse
 
 
 def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[list[str], list[str]]:
-    """The arguments for the parser, and what stands behind the `--` of `install` and `mcp add`.
+    """Split a command line at the `--` of `install` and `mcp add`.
 
     Args:
         arguments: as the process was given them.
@@ -142,7 +142,7 @@ def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[lis
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """A command line in two: what is for `install`, and what stands after `--`."""
+    """Split a command line into the arguments of `install` and those after `--`."""
     if "--" not in arguments:
         return list(arguments), []
     at = list(arguments).index("--")
@@ -150,7 +150,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def parse_filters(options: Sequence[str]) -> dict[str, Any]:
-    """The filters that `--filter NAME=VALUE` options give; a name that is given again has several values.
+    """Parse `--filter NAME=VALUE` options; a repeated name has several values.
 
     Raises:
         InvalidInputError: one of them has no value.
@@ -165,12 +165,12 @@ def parse_filters(options: Sequence[str]) -> dict[str, Any]:
 
 
 def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> int:
-    """Run a command to its end; gives the exit code. What is wrong is told on standard error.
+    """Run a command, and return the exit code. Errors are printed to standard error.
 
     Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
 
     Args:
-        program: the command's name, which stands before the message.
+        program: the command's name, a prefix of the message.
         run: does it; gives the exit code.
         debug: show the tracebacks of errors of ours, too; those of others always are. No secret is in them.
     """
@@ -223,7 +223,7 @@ def serve_from_arguments(
     home: Path,
     deadline: float,
 ) -> int:
-    """Run `serve` until it is told to stop: over stdio, or over HTTP where asked; gives the exit code.
+    """Run `serve` until it is stopped, over stdio or with --http over HTTP, and return the exit code.
 
     Args:
         introduction: what the server tells of itself; its name is the command's.
@@ -297,7 +297,7 @@ def show_health(report: HealthReport, *, as_json: bool) -> int:
 
 
 def bundle_line(given: Sequence[str], *, options: Iterable[str]) -> list[str]:
-    """The command line of a server in a bundle.
+    """Build the command line of a server in a bundle.
 
     Args:
         given: what the host gives, in the order of the manifest. What is not chosen it may leave as the

@@ -1,4 +1,4 @@
-"""Writing to a person's terminal: lines, JSON, a progress bar.
+"""Terminal output: lines, JSON, a progress bar.
 
 For the front of a command line, which is the only place where Loom writes to standard output by itself.
 """
@@ -47,12 +47,12 @@ def close_output() -> None:
 
 
 def out(text: str = "") -> None:
-    """Lines of the answer, on standard output."""
+    """Print lines to standard output."""
     sys.stdout.write(f"{_harmless(text)}\n")
 
 
 def out_json(value: BaseModel | dict[str, object]) -> None:
-    """The answer as JSON, on standard output."""
+    """Print a value as JSON to standard output."""
     plain = value if isinstance(value, dict) else value.model_dump(mode="json")
     # The escapes of JSON, not ours, where the encoding lacks a character.
     escaped = codecs.lookup(sys.stdout.encoding or "ascii").name != "utf-8"
@@ -69,7 +69,7 @@ def say(text: str) -> None:
 
 
 def confirm(question: str = "Begin?") -> bool:
-    """Whether the person at the terminal says yes. Blocks."""
+    """Ask the user to confirm; return whether they say yes. Blocks."""
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
@@ -92,7 +92,7 @@ def _json_escape(char: str) -> str:
 
 
 class ProgressBar:
-    """How far some work is, with rate and time left, on standard error.
+    """Progress bar with rate and remaining time, on standard error.
 
     On a terminal it is one line that is drawn over; elsewhere a line every few seconds.
 

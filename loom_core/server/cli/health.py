@@ -29,7 +29,7 @@ _MARKS: dict[Severity, str] = {"ok": "+", "warning": "?", "problem": "!"}
 
 
 class Finding(BaseModel):
-    """One thing that was found out.
+    """One finding of a check.
 
     Attributes:
         code: what kind of thing, for programs, such as `port-taken`; it stays the same between versions.
@@ -51,7 +51,7 @@ class Finding(BaseModel):
 
 
 class HealthSection(BaseModel):
-    """One part of what was looked at.
+    """One section of a health report.
 
     Attributes:
         name: what it is about.
@@ -65,7 +65,7 @@ class HealthSection(BaseModel):
 
 
 class HealthReport(BaseModel):
-    """Everything that was looked at.
+    """Health report: the sections of all checks.
 
     Attributes:
         program: whose report it is, such as `loom-kb`.
@@ -96,22 +96,22 @@ class HealthReport(BaseModel):
 
 
 def fine(code: str, message: str) -> Finding:
-    """A finding that is as it should be."""
+    """Create a finding without a problem."""
     return Finding(code=code, severity="ok", message=message)
 
 
 def warning(code: str, message: str, remedy: str) -> Finding:
-    """A finding that does not keep anything from working."""
+    """Create a finding of minor severity: everything still works."""
     return Finding(code=code, severity="warning", message=message, remedy=remedy)
 
 
 def problem(code: str, message: str, remedy: str) -> Finding:
-    """A finding that keeps something from working."""
+    """Create a finding of a fault: something does not work."""
     return Finding(code=code, severity="problem", message=message, remedy=remedy)
 
 
 def problem_from_error(error: LoomError, code: str, *, remedy: str) -> Finding:
-    """A problem in the words of an error.
+    """Create a problem from an error.
 
     Args:
         error: what was raised.
@@ -122,7 +122,7 @@ def problem_from_error(error: LoomError, code: str, *, remedy: str) -> Finding:
 
 
 def report_lines(report: HealthReport) -> list[str]:
-    """A report as lines for a person, findings marked, with a last line that says whether all is well."""
+    """Format a report as lines, with marked findings and a verdict in the last line."""
     lines: list[str] = []
     for section in report.sections:
         lines += [section.name, *(f"  {line}" for line in fact_lines(section.facts))]
@@ -134,7 +134,7 @@ def report_lines(report: HealthReport) -> list[str]:
 
 
 def fact_lines(facts: dict[str, Any]) -> list[str]:
-    """Facts as lines of name and value."""
+    """Format facts as lines of name and value."""
     width = max([12, *map(len, facts)])
     return [f"{name.replace('_', ' '):{width}} {_value(value)}".rstrip() for name, value in facts.items()]
 

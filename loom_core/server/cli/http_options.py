@@ -69,7 +69,7 @@ def add_http_options(command: argparse.ArgumentParser) -> None:
 
 
 def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | None:
-    """The settings that arguments ask for, or None without --http.
+    """Build the HTTP settings from arguments; None without --http.
 
     Args:
         args: parsed arguments, with those of `add_http_options`.

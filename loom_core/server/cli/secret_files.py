@@ -1,4 +1,4 @@
-"""Secrets that the system hands over as files, as Docker, Kubernetes and systemd do.
+"""Secret files, as from Docker, Kubernetes and systemd.
 
 They become variables of this process, so that whatever reads one from the environment finds it, and no
 configuration has to say which way it came. Other processes cannot see them there: what was in the environment
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["VARIABLE", "take_secret_files"]
 
 VARIABLE = "LOOM_SECRETS_DIR"
-"""The folder of the files: each is named as the variable that it stands for."""
+"""The folder of the files; each has the name of its variable."""
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _MOST = 64 << 10  # bytes of a file

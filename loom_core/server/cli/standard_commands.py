@@ -1,6 +1,6 @@
-"""The commands that every server has, declared; what they do is in `server.program`.
+"""Declaration of the commands that every server has; `server.program` runs them.
 
-A server adds others of its own, and leaves out what makes no sense for it.
+A server adds its own, and omits those that make no sense for it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class ServerCommands:
         """Declare `doctor`.
 
         Args:
-            named: names of what stand in its answer, such as `sources and folders`.
+            named: the things whose names its answer has, such as `sources and folders`.
         """
         doctor = self.add("doctor", "look quickly whether anything is wrong, and change nothing")
         doctor.add_argument(
@@ -130,7 +130,7 @@ def add_profile(serve: argparse.ArgumentParser) -> None:
 
 
 def configuration_file(args: argparse.Namespace, home: Path, *, default: str) -> Path:
-    """The file that `--config` names; without it, the one of this name in Loom's folder."""
+    """Return the file of `--config`; by default the one with this name in Loom's folder."""
     given: Path | None = args.config
     return given.expanduser().absolute() if given else home / default
 
@@ -205,7 +205,7 @@ def _verb(
     name: str,
     text: str,
 ) -> argparse.ArgumentParser:
-    """A verb with what the command has, so that `mcp list --json` is understood as `mcp --json list` is."""
+    """Add a verb with the options of its command, so that `mcp list --json` means `mcp --json list`."""
     verb = verbs.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     verb.add_argument(
         "--home",

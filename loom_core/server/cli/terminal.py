@@ -1,4 +1,4 @@
-"""The person at a terminal: what they type, Ctrl-C, and their answers to what a run waits for.
+"""Interactive terminal: input lines, Ctrl-C, and answers to a run's pending input.
 
 `Keyboard` reads lines while other things go on; `Interrupts` hears Ctrl-C from the beginning of a command to
 its end, so that none is lost and none ends it unasked.
@@ -38,7 +38,7 @@ T = TypeVar("T")
 async def ask_at_terminal(
     keyboard: Keyboard, question: str, pending: Pending, *, by: str
 ) -> ApprovalDecision | InputResponse | None:
-    """Ask the person about something that a run waits for; None if they make no choice.
+    """Ask the user about a run's pending input; None if they make no choice.
 
     Args:
         keyboard: where they type.
@@ -121,7 +121,7 @@ def _object(text: str) -> Mapping[str, Any] | None:
 
 
 class Keyboard:
-    """Reads lines of standard input in a thread that ends with the process.
+    """Reader of standard input in a daemon thread.
 
     A line is read when one is wanted, also if the last wait for one was given up: then it is that line.
     """
@@ -139,7 +139,7 @@ class Keyboard:
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     async def line(self, prompt: str = "") -> str | None:
-        """The next line without its end; None when there is no more."""
+        """Return the next line without its end; None at the end of input."""
         if self._thread is None:
             # Not by anyio: a thread that waits for a key must not keep the program from ending.
             self._thread = threading.Thread(target=self._read, name="keyboard", daemon=True)
@@ -182,11 +182,11 @@ def _read_some() -> bytes:
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing has gone wrong
-    """The person pressed Ctrl-C while something else was waited for."""
+    """The user pressed Ctrl-C during a wait."""
 
 
 class Interrupts:
-    """Those of the person at the terminal: `async with Interrupts.heard() as interrupts:`.
+    """Ctrl-C at the terminal: `async with Interrupts.listen() as interrupts:`.
 
     Where the system knows no signals (Windows), there are none: Ctrl-C ends the program.
     """
@@ -198,7 +198,7 @@ class Interrupts:
     @classmethod
     @asynccontextmanager
     async def listen(cls) -> AsyncGenerator[Self]:
-        """Hear them while the block lasts."""
+        """Listen for Ctrl-C in the block."""
         interrupts = cls()
         error: Exception | None = None
         async with anyio.create_task_group() as tasks:
@@ -212,7 +212,7 @@ class Interrupts:
             raise error
 
     async def next(self) -> None:
-        """Returns when Ctrl-C is pressed, or was pressed earlier and not handled yet."""
+        """Wait for Ctrl-C; return at once if it was pressed earlier and not handled yet."""
         while not self._count:
             self._came = anyio.Event()
             await self._came.wait()

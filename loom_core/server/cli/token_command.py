@@ -51,7 +51,7 @@ def add_token_options(
         command: the parser of the command `token`.
         source_option: the option that names what of the server's data a token is for, such as `--kb`.
         source: what that is called, such as `knowledge base`.
-        key: what their names stand under in the data.
+        key: of their names in the data.
         scope: what a token may do where `--scope` is left out.
     """
     command.add_argument("action", choices=["create", "list", "revoke"], help="what to do")
@@ -163,7 +163,7 @@ def _facts(token: Token, key: str) -> dict[str, Any]:
 
 
 def _scopes(given: Sequence[Scope]) -> set[Scope]:
-    """Who may change things may look at them."""
+    """Return the scopes; `write` includes `read`."""
     return {*given, "read"} if "write" in given else {*given}
 
 

@@ -1,4 +1,4 @@
-"""Running checks: side by side, each with a deadline, so that one that hangs hides no other."""
+"""Check runner: concurrent checks, each with a deadline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing to look at.
+    """One check, with a deadline.
 
     Attributes:
         name: name of its section.
@@ -61,9 +61,9 @@ async def run_checks(checks: Sequence[Check], *, program: str, version: str) -> 
 
 
 def blocking(look: Callable[[], _T]) -> Callable[[], Awaitable[_T]]:
-    """A function that blocks, as one that can be awaited and given up.
+    """Wrap a blocking function as an awaitable that can be abandoned.
 
-    It runs in a daemon thread of its own: one that hangs for ever, on a network drive that has gone for
+    It runs in its own daemon thread: one that hangs for ever, on a network drive that has gone for
     instance, keeps neither the others nor the end of the process waiting.
     """
 
@@ -104,7 +104,7 @@ async def _run_check(check: Check, program: str) -> Sequence[HealthSection]:
             return (section,) if isinstance(section, HealthSection) else section
     except LoomError as error:
         finding = problem_from_error(error, "cannot-be-examined", remedy=again)
-    except Exception as error:  # noqa: BLE001 - the outermost handler of a check: the others are to be told
+    except Exception as error:  # noqa: BLE001 - the outermost handler of a check: the others must be reported
         cause = unwrap_group(error)
         _log.debug("the check %r failed", check.name, exc_info=cause)
         reason = str(cause).partition("\n")[0]

@@ -1,4 +1,4 @@
-"""The checks of `doctor` that are the same for any server, and a report of them that can be shown to others.
+"""Common checks of `doctor`, and redaction of its report for others to read.
 
 They look at the program and its packages, the configurations of MCP clients (read, never written), Loom's
 folder, keys, the audit, telemetry, and the port of HTTP; the last one starts the server.
@@ -71,7 +71,7 @@ _SECTIONS = {client.section for client in CLIENTS.values()}
 
 @dataclass(frozen=True, slots=True)
 class RunningPython:
-    """A Python.
+    """Facts of a Python interpreter.
 
     Attributes:
         version: such as `3.11.7`.
@@ -89,7 +89,7 @@ class RunningPython:
 
     @classmethod
     def running(cls) -> RunningPython:
-        """The one that runs this."""
+        """Return the facts of this interpreter."""
         return cls(
             version=platform.python_version(),
             implementation=platform.python_implementation(),
@@ -104,7 +104,7 @@ class RunningPython:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedServer:
-    """A server, for `doctor`.
+    """Facts of a server, for its checks.
 
     Attributes:
         program: its command, and the name of its distribution, such as `loom-kb`.
@@ -124,7 +124,7 @@ class ExaminedServer:
 
 
 def common_checks(server: ExaminedServer) -> list[Check]:
-    """The checks of any server, in the order in which people read them; its own come behind."""
+    """Return the common checks, in reading order; a server's own checks follow."""
 
     async def self_test() -> HealthSection:
         launch = launch_of(server.program, server.module, interpreter=Interpreter.this())
@@ -144,7 +144,7 @@ def common_checks(server: ExaminedServer) -> list[Check]:
 
 
 async def run_paste_safe(checks: Sequence[Check], *, program: str, version: str) -> HealthReport:
-    """Run checks, as `examine` does; the report is one that people can paste into an issue."""
+    """Run checks, and redact the report, so that people can paste it into an issue."""
     return paste_safe(await run_checks(checks, program=program, version=version))
 
 
@@ -257,7 +257,7 @@ def _enabled_switch(name: str, value: str) -> Finding:
 
 
 def _report_folder(variables: Mapping[str, str], user_home: Path) -> Path:
-    """Where onnxruntime keeps reports on Linux and macOS; on Windows the system keeps them."""
+    """Return the folder of onnxruntime's reports on Linux and macOS; on Windows, the system has them."""
     if sys.platform == "darwin":
         return user_home / "Library" / "Application Support" / _REPORTS
     caches = variables.get("XDG_CACHE_HOME", "")
@@ -300,7 +300,7 @@ class _Redactor:
         return HealthSection(name=self.text(section.name), facts=facts, findings=findings)
 
     def value(self, value: object) -> object:
-        """A fact of any shape."""
+        """Redact a fact."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
@@ -311,14 +311,14 @@ class _Redactor:
         return value
 
     def text(self, text: str) -> str:
-        """A text of any kind."""
+        """Redact a text."""
         text = hide_assigned(hide_forms(redact(text, self._secrets)))
         return self._home.sub("~", text) if self._home else text
 
 
 @dataclass(slots=True)
 class _Host:
-    """A client, and the entries of all its files that start the server, by name."""
+    """A client, and its entries that start the server, by name."""
 
     client: Client
     files: int = 0

@@ -1,4 +1,4 @@
-"""The checks of the language model: which one is set, whether it can be asked, which keys there are.
+"""Checks of the language model and of vendors' keys.
 
 Only the names of keys are ever shown.
 """
@@ -26,11 +26,11 @@ _CAUSE_END = re.compile(r"[.:] (?=\S)")
 def model_section(
     language_model: Callable[[], LLMProvider | None], *, otherwise: str
 ) -> HealthSection | None:
-    """Which model is set and whether it can be asked; None without one. May ask the keyring.
+    """Check the configured language model; None without one. May read the keyring.
 
     Args:
         language_model: makes the model, or gives None where none is set.
-        otherwise: what to do where what is wrong does not say so itself.
+        otherwise: advice for a problem that has none.
     """
     try:
         llm = language_model()
@@ -48,7 +48,7 @@ def model_section(
 
 
 def model_unavailable(code: str, reason: str, *, otherwise: str) -> Finding:
-    """The finding that a model cannot be asked.
+    """Create the finding that a model is unavailable.
 
     Args:
         code: as in `Finding`.
@@ -82,7 +82,7 @@ def keys_section(variables: Iterable[str]) -> HealthSection:
 
 
 def language_model_variables() -> set[str]:
-    """The environment variables with the keys of those vendors of language models that need one."""
+    """Return the environment variables with the keys of language model vendors."""
     from loom_core.llm.vendors import VENDORS
 
     return {row.key_variable for row in VENDORS.values() if row.key_variable and row.needs_key}

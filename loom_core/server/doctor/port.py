@@ -1,4 +1,4 @@
-"""The check of the port: whether the server could listen over HTTP, and which process listens if not."""
+"""Check of the HTTP port: whether it is free, or which process listens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LISTENING = "0A"  # the state LISTEN in /proc/net/tcp
 
 
 def port_section(host: str, port: int, *, program: str) -> HealthSection:
-    """See whether the port is free, by binding and not listening; blocks.
+    """Check whether the port is free, by binding to it; blocks.
 
     A port that is taken is a warning: a server over stdio needs none.
 
@@ -88,7 +88,7 @@ def _find_server(address: str, port: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortHolder:
-    """A process that listens.
+    """A process that listens on a port.
 
     Attributes:
         pid: its process id.
@@ -103,10 +103,10 @@ class PortHolder:
 
 
 def port_holder(port: int) -> PortHolder | None:
-    """The process that listens on a port of this machine; None if it cannot be told.
+    """Find the process that listens on a port of this machine; None if unknown.
 
     Processes of other users can be seen by an administrator only. Linux tells it in `/proc`, macOS by the
-    command `lsof`; on Windows it is not told. Blocks.
+    command `lsof`; on Windows it is unknown. Blocks.
     """
     if sys.platform == "linux":
         return _by_proc(port)

@@ -1,4 +1,4 @@
-"""How the runs of a server stand, for its `doctor`."""
+"""Check of a server's runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The self-test: the server is started as a host starts it, and spoken with in both protocol eras.
+"""Self-test: start the server as a host does, and speak both protocol eras with it.
 
 It is spoken with in raw JSON-RPC: no SDK is between it and the wire.
 """
@@ -53,7 +53,7 @@ _CLOSE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class HostTimeouts:
-    """How long hosts wait for a server.
+    """Timeouts of hosts for a server.
 
     Attributes:
         slow: seconds from its start to its tools that are no cause for concern.
@@ -89,7 +89,7 @@ async def self_test_section(
     facts = {"command": " ".join(command), **{f"{probe.era}_era": _describe(probe) for probe in probes}}
     findings: dict[str, Finding] = {}
     for finding in (finding for probe in probes for finding in _findings(probe, program, timeouts)):
-        findings.setdefault(finding.code, finding)  # what is wrong in both eras is told once
+        findings.setdefault(finding.code, finding)  # a fault of both eras is reported once
     if not any(probe.failure for probe in probes) and probes[0].tools != probes[-1].tools:
         message = "It has other tools in one protocol era than in the other."
         findings["eras-differ"] = problem("eras-differ", message, f"Report it as a bug of {program}.")
@@ -183,7 +183,7 @@ def _name_findings(probe: ServerProbe, program: str) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class ServerProbe:
-    """How a server behaved.
+    """Result of a probe of a server.
 
     Attributes:
         era: which protocol it was spoken to in.
@@ -209,7 +209,7 @@ class ServerProbe:
 
 
 class _NoAnswerError(Exception):
-    """There will be no answer; the message says why."""
+    """The server will not answer; the message says why."""
 
 
 async def probe_server(
@@ -262,7 +262,7 @@ async def probe_server(
 
 
 class _Conversation:
-    """Requests to a server, and its answers; what is no message is noted in the probe."""
+    """JSON-RPC conversation with a server; output that is no message is noted in the probe."""
 
     def __init__(self, process: Process, probe: ServerProbe) -> None:
         if process.stdin is None or process.stdout is None:
@@ -309,7 +309,7 @@ class _Conversation:
         return {**params, "_meta": {_META + name: value for name, value in facts.items()}}
 
     async def _line(self) -> bytes | None:
-        """The next line, or what is left before the end; None at the end."""
+        """Read the next line, or the rest before the end; None at the end."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -328,7 +328,7 @@ class _Conversation:
         return line
 
     def _message(self, line: bytes) -> Mapping[str, Any] | None:
-        """A line as a JSON-RPC message; None where it is none, which is noted."""
+        """Parse a line as a JSON-RPC message; note it and return None if it is none."""
         try:
             value: object = json.loads(line)
         except (ValueError, RecursionError):

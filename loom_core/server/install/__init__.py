@@ -1,4 +1,4 @@
-"""Putting a server into the configuration of the programs that use it, and taking it out again.
+"""Installation of a server in the configuration of MCP clients, and its removal.
 
 | module | what it is for |
 |---|---|

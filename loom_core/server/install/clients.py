@@ -1,4 +1,4 @@
-"""The clients: where each keeps its configuration, and what an entry looks like there.
+"""MCP clients: paths of their configuration, and the form of an entry.
 
 What is said here was read in the page that each row names, in November 2026.
 """
@@ -68,7 +68,7 @@ class Client:
     source: str
 
     def file(self, machine: Machine, scope: Scope) -> PurePath | None:
-        """The configuration of a scope; None where the client has none."""
+        """Return the path of a scope's configuration; None if the client has none."""
         if scope == "user":
             return self.user_file(machine)
         return machine.project.joinpath(*self.project_file) if self.project_file else None
@@ -223,7 +223,7 @@ CLIENTS: Mapping[str, Client] = {client.id: client for client in _ROWS}
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where a user's files are.
+    """Platform and paths of a user's machine.
 
     Attributes:
         platform: which rules hold.
@@ -239,7 +239,7 @@ class Machine:
 
     @classmethod
     def this(cls) -> Machine:
-        """The one that this program runs on, in the current folder."""
+        """Return this machine, with the current folder as project."""
         known: dict[str, Platform] = {"win32": "windows", "darwin": "macos"}
         return cls(known.get(sys.platform, "linux"), Path.home(), Path.cwd(), os.environ)
 
@@ -258,6 +258,6 @@ class Machine:
         return self.folder("XDG_CONFIG_HOME", ".config")
 
     def folder(self, variable: str, *usual: str) -> PurePath:
-        """A folder of the user's that a variable may move."""
+        """Return a folder of the user that an environment variable may move."""
         moved = self.environment.get(variable, "")
         return type(self.home)(moved) if moved else self.home.joinpath(*usual)

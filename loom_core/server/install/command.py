@@ -31,7 +31,7 @@ _VALUES = ("env", "envs", "headers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A server's program, as its own command knows it.
+    """The program of a server.
 
     Attributes:
         name: its command, which is its package, too.
@@ -74,7 +74,7 @@ class InstallReport(BaseModel):
     notes: list[str] = []
 
     def lines(self) -> list[str]:
-        """Lines for people, after the diff."""
+        """Format lines for people, after the diff."""
         title = CLIENTS[self.client].title if self.client in CLIENTS else "any client that reads mcpServers"
         would = "would be " if self.dry_run else ""
         said = {
@@ -178,7 +178,7 @@ def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str
 
 
 def _file(client: Client, args: argparse.Namespace, machine: Machine) -> Path:
-    """The client's configuration; the options are checked with it."""
+    """Return the path of the client's configuration, and check the options."""
     scope = cast("Scope", args.scope)
     path = client.file(machine, scope)
     if path is None:
@@ -231,7 +231,7 @@ def _notes_on_variables(client: Client, there: Sequence[str], missing: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one entry.
+    """Planned change of one entry.
 
     Attributes:
         action: what happens to it.
@@ -255,7 +255,7 @@ class Change:
 
 
 def plan_install(client: Client, server: InstalledServer, file: ConfigFile) -> Change:
-    """The change that puts a server into a client's configuration, or brings its entry up to date.
+    """Plan the installation of a server in a client's configuration, or the update of its entry.
 
     What others have put into the entry stays: settings that `install` knows nothing of, further variables.
 
@@ -288,7 +288,7 @@ def plan_uninstall(
     within: Path,
     force: bool = False,
 ) -> Change:
-    """The change that takes a server out of a client's configuration.
+    """Plan the removal of a server from a client's configuration.
 
     Where nothing else has changed since `install`, the file is as it was before, byte for byte, or deleted.
 
@@ -331,7 +331,7 @@ def plan_uninstall(
 def _before_install(
     client: Client, name: str, file: ConfigFile, entry: Mapping[str, Any]
 ) -> ConfigFile | None:
-    """The file as it was before the entry was put into it: a backup, or no file; None where it is neither."""
+    """Find the state of the file before the installation: a backup or no file; None if unknown."""
     for backup in (*file.backups(), None):
         with suppress(ConfigError):  # a backup is passed over that cannot be read
             before = ConfigFile.read(backup) if backup else ConfigFile(file.path, file.real, None)
@@ -342,7 +342,7 @@ def _before_install(
 
 
 def _find_entry(client: Client, name: str, file: ConfigFile) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The entry of a name, if there is one, and all entries."""
+    """Return the entry of a name, if there is one, and all entries."""
     servers = _read(client, file, file.text).get(client.section)
     if servers is None:
         return None, {}
@@ -365,7 +365,7 @@ def _read(client: Client, file: ConfigFile, text: str) -> dict[str, Any]:
 
 
 def _edit_text(client: Client, file: ConfigFile, name: str, servers: Mapping[str, Any]) -> str:
-    """The file's text with these servers. It is read again, so that what else it says is sure to be there."""
+    """Edit the file's text to have these servers; check by reading that everything else is unchanged."""
     before = file.text
     try:
         if name in servers:
@@ -391,7 +391,7 @@ def _uneditable(file: ConfigFile, reason: str) -> ConfigError:
 
 
 def _merge_entry(client: Client, old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry with what `install` writes in place of what it wrote, and everything else as it was."""
+    """Merge an entry: replace what `install` writes, and keep everything else."""
     merged = {**old, **new}
     variables = client.keys[2]
     if variables and isinstance(known := old.get(variables), list):
@@ -405,7 +405,7 @@ def _merge_entry(client: Client, old: Mapping[str, Any], new: Mapping[str, Any])
 
 
 def _own_values(client: Client, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The variables of an entry that do not merely refer to one of the same name."""
+    """Return the variables of an entry that are not just references to the same name."""
     values = entry.get("env")
     if not isinstance(values, dict):
         return {}
@@ -414,7 +414,7 @@ def _own_values(client: Client, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _additions(client: Client, entry: Mapping[str, Any]) -> list[str]:
-    """The names in an entry that `install` does not write; empty values, which clients add, do not count."""
+    """Return the names in an entry that `install` does not write, without empty values, which clients add."""
     server = InstalledServer(name="", program="", module="", description="", command="")
     written = {*client.entry(server), client.keys[2]}
     more = [

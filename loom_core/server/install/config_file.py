@@ -1,4 +1,4 @@
-"""A configuration file that belongs to another program: read as it is, backed up, replaced at once."""
+"""Configuration file of another program: read, backup and atomic replacement."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["ConfigFile"]
 
 _BACKUP = ".loom.bak"  # no other program gives such a name: backups are deleted by it
 _NEWEST = 3
-"""So many of the newest backups of a file are kept, and the oldest: the file as it was before Loom."""
+"""Number of the newest backups to keep; the oldest one, the file before Loom, is kept as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """A file as it was read.
+    """A configuration file as it was read.
 
     Attributes:
         path: where it is looked for.
@@ -63,7 +63,7 @@ class ConfigFile:
             ) from None
 
     def backups(self) -> list[Path]:
-        """The copies of it that `write` made, the newest first."""
+        """List the backups that `write` made, the newest first."""
         return [path for *_, path in reversed(_backups_of(self.real))]
 
     def write(self, text: str) -> Path | None:
@@ -171,7 +171,7 @@ class ConfigFile:
 
 
 def _backups_of(file: Path) -> list[tuple[str, int, Path]]:
-    """The copies of a file that `ConfigFile.write` made, the oldest first: moment, number in it, and path."""
+    """List the backups of a file, the oldest first: time, number within it, and path."""
     name = re.compile(re.escape(file.name) + r"\.(\d{8}-\d{6})(?:-(\d+))?" + re.escape(_BACKUP), re.ASCII)
     found: list[tuple[str, int, Path]] = []
     try:

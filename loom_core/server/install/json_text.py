@@ -1,4 +1,4 @@
-"""Editing JSON: one entry of a section changes, and no other byte."""
+"""JSON editor: change one entry of a section and no other byte."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STRICT_BLANK = re.compile(r"[ \t\r\n]*")
 
 
 class JsonText:
-    """Edits JSON.
+    """JSON editor.
 
     Args:
         comments: whether comments and trailing commas are allowed.
@@ -69,7 +69,7 @@ class JsonText:
         return _render({section: {name: entry}}) + "\n"
 
     def _without_member(self, text: str, parent: JsonNode, member: JsonMember) -> str:
-        """The text without a member of an object, and with none of its lines left."""
+        """Remove a member of an object, with its lines."""
         members = parent.members
         previous = members[members.index(member) - 1] if member is not members[0] else None
         start, end = member.start, member.node.end
@@ -93,7 +93,7 @@ class JsonText:
     def _with_member(
         self, text: str, root: JsonNode, parent: JsonNode, key: str, value: Mapping[str, Any]
     ) -> str:
-        """The text with a last member added to an object, written as its neighbours are."""
+        """Append a member to an object, in the format of its neighbours."""
         newline, close = newline_of(text), parent.end - 1
         tail = len(text[:close].rstrip())
         if not parent.members:
@@ -143,7 +143,7 @@ def _replace(text: str, root: JsonNode, member: JsonMember, value: Mapping[str, 
 
 
 def _without(text: str, start: int, end: int) -> str:
-    """A text without a span; without its lines, where it fills them."""
+    """Remove a span of a text, and its lines if it fills them."""
     first, blanks = line_start(text, start)
     rest = re.compile(r"[ \t]*(\r?\n)?").match(text, end)
     if rest and rest[1] and first + len(blanks) == start:

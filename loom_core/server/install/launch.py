@@ -1,4 +1,4 @@
-"""Find the command that starts this program again, from another folder and with hardly any environment.
+"""Launch command: how to start this program again, from any folder and with a minimal environment.
 
 The command is an absolute path, and never one into a cache:
 
@@ -102,7 +102,7 @@ class Interpreter:
 
     @classmethod
     def this(cls) -> Interpreter:
-        """The one that runs this program."""
+        """Return the interpreter of this program."""
         prefix = Path(sys.prefix)
         return cls(
             executable=Path(sys.executable),
@@ -133,7 +133,7 @@ class Launch:
 
 
 def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
-    """How to start a program, given how it runs now.
+    """Find the command to start a program, from how it runs now.
 
     Args:
         program: the name of its command and of its package.
@@ -207,12 +207,12 @@ def check_launch(launch: Launch, program: str) -> None:
 
 
 def host_environment() -> dict[str, str]:
-    """The part of this process's environment that hosts hand on to the servers they start."""
+    """Return the part of this process's environment that hosts pass to servers."""
     return {name: os.environ[name] for name in _INHERITED if name in os.environ}
 
 
 def parent_command() -> tuple[str, ...]:
-    """The command line of the process that started this one, without the arguments that it passed on.
+    """Return the command line of the parent process, without the arguments that it passed on.
 
     It is empty where it cannot be read.
     """
@@ -259,7 +259,7 @@ def _uv_arguments(program: str, interpreter: Interpreter) -> tuple[str, ...]:
 
 
 def _uv_options(program: str, parent: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """The words of uv's command line: those up to `run`, its options, and what it was told to start.
+    """Split uv's command line: the words up to `run`, its options, and the command.
 
     The first are without `tool run`. The first two are empty where another command line started this program.
     """
@@ -276,7 +276,7 @@ def _uv_options(program: str, parent: Sequence[str]) -> tuple[tuple[str, ...], t
 
 
 def _names_path(word: str, folder: Path) -> bool:
-    """Whether an option names something by its path from a folder."""
+    """Return whether an option has a path relative to a folder."""
     value = word.partition("=")[2] or word
     return bool(value) and not Path(value).is_absolute() and os.path.lexists(folder / value)
 
@@ -292,7 +292,7 @@ def _pipx_arguments(program: str, interpreter: Interpreter) -> tuple[str, ...]:
 
 
 def _origin(program: str, interpreter: Interpreter) -> tuple[str, str]:
-    """The version of a package, and where it came from; that is empty for an index or a folder of wheels."""
+    """Return the version of a package and its origin; empty for an index or a folder of wheels."""
     for found in Distribution.discover(name=program, path=[str(interpreter.packages)]):
         origin = found.read_text("direct_url.json")
         return found.version, _url(json.loads(origin)) if origin else ""
@@ -303,7 +303,7 @@ def _origin(program: str, interpreter: Interpreter) -> tuple[str, str]:
 
 
 def _url(origin: Mapping[str, Any]) -> str:
-    """The address of a direct reference (PEP 610), of the very commit in a repository."""
+    """Return the URL of a direct reference (PEP 610), with the commit of a repository."""
     part = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
     if commit := origin.get("vcs_info"):
         return f"{commit['vcs']}+{origin['url']}@{commit['commit_id']}{part}"
@@ -325,7 +325,7 @@ def _temporary(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledServer:
-    """A server as it is to stand in a client's configuration.
+    """A server for the entry of a client's configuration.
 
     Attributes:
         name: what the client calls it.
@@ -347,7 +347,7 @@ class InstalledServer:
 
 
 def runs(entry: Mapping[str, Any], *, program: str, module: str) -> bool:
-    """Whether an entry, of whichever client, starts a program."""
+    """Return whether an entry of any client starts a program."""
     command = entry.get("command", entry.get("cmd"))
     arguments = entry.get("args", ())
     if not isinstance(command, str) or not isinstance(arguments, Sequence):
@@ -374,5 +374,5 @@ def _launch_target(word: str) -> str:
 
 
 def _script(path: str) -> str:
-    """The command that a path leads to; Windows' rules find the last part of a path of either kind."""
+    """Return the command name of a path; Windows' rules split paths of either kind."""
     return PureWindowsPath(path).name.lower().removesuffix(".exe")

@@ -1,4 +1,4 @@
-"""The commands `install` and `uninstall` at a terminal, and what every server tells of itself for them."""
+"""The commands `install` and `uninstall` at a terminal, with their inputs from the server."""
 
 from __future__ import annotations
 
@@ -79,19 +79,19 @@ def check_served(serve: argparse.Namespace) -> None:
 
 
 def home_arguments(args: argparse.Namespace) -> list[str]:
-    """The option that tells a server Loom's folder, where that is not the usual one here."""
+    """Return the option for Loom's folder, if it is not the default one."""
     if args.home or os.environ.get("LOOM_HOME"):
         return ["--home", absolute(args.home or Path(os.environ["LOOM_HOME"]))]
     return []
 
 
 def absolute(path: Path) -> str:
-    """A path that means the same in every folder."""
+    """Make a path absolute."""
     return str(path.expanduser().absolute())
 
 
 def model_variables(config: ProviderConfig) -> Iterator[str]:
-    """The environment variables that hold the keys of a language model and of its fallbacks."""
+    """Return the environment variables with the keys of a language model and of its fallbacks."""
     from loom_core.llm.vendors import VENDORS
 
     for each in (config, *config.fallbacks):
@@ -104,7 +104,7 @@ def model_variables(config: ProviderConfig) -> Iterator[str]:
 
 
 def _paths(args: argparse.Namespace) -> Iterator[Path]:
-    """Every path among parsed options."""
+    """Return the paths among parsed options."""
     for value in vars(args).values():
         values = cast("list[object]", value) if isinstance(value, list) else [value]
         yield from (each for each in values if isinstance(each, Path))

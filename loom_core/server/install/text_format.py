@@ -14,11 +14,11 @@ _LEADING = re.compile(r"[ \t]*")
 
 
 class UneditableTextError(ConfigError):
-    """A text is right, but written in a way that this program does not edit."""
+    """A text is valid, but in a form that this program does not edit."""
 
 
 class TextFormat(Protocol):
-    """Reads texts of one format, and edits the entry `name` of their section `section`.
+    """Text format: parse, and edit the entry `name` of the section `section`.
 
     Texts come without a byte order mark and with the line ends they have. All methods raise
     `UnreadableTextError` for a text that is not of the format; editing raises `UneditableTextError` for one
@@ -30,25 +30,25 @@ class TextFormat(Protocol):
         ...
 
     def put(self, text: str, section: str, name: str, entry: Mapping[str, Any]) -> str:
-        """The text with the entry added, or in place of the one that is there."""
+        """Add or replace the entry."""
         ...
 
     def drop(self, text: str, section: str, name: str) -> str:
-        """The text without the entry, which is there, and without the section if nothing else is in it."""
+        """Remove an existing entry, and its section if that is empty then."""
         ...
 
     def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:
-        """A whole text with this entry only, for a person to read or copy."""
+        """Format a text with this entry only, for a person to read or copy."""
         ...
 
 
 def newline_of(text: str) -> str:
-    """The line end that a text uses."""
+    """Return the line end that a text uses."""
     return "\r\n" if "\r\n" in text else "\n"
 
 
 def line_start(text: str, position: int) -> tuple[int, str]:
-    """Where the line of a position begins, and the blanks that it begins with."""
+    """Return the start of a position's line, and its indentation."""
     start = text.rfind("\n", 0, position) + 1
     blanks = _LEADING.match(text, start)
     return start, blanks[0] if blanks else ""

@@ -36,7 +36,7 @@ _BLANK_LINES = re.compile(r"(?:[ \t]*\r?\n)*")
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table with a header of its own: its name in parts, and its lines up to the next header."""
+    """A table with a header: the parts of its name, and its lines up to the next header."""
 
     path: tuple[str, ...]
     start: int
@@ -44,7 +44,7 @@ class _Table:
 
 
 class TomlText:
-    """Edits TOML."""
+    """TOML editor."""
 
     def read(self, text: str) -> dict[str, Any]:
         """See `TextFormat.read`."""
@@ -104,7 +104,7 @@ def _tables_of(text: str, section: str, name: str) -> list[_Table]:
 
 
 def _tables(text: str) -> Iterator[_Table]:
-    """The tables that have headers, in their order. The text is known to be right."""
+    """Return the tables with headers, in their order. The text is valid."""
     for start, following in pairwise([*_header_starts(text), len(text)]):
         lines = text[start:following].splitlines(keepends=True)
         path = _path(lines[0])
@@ -134,7 +134,7 @@ def _header_starts(text: str) -> Iterator[int]:
 
 
 def _path(header: str) -> tuple[str, ...]:
-    """The parts of the name in a header line."""
+    """Split the name in a header line."""
     value: object = tomllib.loads(header)
     parts: list[str] = []
     while value:
@@ -173,5 +173,5 @@ def _value(value: object) -> str:
 
 
 def _string(text: str) -> str:
-    """A basic string: JSON's escapes are TOML's, only the character DEL has to be escaped, too."""
+    """Format a basic string: JSON's escapes are valid in TOML; DEL has to be escaped, too."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

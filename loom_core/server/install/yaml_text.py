@@ -1,6 +1,6 @@
 """YAML: an entry is a block of lines below its section.
 
-PyYAML reads it and knows where everything stands; the lines of one entry are written here, with every text in
+PyYAML reads it with positions; the lines of one entry are written here, with every text in
 double quotes, which mean the same in YAML 1.1 and 1.2.
 """
 
@@ -33,7 +33,7 @@ _PLAIN_KEY = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z][A-
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value and where it stands, from `start` up to `end`; `end` is behind its last character.
+    """A value with its position, from `start` up to `end`, which is behind its last character.
 
     Attributes:
         text: the text of a scalar.
@@ -57,7 +57,7 @@ class _Value:
 
 
 class YamlText:
-    """Edits YAML."""
+    """YAML editor."""
 
     def read(self, text: str) -> dict[str, Any]:
         """See `TextFormat.read`.
@@ -141,7 +141,7 @@ def _yaml() -> ModuleType:
 
 
 def _root(text: str) -> _Value | None:
-    """The outermost mapping; None in an empty text. The text is known to be right."""
+    """Return the outermost mapping; None for an empty text. The text is valid."""
     node = _yaml().compose(text)
     try:
         root = None if node is None else _value(node)
@@ -171,7 +171,7 @@ def _value(node: Node) -> _Value:
 
 
 def _line_end(text: str, position: int) -> int:
-    """Where the line after that of a position begins."""
+    """Return the start of the line after a position's line."""
     end = text.find("\n", position)
     return len(text) if end < 0 else end + 1
 

@@ -1,4 +1,4 @@
-"""`mcp import`: the servers of another client, taken over into `mcp.json`.
+"""`mcp import`: copy the servers of another client into `mcp.json`.
 
 What clients write in their own way is written as Loom reads it; what Loom does not know is left out, which is
 said. The pages that tell how each writes it are named in `install.clients`.
@@ -123,7 +123,7 @@ def _configuration(client: Client, program: Program, scope: str) -> tuple[Path, 
 def _servers(
     client: Client, configuration: Mapping[str, Any], project: Path, scope: str
 ) -> dict[str, Mapping[str, Any]]:
-    """The entries of servers by name; of Claude Code those for the current project, too."""
+    """Return the servers' entries by name; for Claude Code also those of the current project."""
     found = dict(_objects(configuration.get(client.section)))
     if client.id == "claude-code" and scope == "user":
         projects = dict(_objects(configuration.get("projects")))
@@ -174,14 +174,14 @@ def _take(
 
 
 def _name(written: str) -> str:
-    """A name as servers have it here."""
+    """Convert a name to a valid server name."""
     text = unicodedata.normalize("NFC", written)
     words = "".join(char if is_name_character(char) else " " for char in text).split()
     return "-".join(words)[:_LONGEST_NAME] or "server"
 
 
 def _convert(client: Client, written: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """An entry as Loom reads it, and the names in it that Loom does not know."""
+    """Convert an entry to Loom's form, and return the names in it that Loom does not know."""
     given = {key: value for key, value in written.items() if value not in _EMPTY}
     loom: dict[str, Any] = {}
     if client.id == "gemini-cli":
@@ -208,7 +208,7 @@ def _of_gemini(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _of_editors(text: str) -> str:
-    """A text of Cursor or VS Code: what they ask the user for is a variable here."""
+    """Convert a text of Cursor or VS Code: an input prompt becomes a variable."""
     text = _ENV.sub(r"${\1}", text)
     text = _USER_HOME.sub(f"${{{_HOME_VARIABLE}}}", text)
     return _INPUT.sub(lambda match: f"${{{_variable(match[1])}}}", text)

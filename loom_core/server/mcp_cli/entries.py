@@ -1,4 +1,4 @@
-"""Entries of `mcp.json`: checked before they are written, one at a time, with no other byte of it changed."""
+"""Editor of `mcp.json`: entries are checked, and no other byte changes."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _uneditable(path: Path, reason: str) -> ConfigError:
 
 
 class _AllSet(Mapping[str, str]):
-    """An environment in which every variable is set, for looking at an entry where its own are not."""
+    """Environment in which every variable is set, to check an entry without its variables."""
 
     def __getitem__(self, name: str) -> str:
         return "1"
@@ -157,13 +157,13 @@ def notes_on_entry(name: str, entry: Mapping[str, Any]) -> list[str]:
 
 
 def _addressable(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An entry with an address that can be looked at, where it comes from a variable."""
+    """Return an entry with a placeholder URL, if its URL comes from a variable."""
     url: object = entry.get("url")
     return {**entry, "url": "https://host/"} if isinstance(url, str) and variables_of(url) else entry
 
 
 def texts_of(value: object) -> Iterator[str]:
-    """All texts in an entry, or in any part of one, however deep; names are none of them."""
+    """Return all texts in an entry or a part of one, at any depth, without names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -176,7 +176,7 @@ def texts_of(value: object) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class McpReport:
-    """Outcome of a verb. It holds no secret.
+    """Result of a verb, without secrets.
 
     Attributes:
         lines: for standard output.

@@ -1,4 +1,4 @@
-"""The verbs `mcp login` and `mcp logout`: a person logs in at a server that wants OAuth, for all of Loom."""
+"""The verbs `mcp login` and `mcp logout`: a user's OAuth login at a server, for all of Loom."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ async def _log_in(config: ServerConfig, home: Path, visit: Callable[[str], None]
 
 
 async def _tools(config: ServerConfig, auth: OAuth) -> int:
-    """How many tools the server lists, for which it wants the login."""
+    """Return how many tools the server lists after the login."""
     from loom_core.mcp_client.connections.connection import ServerConnection
 
     patient = config.model_copy(update={"start_seconds": 2 * _SECONDS, "call_seconds": 2 * _SECONDS})
@@ -150,7 +150,7 @@ async def _tools(config: ServerConfig, auth: OAuth) -> int:
 
 
 async def _port(config: ServerConfig, home: Path) -> int:
-    """Where the browser returns to: the client need not be registered again where that is as before."""
+    """Return the redirect port; the same as before, so that the client need not be registered again."""
     from loom_core.mcp_client.oauth.browser import LoopbackBrowser
 
     if config.oauth is not None and config.oauth.redirect_port:

@@ -1,4 +1,4 @@
-"""`mcp test`: connect to servers, and say how that went."""
+"""`mcp test`: connect to servers, and report the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """How one server was found.
+    """Result of a connection test of one server.
 
     Attributes:
         name: what it is called here.
@@ -53,7 +53,7 @@ class ProbeResult:
     advice: str = ""
 
     def lines(self) -> list[str]:
-        """Lines for people."""
+        """Format lines for people."""
         if self.state == "failed":
             return [f"{self.name}  FAILED  {self.problem}", *([f"  {self.advice}"] if self.advice else [])]
         tools = "1 tool" if self.tools == 1 else f"{self.tools:,} tools"

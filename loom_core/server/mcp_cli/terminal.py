@@ -39,7 +39,7 @@ def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -
     Args:
         program: the server whose command this is.
         args: options of `mcp_options.add_mcp_options`.
-        served: what stands behind `--`.
+        served: the arguments after `--`.
 
     Raises:
         LoomError: as `run_mcp_command`.
@@ -53,7 +53,7 @@ def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -
 
 @contextmanager
 def _mute_log() -> Generator[None]:
-    """Keeps what the report tells from being logged at the terminal, too."""
+    """Mute the log in the block: the report has the same messages."""
     log = logging.getLogger("loom_core.mcp_client")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -71,7 +71,7 @@ def run_mcp_command(
     Args:
         program: the server whose command this is; it is not taken over from other clients.
         args: options of `mcp_options.add_mcp_options`.
-        served: what stands behind `--`: a command and what it is given.
+        served: the arguments after `--`: a command with its own arguments.
         home: Loom's folder.
         prompter: the person at the terminal.
 
@@ -178,7 +178,7 @@ class ServerListing:
     problem: str = ""
 
     def lines(self) -> Iterator[str]:
-        """Lines for people."""
+        """Format lines for people."""
         status = "" if self.status == "ready" else f"  [{self.status}]"
         yield f"{self.name}  {self.transport}  {self.target}  ({self.scope}){status}"
         if self.problem:
@@ -186,7 +186,7 @@ class ServerListing:
 
 
 def list_servers(home: Path, project: Path | None, *, command: str) -> McpReport:
-    """All servers that are configured. Blocks; the keyring is not asked, and nothing is started.
+    """List all configured servers. Blocks; it reads no keyring and starts nothing.
 
     Args:
         home: Loom's folder.
@@ -222,7 +222,7 @@ def list_servers(home: Path, project: Path | None, *, command: str) -> McpReport
 
 
 def read_entries(path: Path) -> dict[str, tuple[Mapping[str, Any], str]]:
-    """The entries of a file with their places; none of a file that is broken, as it is told elsewhere."""
+    """Read the entries of a file with their positions; none of a broken file, which is reported elsewhere."""
     try:
         file = ServerFile.read(path)
         written = file.entries

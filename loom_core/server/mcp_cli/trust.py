@@ -34,7 +34,7 @@ __all__ = ["Prompter", "approve_tools", "trust_file"]
 
 @dataclass(frozen=True, slots=True)
 class Prompter:
-    """The person at the terminal.
+    """Prompts of the user at the terminal.
 
     Attributes:
         show: shows a line before a question.
@@ -115,7 +115,7 @@ def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
 
 
 def _disclose(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry as it is; only secrets that stand in it themselves are hidden, as they say nothing."""
+    """Show an entry in full; only literal secrets in it are masked."""
     disclosed = dict(entry)
     for section in ("env", "headers"):
         if section in entry:
@@ -128,7 +128,7 @@ def _disclose(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _ReviewedTool:
-    """A tool as the operator is shown it.
+    """A tool for the operator's review.
 
     Attributes:
         tool: as its server has it now.
@@ -155,7 +155,7 @@ class _ReviewedTool:
         return [line for line in lines if line[:1] in "+-" and line[:3] not in {"+++", "---"}]
 
     def lines(self) -> Iterator[str]:
-        """Lines for people."""
+        """Format lines for people."""
         states = {"new": "not approved yet", "changed": "has changed since it was approved"}
         yield f"{escape_controls(self.tool.name)}  [{states.get(self.state, 'approved already')}]"
         if self.state == "approved":
@@ -170,7 +170,7 @@ class _ReviewedTool:
             yield "  What it said when it was approved was not kept."
 
     def data(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the same as data."""
         return {
             "name": self.tool.name,
             "state": self.state,
@@ -250,7 +250,7 @@ async def _approve(
 
 
 def _tools(registry: MCPToolRegistry, names: Sequence[str]) -> list[MCPTool]:
-    """The tools that are named, each once: by their own names, or by those of their servers for all."""
+    """Return the named tools, each once: by their own names, or all of a server by its name."""
     for status in registry.servers():
         if status.state != "ready":
             told = f"{status.name} cannot be asked: {status.problem or status.state}"
@@ -272,7 +272,7 @@ def _json_lines(says: Mapping[str, Any]) -> list[str]:
 
 
 def _arguments(schema: Mapping[str, Any]) -> str:
-    """The arguments of a tool in a line."""
+    """Format the arguments of a tool in a line."""
     required = schema.get("required", ())
     named = [
         f"{name} ({object_of(part).get('type', 'any')}{', required' if name in required else ''})"

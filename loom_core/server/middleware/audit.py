@@ -30,14 +30,14 @@ FINAL_WRITE_SECONDS = 5.0
 """So long may it take to write how something ended, when everything else is stopped."""
 
 _PAUSE_SECONDS = 60.0  # between two lines about refusals of one kind, from one address
-_MOST_SOURCES = 1000  # that are told apart
+_MOST_SOURCES = 1000  # that have their own counts
 _OTHERS = "others"
 _AUTHENTICATION = frozenset({"no_token", "bad_token", "expired_token", "scope", "host", "origin", "issuer"})
 _OUTCOMES = {"input_required": "input_required", "task": "task"}  # by what the result says that it is
 
 
 class AuditMiddleware:
-    """The SDK's middleware that has every call of a tool on file which is not marked as only reading.
+    """Audit middleware of the SDK: record every call of a tool that is not read-only.
 
     The call is on file before it begins, and is refused where that cannot be; how it ended follows.
 
@@ -102,7 +102,7 @@ class AuditMiddleware:
 
 
 class RefusalAudit:
-    """Has on file who was not let in over HTTP: once a minute for each kind and address, and how often.
+    """Audit of refused HTTP requests: at most one entry a minute for each kind and address, with a count.
 
     What was only counted is written with the next refusal of any source after its minute is over, and
     by `write_counts` at the end.
@@ -199,7 +199,7 @@ def _outcome(result: HandlerResult) -> str:
 
 
 def _run_of(result: HandlerResult) -> str:
-    """The run that a call has begun, or is about, as far as its answer says; empty for none."""
+    """Return the run that a call started or is about, from its answer; empty for none."""
     name = "structuredContent" if isinstance(result, dict) else "structured_content"
     told: object = result.get(name) if isinstance(result, dict) else getattr(result, name, None)
     run: object = cast("Mapping[str, object]", told).get("run_id") if isinstance(told, dict) else None

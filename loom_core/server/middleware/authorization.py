@@ -32,7 +32,7 @@ ToolScope = Callable[[str], Scope | None]
 """Which scope a tool needs, or None if there is no such tool."""
 
 Outcome: TypeAlias = Literal["success", "error", "refused", "cancelled"]
-"""How a call ended: `error` was told to the model, `refused` is an error of the protocol."""
+"""Outcome of a call: `error` is a tool error for the model, `refused` an error of the protocol."""
 
 _READING = ("resources/", "prompts/", "completion/", "subscriptions/")
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class AuthorizationMiddleware:
-    """The SDK's middleware of one server.
+    """Authorization middleware of one server, for the SDK.
 
     The HTTP gate has refused what a caller may not do before this is asked, with a challenge that clients
     understand; this holds whatever way a request has come.

@@ -22,7 +22,7 @@ _SHOWN = 12  # hexadecimal digits of a session's hash
 
 
 class LogContextMiddleware:
-    """Puts the fields of a request into all lines that are logged while it is served.
+    """Middleware that adds the fields of a request to its log lines.
 
     Args:
         is_tool: whether there is a tool of a name; other names are not logged, as clients may send any.

@@ -1,4 +1,4 @@
-"""Traces of requests: what HTTP carries of them, and what the SDK's own span of a request does not say.
+"""Tracing middleware: trace context from HTTP headers, and attributes missing from the SDK's span.
 
 The SDK makes a span of every request, under what `_meta` of the request carries. A client that sends the W3C
 headers of HTTP and nothing in `_meta` is understood, too; where it sends both, `_meta` is what counts, and
@@ -35,7 +35,7 @@ _RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/unsu
 
 
 class HttpTraceMiddleware:
-    """ASGI middleware: what a request leads to belongs to the trace that its headers name."""
+    """ASGI middleware: continue the trace that a request's headers name."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class HttpTraceMiddleware:
 
 
 class RequestTraceMiddleware:
-    """The SDK's middleware that completes the span of a request by the semantic conventions for MCP.
+    """Middleware of the SDK: complete the span of a request by the semantic conventions for MCP.
 
     Args:
         is_offered: whether there is what a method and a name ask for, such as `tools/call` and `query`.

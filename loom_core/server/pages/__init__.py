@@ -1,1 +1,1 @@
-"""Pages for a browser: one file each, that asks nothing of any network."""
+"""Self-contained HTML pages, without network requests."""

@@ -1,4 +1,4 @@
-"""One page in one file: style, script and data inside, and nothing that it may fetch."""
+"""Self-contained HTML page: style, script and data inside, with a policy against fetching."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HERE = "loom_core.server.pages"
 
 
 def asset(package: str, name: str) -> str:
-    """The text of a file that a package ships, such as a style sheet."""
+    """Read a file of a package, such as a style sheet."""
     return resources.files(package).joinpath(name).read_text("utf-8")
 
 
@@ -38,7 +38,7 @@ def page(
 ) -> str:
     """Render a self-contained page of HTML.
 
-    `base.css` and `base.js` stand before the page's own: colours and type for light and dark, switches of
+    `base.css` and `base.js` precede the page's own: colours and type for light and dark, switches of
     theme and language, and `Page`, through which scripts read `data` and build elements.
 
     Args:
@@ -107,7 +107,7 @@ def write_page(path: Path, text: str) -> int:
 
 
 def embed_json(data: Mapping[str, object]) -> str:
-    """JSON that can stand in a script element: no text in it ends the element or begins a comment.
+    """Serialize JSON for a script element: no text in it ends the element or begins a comment.
 
     Raises:
         LoomError: it is no JSON.
@@ -123,7 +123,7 @@ def embed_json(data: Mapping[str, object]) -> str:
 
 
 def _inside(element: str, text: str) -> str:
-    text = f"\n{text.strip()}\n"  # as it stands in the element: the hash covers every character
+    text = f"\n{text.strip()}\n"  # exactly as in the element: the hash covers every character
     if re.search(rf"</{element}|<!--", text, re.IGNORECASE):
         raise LoomError(
             f"A {element} of a page would end its own element.",

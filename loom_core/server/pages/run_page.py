@@ -1,4 +1,4 @@
-"""The page of runs: what took time, what was said, what happened, in one file to be opened offline.
+"""HTML page of runs: timeline, messages and events, for offline viewing.
 
 A run is read from the journal with the runs that it had others do; its events are put together to spans; its
 data is bounded, and says what was left out.
@@ -79,7 +79,7 @@ _MOST_WHOLE = 2**53  # beyond this a number is another one in JavaScript
 _MOST_DEPTH = 40
 _FEW = 20  # items of a list or object, once there is too much of everything
 _AT_ONCE = 500
-_TAIL = 4  # of what is read of a long run, one part in so many is its end
+_TAIL = 4  # the last quarter of the events read from a long run is its end
 
 
 async def runs_page(
@@ -90,12 +90,12 @@ async def runs_page(
     more: bool = False,
     bounds: Bounds | None = None,
 ) -> str:
-    """The page of some runs, with what they had others do, as they stand.
+    """Build the page of some runs with their child runs, in their current state.
 
     Args:
         journal: where they are.
         runs: which; one alone is shown at once, several as a list.
-        program: what is told to look for more runs.
+        program: the command for more runs, in a message.
         more: whether there are more of them, which are left out.
         bounds: how much the page holds.
 
@@ -111,7 +111,7 @@ async def runs_page(
 def run_page(
     records: Sequence[RunRecord], *, now: float, program: str, more: bool = False, bounds: Bounds
 ) -> str:
-    """The page of runs that were read; see `runs_page`.
+    """Build the page of loaded runs; see `runs_page`.
 
     Args:
         records: the runs.
@@ -141,7 +141,7 @@ def run_page(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that took time, or happened at a moment.
+    """A span of time or a moment in a run.
 
     Attributes:
         kind: what it was.
@@ -172,7 +172,7 @@ def spans_of(events: Iterable[StreamEvent]) -> list[Span]:
 
 
 def seconds_by_kind(spans: Sequence[Span], *, start: float, end: float) -> dict[str, float]:
-    """How long a run was at what, in seconds: at each `Kind`, and at nothing of these (`other`).
+    """Return the seconds that a run spent on each `Kind`, and on none of them (`other`).
 
     Together they are the time from start to end.
     """
@@ -212,7 +212,7 @@ def _end(span: Span, now: float) -> float:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads events one by one."""
+    """Builder of spans from events."""
 
     closed: list[Span] = field(default_factory=list[Span])
     open: dict[tuple[Kind, str], Span] = field(default_factory=dict[tuple[Kind, str], Span])
@@ -396,7 +396,7 @@ def _span_data(span: Span, zero: float) -> dict[str, _Json]:
 
 @dataclass(slots=True)
 class _Entry:
-    """An event, or several of a kind on end: pieces of a text, or how far a call is."""
+    """An event, or consecutive events of a kind, such as pieces of a text or progress of a call."""
 
     first: StreamEvent
     last: StreamEvent
@@ -451,7 +451,7 @@ def _since(zero: float, at: float) -> float:
 
 
 class _Truncator:
-    """Makes JSON that a page can hold: what is too long is cut, and says by how much, as `… [+1,234]`.
+    """Truncator of JSON for a page; a truncated text says by how much, as `… [+1,234]`.
 
     Attributes:
         cuts: how often something was cut.
@@ -473,12 +473,12 @@ class _Truncator:
         return text
 
     def shorten(self, value: object, *, name: str = "", depth: int = 0) -> _Json:
-        """JSON that is short enough, that JavaScript reads as it is meant, and without secrets by name.
+        """Shorten a JSON value, make it safe for JavaScript, and redact secrets by name.
 
         Args:
             value: JSON.
             name: what it is called, with the names of what it is in.
-            depth: how deep it stands.
+            depth: its nesting depth.
         """
         match value:
             case str():
@@ -514,7 +514,7 @@ class _Truncator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """How much a page holds.
+    """Size limits of a page.
 
     Attributes:
         run_events: events of one run; of more, the first and the last.
@@ -523,7 +523,7 @@ class Bounds:
         depth: of these below each other.
         text: characters of one text.
         texts: characters of all texts together; behind that each has `short` only.
-        short: characters of one text, once there were so many.
+        short: characters of one text, after `texts` is used up.
     """
 
     run_events: int = 20_000
@@ -537,10 +537,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One run.
+    """One run with its events and child runs.
 
     Attributes:
-        run: as it stands.
+        run: its current state.
         events: what happened, oldest first; without the middle where there were too many.
         children: runs that it had others do, oldest first.
         children_left_out: how many more there are, at least.
@@ -563,9 +563,9 @@ class RunRecord:
 
 
 async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds) -> list[RunRecord]:
-    """Runs with their events and with the runs that they had others do.
+    """Read runs with their events and child runs.
 
-    A run among them that another one of them had made stands below that one only.
+    A run that is a child of another one appears only below that one.
 
     Args:
         journal: where they are.
@@ -583,7 +583,7 @@ async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds)
 
 
 class _Reading:
-    """The remaining budget of what may be read."""
+    """Reader of runs within a remaining budget."""
 
     def __init__(self, journal: Journal, bounds: Bounds) -> None:
         self._journal = journal

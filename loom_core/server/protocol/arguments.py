@@ -1,4 +1,4 @@
-"""The arguments of what a server serves: of functions that keep its rules, and may want the call itself."""
+"""Arguments of tools, prompts and resources: validation, and injection of the call's context."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def arguments_of(
 def values_for(
     arguments: FunctionArguments, given: Mapping[str, Any], context: ToolContext
 ) -> dict[str, Any]:
-    """The values to call the function with, the call among them where the function wants it.
+    """Validate the arguments of a function; add the call's context if it wants it.
 
     Raises:
         InvalidInputError: as for `FunctionArguments.parse`.

@@ -1,4 +1,4 @@
-"""Completions: what the value of an argument may be, while a user types it."""
+"""Completions: suggestions for the value of an argument."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _Owner = types.PromptReference | types.ResourceTemplateReference
 
 
 class Completions:
-    """Who knows the values of which argument. A server declares the capability once there is a completer."""
+    """Registry of completers by argument. A server declares the capability if there is one."""
 
     def __init__(self, protocol: Server[object], prompts: Prompts, resources: Resources) -> None:
         """Start without completers.

@@ -31,7 +31,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """A resource that is given whole, so that the client need not ask for it.
+    """A resource with its content, so that the client need not request it.
 
     Attributes:
         uri: its address; the client may show it, and read it again if this server serves it.
@@ -50,7 +50,7 @@ What is too big for an answer belongs behind a link.
 
 
 def block(content: Content) -> ContentBlock:
-    """A part in the protocol's terms."""
+    """Convert a part to the protocol's form."""
     match content:
         case str():
             return TextContent(text=well_formed(content))

@@ -1,4 +1,4 @@
-"""Errors: which text a client gets when something fails, and what only the log gets."""
+"""Error mapping: the text for clients, and details for the log only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def error_text(error: Exception, where: str) -> str:
-    """The text for the caller: our own errors in their words, of any other only where to look for it.
+    """Return the error text for the caller: messages of Loom's errors; for others, a reference to the log.
 
     Args:
         error: what was raised; a single error that a task group has wrapped counts as itself.
@@ -34,7 +34,7 @@ def error_text(error: Exception, where: str) -> str:
 
 
 def protocol_error(error: Exception, where: str, *, uri: str = "") -> MCPError:
-    """The JSON-RPC error for a failed list or read: what the caller got wrong is -32602 (SEP-2164)."""
+    """Build the JSON-RPC error of a failed list or read; a fault of the caller is -32602 (SEP-2164)."""
     expected = isinstance(unwrap_group(error), NotFoundError | InvalidInputError)
     return MCPError(
         code=INVALID_PARAMS if expected else INTERNAL_ERROR,

@@ -1,6 +1,6 @@
 """`LoomServer`: an MCP server whose tools, resources and prompts keep the house rules.
 
-It stands on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
+It builds on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
 be worded at the time of asking, arguments be refused with advice, lists have pages and errors keep their
 own words, without touching anything private. Both protocol eras are served from the same handlers.
 """
@@ -71,7 +71,7 @@ _FIXED = CacheHint(ttl_ms=FIXED_TTL_MS)
 
 
 class _ProtocolServer(Server[object]):
-    """The SDK's server, with two differences.
+    """The SDK's low-level server, with two changes.
 
     It tells clients of the handshake era, too, that lists change: the SDK's transports do not ask for it. And
     over a stream a client may probe before it chooses an era, see `negotiation`.

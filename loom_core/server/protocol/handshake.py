@@ -47,7 +47,7 @@ class Introduction:
     tasks: bool = False
 
     def discovery(self) -> dict[str, Any]:
-        """The result of `server/discover`."""
+        """Build the result of `server/discover`."""
         return {
             "resultType": "complete",
             "supportedVersions": [_MODERN],
@@ -62,7 +62,7 @@ class Introduction:
         }
 
     def initialization(self, version: str) -> dict[str, Any]:
-        """The result of `initialize` in a version of the handshake era."""
+        """Build the result of `initialize` for a version of the handshake era."""
         return {
             "protocolVersion": version,
             "capabilities": self._capabilities(subscribe=False),
@@ -126,7 +126,7 @@ class Handshake:
 
 
 def _read(line: bytes) -> dict[str, Any]:
-    """A message that may belong to a handshake; empty for any other."""
+    """Parse a message that may belong to a handshake; empty for any other."""
     try:
         message: object = json.loads(line) if len(line) <= _LONGEST else None
     except (ValueError, RecursionError):

@@ -79,7 +79,7 @@ async def _relay(received: ObjectReceiveStream[SessionMessage], target: WriteStr
 
 
 class _WithoutProbes:
-    """A client's messages; the probes before the first other request go elsewhere."""
+    """Stream of a client's messages, without the probes before the first other request."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class _WithoutProbes:
 
 
 def _is_of_probe(message: object) -> bool:
-    """Whether a message before the client's choice is a probe, or can only be about one."""
+    """Return whether a message before the client's choice is a probe or belongs to one."""
     if isinstance(message, JSONRPCNotification):
         return message.method == "notifications/cancelled"
     if not isinstance(message, JSONRPCRequest) or message.method != "server/discover":

@@ -1,7 +1,7 @@
-"""Telling clients that something has changed, each in the way of its era.
+"""Change notifications to subscribed clients, in the form of their protocol era.
 
 Clients of 2026-07-28 open a stream with `subscriptions/listen` and say what they want on it; the SDK serves
-that. Clients of the handshake era are told of every list that changes, and of what they have subscribed to.
+that. Clients of the handshake era are notified of every changed list, and of their subscriptions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_WATCHED = 1000  # resources that one client may subscribe to
 
 
 class ChangeNotifier:
-    """Changes of a server, and the clients subscribed to them."""
+    """Notifier of a server's changes, with its subscribers."""
 
     def __init__(self, protocol: Server[object]) -> None:
         """Serve the requests that are about changes.
@@ -122,8 +122,8 @@ class _Client:
     All events say no more than "look again", so each is kept once however often it happens: a client that
     does not read makes nothing grow.
 
-    Each request has a session of its own, but what a client has said of itself when it connected is one
-    object for all of them. Connections are told apart by it, and it is kept here so that no other object can
+    Each request has its own session, but the client's declaration at its connection is one object for all of
+    them. It identifies the connection, and it is kept here so that no other object can
     take its place in memory.
     """
 

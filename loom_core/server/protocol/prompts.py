@@ -1,4 +1,4 @@
-"""Prompts: what a host offers its user as a command, and what the model is then told."""
+"""Prompts: message templates that a host offers as commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PromptFunction = Callable[..., Awaitable[Sequence[PromptMessage]]]
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A function and what is said about it. Made by `Prompt.of`, which checks all of it.
+    """A function with its prompt definition. Created by `Prompt.of`, which validates both.
 
     Attributes:
         name: how programs call it.
@@ -128,11 +128,11 @@ class Prompts:
         self._prompts[prompt.name] = prompt
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is one of that name."""
+        """Return whether there is a prompt of that name."""
         return name in self._prompts
 
     def get(self, name: str) -> Prompt:
-        """The prompt of that name.
+        """Return the prompt of that name.
 
         Raises:
             NotFoundError: there is none.

@@ -1,4 +1,4 @@
-"""Resources: what can be read by URI, and lists of it."""
+"""Resources: content by URI, and their lists."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ResourceContent:
     meta: dict[str, Any] | None = None
 
     def contents(self, uri: str) -> TextResourceContents | BlobResourceContents:
-        """The same in the protocol's terms: text as it is, bytes in base64."""
+        """Convert it to the protocol's form: text as it is, bytes in base64."""
         uri = well_formed(uri)
         if isinstance(self.data, bytes):
             blob = base64.b64encode(self.data).decode()
@@ -73,11 +73,11 @@ class ResourceEntry:
     size: int | None = None
 
     def definition(self) -> Resource:
-        """The entry in the protocol's terms, as a line of a list."""
+        """Convert the entry to the protocol's form in a list."""
         return Resource(**self._fields())
 
     def link(self) -> ResourceLink:
-        """The entry in the protocol's terms, as a part of an answer."""
+        """Convert the entry to a link in an answer."""
         return ResourceLink(**self._fields())
 
     def _fields(self) -> dict[str, Any]:
@@ -183,11 +183,11 @@ class ServedResource:
         )
 
     def match(self, uri: str) -> Mapping[str, Any] | None:
-        """The values of the variables, or None if the URI is another resource's."""
+        """Return the values of the variables, or None if the URI is another resource's."""
         return self._template.match(uri)
 
     async def read(self, uri: str, variables: Mapping[str, Any], context: ToolContext) -> ReadResourceResult:
-        """The content behind a URI that matches.
+        """Read the content of a matching URI.
 
         Raises:
             Exception: whatever the function raises.
@@ -197,7 +197,7 @@ class ServedResource:
 
 
 def resource_uri(uri_template: str, **variables: str) -> str:
-    """The URI of one resource of a template: `resource_uri("loom://{kb}/{id}", kb="产品", id="a/b")`.
+    """Build the URI of one resource of a template: `resource_uri("loom://{kb}/{id}", kb="产品", id="a/b")`.
 
     Values are percent-encoded, so that they come back as they were in the function that reads.
     """
@@ -239,7 +239,7 @@ class Resources:
         self._claim()
 
     def variables(self, uri: str) -> tuple[str, ...]:
-        """The variables of a template, as it was registered.
+        """Return the variables of a template, as it was registered.
 
         Raises:
             NotFoundError: there is no such template.

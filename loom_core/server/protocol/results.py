@@ -1,4 +1,4 @@
-"""Results of tools: a text for the model, the same facts as data, and a limit on both."""
+"""Tool results: text for the model, structured content, and a token cap."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ToolReply(Generic[ModelT_co]):
 
 
 def tool_result(text: str, structured: ModelT, *contents: Content) -> ToolReply[ModelT]:
-    """A tool's answer, its texts together cut at `TOKEN_CAP` with a last line that says so.
+    """Build a tool's answer; its texts are truncated at `TOKEN_CAP`, with a last line that says so.
 
     Args:
         text: what the language model reads.
@@ -71,7 +71,7 @@ def estimate_tokens(text: str) -> int:
 
 
 class TextBudget:
-    """Builds a text out of blocks, best first, that never grows past a number of tokens.
+    """Builder of a text from blocks, best first, within a token budget.
 
     A block that no longer fits ends the text: a shorter one of lower rank does not slip in after it. Only the
     first block is cut to fit, so that an answer is never empty.
@@ -86,7 +86,7 @@ class TextBudget:
         Args:
             tokens: the limit, 100 to `TOKEN_CAP`; what is said about the cut is within it.
             narrow: what the reader can do to see the rest: completes "narrow with …".
-            separator: what stands between two blocks.
+            separator: the text between two blocks.
         """
         self._limit = 4 * (min(tokens, TOKEN_CAP) - _NOTE_TOKENS - estimate_tokens(narrow))
         self._narrow = narrow
@@ -122,7 +122,7 @@ class TextBudget:
         return True
 
     def text(self, *, total: int | None = None) -> str:
-        """The text, with a last line about what is missing if anything is.
+        """Return the text, with a last line about what is missing if anything is.
 
         Args:
             total: how many there are in all, if more than were offered to `add`.
@@ -146,7 +146,7 @@ def _cap(text: str, tokens: int) -> str:
 
 
 def _quarters(text: str) -> int:
-    """The estimate in quarters of a token, which add up without rounding."""
+    """Estimate tokens in quarters, which add up without rounding."""
     if text.isascii():
         return len(text)
     return len(text) + 3 * len(_CJK.findall(text))

@@ -1,4 +1,4 @@
-"""A tool: one Python function as the protocol sees it."""
+"""Tools: Python functions with a definition, argument validation and structured results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ToolWording:
-    """The part of a tool's definition that depends on what is there at the time of asking.
+    """The dynamic part of a tool's definition, computed for each list.
 
     Attributes:
         description: the whole description.
@@ -76,7 +76,7 @@ WordingFunction = Callable[..., Awaitable[ToolWording]]
 
 @dataclass(frozen=True, slots=True)
 class ServedTool:
-    """A function and what is said about it. Made by `Tool.of`, which checks all of it.
+    """A function with its tool definition. Created by `ServedTool.of`, which validates both.
 
     Attributes:
         name: how models call it.
@@ -264,7 +264,7 @@ class Tools:
         self._live = live
 
     def get(self, name: str) -> ServedTool | SchemaTool:
-        """The tool of that name.
+        """Return the tool of that name.
 
         Raises:
             InvalidInputError: there is none.
@@ -287,7 +287,7 @@ class Tools:
         return {tool.name: tool.answer_schema for tool in self._tools.values()}
 
     def _find(self, name: str) -> ServedTool | SchemaTool | None:
-        """The tool of that name; of two, the one that is always there."""
+        """Find the tool of that name; of two, the static one."""
         return self._tools.get(name) or next((tool for tool in self._others() if tool.name == name), None)
 
     def _others(self) -> Sequence[SchemaTool]:

@@ -1,4 +1,4 @@
-"""`--html OUT.html [RUN …]` of a command that lists runs: which they are, and the file that shows them."""
+"""The option `--html OUT.html [RUN …]` of commands that list runs: export of an HTML page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOOKED_AT = 50  # of the latest runs, until there is one that no other one had 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPage:
-    """A page in a file.
+    """An exported page.
 
     Attributes:
         path: which file.
@@ -50,15 +50,15 @@ class PagedRuns(Protocol):
     """The runs of a server."""
 
     def journal(self) -> Journal:
-        """Where they are."""
+        """Return the journal of the runs."""
         ...
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands; `NotFoundError` if there is none."""
+        """Return a run; `NotFoundError` if there is none."""
         ...
 
     async def latest_runs(self, limit: int) -> Sequence[Run]:
-        """The latest first."""
+        """Return the latest runs, the latest first."""
         ...
 
 
@@ -80,7 +80,7 @@ async def write_run_page(
 
     Args:
         service: has the runs.
-        given: what stands behind `--html`: the file, then ids.
+        given: the arguments of `--html`: the file, then ids.
         listed: the runs that are shown where no id is given; one more than `limit` says that there are more.
         limit: how many of these are shown.
         program: whose runs they are.
@@ -110,7 +110,7 @@ async def write_run_page(
 
 
 async def find_run(service: PagedRuns, name: str) -> Run:
-    """The run with an id; by the name `latest` the latest that none other has begun.
+    """Find the run with an id; `latest` is the latest run that is no child of another one.
 
     Raises:
         NotFoundError: there is none.

@@ -14,7 +14,7 @@ __all__ = ["EventInfo", "PendingInfo", "event_info", "pending_info"]
 
 
 class PendingInfo(BaseModel):
-    """Something that a run waits for a person to say."""
+    """Pending input or approval of a run."""
 
     id: str = Field(description="What a decision names.")
     kind: Literal["approval", "unknown", "question"] = Field(
@@ -30,7 +30,7 @@ class PendingInfo(BaseModel):
 
 
 class EventInfo(BaseModel):
-    """Something that happened in a run."""
+    """An event of a run."""
 
     seq: int
     type: str
@@ -53,5 +53,5 @@ def pending_info(pending: Pending) -> PendingInfo:
 
 
 def event_info(event: StreamEvent) -> EventInfo:
-    """An event as data."""
+    """Convert an event to data."""
     return EventInfo(seq=event.seq, type=event.type, at=event.at, payload=dict(event.payload))

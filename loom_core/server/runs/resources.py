@@ -1,4 +1,4 @@
-"""Runs as resources: how one stands, its events, and what was too large for an event."""
+"""Runs as resources: state, events and blobs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TITLE = 80
 
 
 class ReadableRuns(Protocol):
-    """The runs of a server, as the caller of the moment may see them."""
+    """The runs of a server that the current caller may see."""
 
     @property
     def journal_path(self) -> Path:
@@ -39,11 +39,11 @@ class ReadableRuns(Protocol):
         ...
 
     async def run(self, run_id: str) -> Run:
-        """A run as it stands; `NotFoundError` if the caller has none of this id."""
+        """Return a run; `NotFoundError` if the caller has none with this id."""
         ...
 
     async def latest_runs(self, limit: int) -> Sequence[Run]:
-        """The caller's runs, the latest first."""
+        """Return the caller's runs, the latest first."""
         ...
 
     async def events(self, run_id: str, *, after: int = 0, limit: int = 100) -> Sequence[StreamEvent]:
@@ -70,7 +70,7 @@ def register_run_resources(
         runs: the runs.
         describe: gives a run as JSON.
         title: what people know a run by.
-        description: what is told of a run's JSON.
+        description: of a run's JSON.
     """
 
     @server.resource(
@@ -107,7 +107,7 @@ def register_run_resources(
         return ResourceContent(await describe(await runs.run(id)), _JSON)
 
     async def list_latest(limit: int) -> Sequence[Run]:
-        """The latest runs; nothing is made to look for them."""
+        """List the latest runs, without creating a journal."""
         return await runs.latest_runs(limit) if await to_thread.run_sync(runs.journal_path.exists) else ()
 
     @server.resource_list

@@ -1,4 +1,4 @@
-"""Passages as text for a model: where each is from, and its words quoted as data."""
+"""Citations: passages as text for a model, with their sources, quoted as data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MatchInfo(BaseModel):
 
     @classmethod
     def of(cls, match: Match) -> Self:
-        """As a tool tells it: what is missing only where that matters."""
+        """Create it from a match; `missing` only if it matters."""
         missing = [] if match.verdict == "strong" else list(match.missing)
         return cls(verdict=match.verdict, confidence=match.confidence, missing=missing)
 
@@ -46,7 +46,7 @@ class MatchInfo(BaseModel):
 
 
 class _Citable(Protocol):
-    """A passage that was found.
+    """A retrieved passage.
 
     Attributes:
         number: its citation number, from 1.
@@ -81,7 +81,7 @@ class _Citable(Protocol):
 
 
 class _Readable(Protocol):
-    """A stretch of a document.
+    """An excerpt of a document.
 
     Attributes:
         title: of the document; may be empty.
@@ -113,7 +113,7 @@ CitableT = TypeVar("CitableT", bound=_Citable)
 
 
 def citation(passage: _Citable) -> str:
-    """The line that says where a passage is from: `[1] title › heading (uri#start-end, page 3)`."""
+    """Format the source of a passage in a line: `[1] title › heading (uri#start-end, page 3)`."""
     place = escape_controls(" › ".join([passage.title or "untitled", *passage.heading_path]))
     stretch = "" if passage.start is None else f"#{passage.start}-{passage.end}"
     page = f"page {passage.page}" if passage.page else ""
@@ -129,7 +129,7 @@ def passages_text(
     notes: Sequence[str] = (),
     tokens: int,
 ) -> tuple[str, int]:
-    """Passages, best first, each with its citation and id before it; behind them, what else there is to say.
+    """Format passages, best first, each after its citation and id; notes follow.
 
     How well they fit comes first, as a model is to know that before it reads them.
 
@@ -155,7 +155,7 @@ def passages_text(
 
 
 def reading_text(stretch: _Readable) -> str:
-    """A stretch of a document, with what it is from, and where to go on if that is not its end."""
+    """Format an excerpt of a document, with its source, and the offset of the rest."""
     shown = f"{stretch.start:,} to {stretch.end:,} of {stretch.length:,}"
     place = (
         f"{escape_controls(stretch.title or 'untitled')} ({escape_controls(stretch.uri or stretch.source)})"

@@ -1,4 +1,4 @@
-"""Reading a stretch of a document that costs no more tokens than asked for."""
+"""Excerpts of documents within a token budget."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_CHARACTERS_EACH = 4  # of a token: that many in English, one in Chinese
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A stretch of a document.
+    """An excerpt of a document.
 
     Attributes:
         document_id: id of the document.
@@ -49,7 +49,7 @@ class Excerpt:
 
 
 def forms_of(id_: str) -> list[str]:
-    """An id as it is given, and the address that it was copied from if it stood in a citation."""
+    """Return the forms of an id: as given, and the address if it was copied from a citation."""
     address = _PLACE.sub("", id_)
     forms = [id_, address]
     if address.startswith("file://"):  # which citations show with the letters of every script as they are
@@ -60,7 +60,7 @@ def forms_of(id_: str) -> list[str]:
 def read(
     knowledge_base: GraphRAGKnowledgeBase, id_: str, *, start: int | None, tokens: int
 ) -> Excerpt | None:
-    """A stretch of a document in one of Loom's knowledge bases. Blocks.
+    """Read an excerpt of a document in one of Loom's knowledge bases. Blocks.
 
     Args:
         knowledge_base: where to look.
@@ -94,18 +94,18 @@ def read(
 
 
 def excerpt_bounds(text: str, *, start: int, tokens: int) -> tuple[int, int]:
-    """Where a stretch of a text is to begin and end so that it costs no more than so many tokens."""
+    """Return the start and end of an excerpt within a token budget."""
     start = min(max(start, 0), len(text))
     return start, start + _fitting(text[start : start + _MAX_CHARACTERS_EACH * tokens], tokens)
 
 
 def _start_around(text: str, start: int, end: int, tokens: int) -> int:
-    """Where to begin so that a passage has as much before it as after it."""
+    """Return the start of an excerpt that has a passage in its middle."""
     before = max(0, tokens - estimate_tokens(text[start:end])) // 2
     first = max(0, start - _MAX_CHARACTERS_EACH * before)
     return start - _fitting(text[first:start][::-1], before)
 
 
 def _fitting(text: str, tokens: int) -> int:
-    """How many characters from the beginning cost no more than so many tokens."""
+    """Return how many leading characters fit into a token budget."""
     return bisect_right(range(1, len(text) + 1), tokens, key=lambda end: estimate_tokens(text[:end]))

@@ -1,4 +1,4 @@
-"""A tool that searches: what is said of it follows from what its sources say of themselves."""
+"""Search tool: a description from those of its sources, and the types of its arguments."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ Detail = Annotated[
     Literal["concise", "detailed"],
     Field(description="`detailed` adds scores and why each was found."),
 ]
-"""How much is told of each passage."""
+"""The level of detail for each passage."""
 
 AnswerLimit = Annotated[int, Field(ge=200, le=TOKEN_CAP)]
-"""Tokens of all passages together, with what is told of them."""
+"""Tokens of all passages together, with their details."""
 
 TextStart = Annotated[
     int | None,

@@ -1,4 +1,4 @@
-"""Serving over Streamable HTTP: on this machine, or to a network whose callers show tokens."""
+"""Streamable HTTP server: local, or for a network with bearer tokens."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def serve_http(
         state = HttpState()
 
         class HttpServer(uvicorn.Server):
-            """uvicorn, but a signal ends `serve` in good order instead of being raised again afterwards.
+            """uvicorn server with graceful shutdown on a signal, which it does not raise again.
 
             The SDK's event streams find out about the end by `should_exit` of the object that handles the
             signal.

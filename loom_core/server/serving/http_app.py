@@ -43,7 +43,7 @@ _ALIVE, _READY, _METRICS = "/healthz", "/readyz", "/metrics"
 
 
 def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | None = None) -> Starlette:
-    """The application, everything in it behind the gate.
+    """Build the application, with the middleware around all of it.
 
     The checks of Host and Origin keep out web pages that have made their own name point to this machine (DNS
     rebinding): a request with a foreign `Host` is answered with 421, one with a foreign `Origin` with 403.
@@ -100,7 +100,7 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
 def _ending_with(
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[Any]], refusals: RefusalAudit
 ) -> Callable[[Starlette], AbstractAsyncContextManager[Any]]:
-    """The same lifespan, at whose end it is written down how many were not let in since the last lines."""
+    """Wrap a lifespan: at its end, write the counts of refused requests to the audit."""
 
     @asynccontextmanager
     async def ending(app: Starlette) -> AsyncGenerator[Any]:
@@ -132,7 +132,7 @@ def _operator_routes(server: LoomServer, state: HttpState) -> list[Route]:
 
 
 def _metadata_routes(server: LoomServer, auth: AuthSettings | None) -> list[Route]:
-    """Where clients learn who issues tokens for this server (RFC 9728)."""
+    """Build the routes of the protected resource metadata (RFC 9728)."""
     if auth is None or auth.issuer is None:
         return []
     return create_protected_resource_routes(
@@ -144,12 +144,12 @@ def _metadata_routes(server: LoomServer, auth: AuthSettings | None) -> list[Rout
 
 
 def _url(text: str) -> AnyHttpUrl:
-    """A URL that is written as it was given: clients compare an issuer letter by letter (RFC 8414, 3.3)."""
+    """Keep a URL as it was given: clients compare an issuer character by character (RFC 8414, 3.3)."""
     return _URLS.validate_python(text)
 
 
 def _hosts(settings: HttpSettings) -> list[str]:
-    """The names that a request may be sent to: this machine's, those allowed, and the public one."""
+    """Return the allowed `Host` names: this machine's, the configured ones, and the public one."""
     issuer = settings.auth.issuer if settings.auth else None
     public = urlsplit(issuer.resource).netloc if issuer else ""
     host = settings.host.strip("[]")

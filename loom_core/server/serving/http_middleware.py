@@ -1,4 +1,4 @@
-"""The gate in front of a server on HTTP: what does not pass it costs little and learns nothing.
+"""HTTP middleware: host and origin checks, authentication, rate limits and sessions.
 
 In this order: the checks of Host and Origin, the token, the caller's share, the body (its size and its time),
 the scope. What is refused is counted, and logged without anything that was sent in secret.
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class HttpPolicy:
-    """The rules of the gate.
+    """Policy of the HTTP middleware.
 
     Attributes:
         security: the hosts and origins that are let in.
@@ -82,17 +82,17 @@ class HttpPolicy:
 
 @dataclass(slots=True)
 class HttpState:
-    """How far the serving is.
+    """State of the HTTP server.
 
     Attributes:
-        serving: whether new requests are welcome; a balancer is told by `/readyz`.
+        serving: whether new requests are accepted; `/readyz` reports it to a load balancer.
     """
 
     serving: bool = True
 
 
 class HttpMiddleware:
-    """ASGI middleware: lets a request in for its caller, or refuses it.
+    """ASGI middleware: authenticate a request and admit it, or refuse it.
 
     Args:
         app: what is behind the gate.
@@ -170,7 +170,7 @@ class HttpMiddleware:
             await self._serve(request, credential, body, answer, opened=opened)
 
     async def _identify(self, request: Request) -> Credential | None:
-        """Who is asking; None without authentication."""
+        """Authenticate a request; None without authentication."""
         wrong = await self._checks.validate_request(request)
         if wrong is not None and wrong.status_code == 421:
             text = "This server is not known by the name in the header Host."
@@ -214,7 +214,7 @@ class HttpMiddleware:
             self._rules.authentication.demand(scope, caller)
 
     async def _body(self, receive: Receive) -> bytes | None:
-        """The whole body of a request; None if the client goes before its end."""
+        """Read the whole body of a request; None if the client disconnects first."""
         received = bytearray()
         with anyio.move_on_after(self._rules.body_seconds):
             while True:
@@ -260,7 +260,7 @@ class HttpMiddleware:
             self._sessions.end_request(session)
 
     def _session_of(self, request: Request, caller: Caller) -> str:
-        """The session that a request belongs to; empty where it belongs to none.
+        """Return the session of a request; empty if it has none.
 
         Raises:
             RefusedError: the caller has no such session. The SDK would say so too, but its clock for idle
@@ -310,7 +310,7 @@ class HttpMiddleware:
 
 
 class _Answer:
-    """Sends an answer on, and remembers what of it matters here.
+    """Wrapper of `send` that remembers the status and session of the answer.
 
     Args:
         send: sends it.
@@ -351,7 +351,7 @@ def _in_handshake_era(request: Request) -> bool:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Gives a body that was read already, and then what the client does further."""
+    """Wrap `receive`: replay a body that was read, then pass on further messages."""
     left = [body]
 
     async def replay() -> Message:
@@ -363,12 +363,12 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
 
 
 def _user(caller: Caller) -> AuthenticatedUser:
-    """The caller in the SDK's terms, which binds sessions and request states to it; without the token."""
+    """Convert the caller to the SDK's user, which binds sessions and request states; without the token."""
     return AuthenticatedUser(AccessToken(token="", client_id=caller.id, scopes=sorted(caller.scopes)))
 
 
 def build_protocol(head_seconds: float, on_timeout: Callable[[], None]) -> type[H11Protocol]:
-    """The protocol that uvicorn is to speak.
+    """Build the HTTP protocol class for uvicorn, with a timeout for request heads.
 
     Args:
         head_seconds: how long the head of a request may take, and what is left of a request that is refused
@@ -377,7 +377,7 @@ def build_protocol(head_seconds: float, on_timeout: Callable[[], None]) -> type[
     """
 
     class TimedProtocol(H11Protocol):
-        """Closes a connection on which no request is being served, and none arrives in time."""
+        """HTTP/1.1 protocol that closes an idle connection if no request arrives in time."""
 
         _timer: asyncio.TimerHandle | None = None
 

@@ -1,4 +1,4 @@
-"""Where an HTTP server listens, and the limits of its connections."""
+"""Settings of an HTTP server: address and connection limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["HttpSettings"]
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """Where and how to listen.
+    """Settings of an HTTP server.
 
     Attributes:
         host: an address; one that is not loopback is refused without authentication.

@@ -1,4 +1,4 @@
-"""How much one caller may ask at a time, so that none takes the others' share. Of this process alone.
+"""Rate limits, concurrency limits and session counts per caller, within this process.
 
 The SDK keeps the sessions of the handshake era, refuses another caller's, limits all together and ends idle
 ones; but it does not tell how many one caller has. `SessionCount` counts them by what is seen from outside.
@@ -56,7 +56,7 @@ class _Share:
 
 
 class CallerLimits:
-    """Keeps count of what callers ask.
+    """Rate limiter: token bucket and concurrency limits per caller.
 
     Args:
         limits: what each may ask.
@@ -69,7 +69,7 @@ class CallerLimits:
         self._shares: dict[str, _Share] = {}
 
     def running(self, kind: Kind) -> int:
-        """How many requests of all callers are being answered."""
+        """Return the number of running requests of all callers."""
         return sum(share.running[kind] for share in self._shares.values())
 
     def count(self, caller: Caller, kind: Kind) -> None:
@@ -95,7 +95,7 @@ class CallerLimits:
 
     @contextmanager
     def hold_share(self, caller: Caller, kind: Kind) -> Generator[None]:
-        """The time in which a request is answered."""
+        """Count a running request of a caller in the block."""
         share = self._share(caller)
         share.running[kind] += 1
         try:
@@ -133,7 +133,7 @@ class _Session:
 
 
 class SessionCount:
-    """Counts sessions.
+    """Count of open sessions per caller.
 
     Args:
         idle_seconds: a session in which nothing has run for so long is over, by the SDK's rule.
@@ -151,20 +151,20 @@ class SessionCount:
         return len(self._sessions)
 
     def of(self, owner: str) -> int:
-        """How many sessions a caller has."""
+        """Return the number of a caller's sessions."""
         self._drop_idle()
         open_now = sum(session.owner == owner for session in self._sessions.values())
         return open_now + self._opening[owner]
 
     def has(self, owner: str, id_: str) -> bool:
-        """Whether a session is open and the caller's own."""
+        """Return whether a session is open and belongs to the caller."""
         self._drop_idle()
         session = self._sessions.get(id_)
         return session is not None and session.owner == owner
 
     @contextmanager
     def opening(self, owner: str) -> Generator[Callable[[str], None]]:
-        """The time in which a caller may be opening a session, which counts as one.
+        """Reserve a session for a caller in the block; the reservation counts as one.
 
         Yields:
             What to call with the session's id as soon as it has begun: from then on it counts by itself.
@@ -184,18 +184,18 @@ class SessionCount:
             self._opening += Counter()  # drops what is zero
 
     def begin_request(self, id_: str) -> None:
-        """A request of a session has begun."""
+        """Note that a request of a session has begun."""
         if session := self._sessions.get(id_):
             session.running += 1
 
     def end_request(self, id_: str) -> None:
-        """A request of a session has ended."""
+        """Note that a request of a session has ended."""
         if session := self._sessions.get(id_):
             session.running -= 1
             session.seen = self._clock()
 
     def remove(self, id_: str) -> None:
-        """A session is over."""
+        """Remove a session that has ended."""
         self._sessions.pop(id_, None)
 
     def _drop_idle(self) -> None:

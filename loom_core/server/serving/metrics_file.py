@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 def maintain_metrics(
     file: Path | str, server: LoomServer, *, every_seconds: float = _EVERY_SECONDS
 ) -> Generator[None]:
-    """Keep a file as the server's numbers are, in the block; it is written once more at its end.
+    """Update a metrics file in the block, and a last time at its end.
 
     Readers see a whole file at any time: each writing replaces it. A writing that fails is logged, once until
     one succeeds again. All numbers have the label `loom_server`.
@@ -81,7 +81,7 @@ def maintain_metrics(
 
 
 class _MetricsWriter:
-    """Writes the file."""
+    """Writer of the metrics file."""
 
     def __init__(self, path: Path, server: LoomServer) -> None:
         self.path = path

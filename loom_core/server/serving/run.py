@@ -1,4 +1,4 @@
-"""Run a server over stdio or HTTP, once its command knows what to serve and how.
+"""Server runner: serve over stdio or HTTP, with settings from the command.
 
 Nothing heavy is imported here before standard output is safe.
 """
@@ -49,7 +49,7 @@ def serve(
     service: str = "",
     deadline: float = 5.0,
 ) -> None:
-    """Serve until told to stop; it owns the process, and belongs in its main thread.
+    """Serve until stopped; owns the process, and belongs in its main thread.
 
     Over stdio, standard output is claimed before `build` is called: import the server's own modules in there
     and nothing that they print can disturb the protocol. Logging goes to standard error unless the program
@@ -112,7 +112,7 @@ def _build_server(build: Callable[[], LoomServer]) -> LoomServer:
     try:
         from loom_core.server.calls.request_state import keys_from_environment
 
-        keys_from_environment()  # what is wrong with them is told now, not to the first client that is asked
+        keys_from_environment()  # report invalid keys now, not to the first client that needs them
         return build()
     finally:
         gc.freeze()

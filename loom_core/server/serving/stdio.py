@@ -1,4 +1,4 @@
-"""Serving over standard input and output, with nothing but the protocol on the wire.
+"""stdio server: only protocol messages on standard output.
 
 The SDK's own transport guards standard output only once it serves, and reads through a thread that a signal
 cannot end while the host is silent. This one claims both descriptors first of all, reads in a daemon thread,
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Private duplicates of standard input and output, and who was at the other end.
+    """Private duplicates of standard input and output, and the parent process.
 
     Attributes:
         reads: descriptor that the client's messages come from.
@@ -86,7 +86,7 @@ def claim_stdio() -> Wire:
 
 
 class LineReader:
-    """Reads the client's lines in a thread, and answers the handshake; all else waits for the event loop.
+    """Reader of the client's lines in a thread; it answers the handshake, and queues all else.
 
     Args:
         wire: where the client is.
@@ -247,7 +247,7 @@ async def _read_messages(
 
 
 def _refusal(text: str) -> JSONRPCError | None:
-    """The answer to a request that is not valid, where it can be seen which one that is.
+    """Build the answer to an invalid request, if its id can be found.
 
     Without it a client would wait for ever: for instance after it has cut a text in the middle of a
     surrogate pair, which is valid for a lenient parser only, or has sent what is nested too deeply.
@@ -269,7 +269,7 @@ def _refusal(text: str) -> JSONRPCError | None:
 
 
 def _outline(text: str) -> str:
-    """An object or array in JSON with `null` in place of the objects and arrays in it."""
+    """Parse the outermost object or array in JSON, with `null` for nested ones."""
     kept: list[str] = []
     depth = begin = 0
     for mark in _MARKS.finditer(text):
@@ -339,7 +339,7 @@ async def _watch_signals(reading: CancelScope) -> None:
 
 
 def _duplicate(descriptor: int) -> int:
-    """A copy that children do not inherit and that is none of the standard descriptors."""
+    """Duplicate a descriptor: not inherited by children, and none of the standard ones."""
     copy = os.dup(descriptor)
     if copy > 2:
         return copy

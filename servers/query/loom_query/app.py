@@ -1,4 +1,4 @@
-"""Putting the server together."""
+"""Factory of the server."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def _register_resources(server: LoomServer, service: QueryService) -> None:
 
 
 async def watch_sources(server: LoomServer, sources: Sources, *, interval: float = 1.0) -> None:
-    """Look again and again until cancelled; clients are told when the tools would be described differently.
+    """Poll for changes of the sources until cancelled; notify clients when tool descriptions change.
 
     Args:
-        server: tells its clients.
-        sources: are exchanged.
-        interval: seconds between two looks. As long as no file has changed, a look opens none.
+        server: notifies its clients.
+        sources: are reloaded.
+        interval: seconds between two polls. A poll opens no file unless one has changed.
     """
     told = sources.description_key()
     while True:

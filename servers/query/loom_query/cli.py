@@ -1,7 +1,7 @@
-"""The command line: what can be asked for.
+"""The command line of loom-query-server.
 
 Exit codes: 0 done, 1 an error (for `doctor` and `mcp test`: there is a problem), 2 wrong usage, 3 answered
-without a source that was asked, 130 interrupted, 141 nobody reads the answer any more.
+without a source that was asked, 130 interrupted, 141 no process reads the output any more.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The server's introduction in the handshake, which needs nothing else of it to be loaded."""
+"""The server's introduction in the handshake, without an import of the rest."""
 
 from __future__ import annotations
 

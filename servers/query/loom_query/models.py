@@ -1,4 +1,4 @@
-"""What the tools answer, as data."""
+"""Data models of the tools' answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Pattern = Literal["rag", "multi_query", "hierarchical"]
 """How `ask` finds what it answers from."""
 
 SourceInfoState = Literal["idle", "connecting", "ready", "failed"]
-"""Connected at its first question; being connected; can be asked; cannot be, or gave no answer last time."""
+"""Connects at its first question; connecting; can be asked; cannot be asked, or the last question failed."""
 
 
 _CONCISE: dict[str, object] = {
@@ -64,12 +64,12 @@ class Passage(BaseModel):
     also_in: list[str] = Field(default=[], description="Ids of the same text in other sources.")
 
     def concise(self) -> Passage:
-        """Reduce it to what a concise text tells, too."""
+        """Keep only what a concise text has."""
         return self.model_copy(update=_CONCISE)
 
 
 class SourceOutcome(BaseModel):
-    """What became of one source that was asked."""
+    """Outcome of one source that was asked."""
 
     source: str
     state: SourceState = Field(description="`starting` is not failed: ask again in a moment.")
@@ -91,7 +91,7 @@ class QueryResult(BaseModel):
     )
 
     def concise(self) -> QueryResult:
-        """Reduce it to what a concise text tells, too, so that it costs no more tokens than that."""
+        """Keep only what a concise text has, so that it costs no more tokens."""
         passages = [passage.concise() for passage in self.passages]
         return self.model_copy(update={"passages": passages, "sources": _missing(self.sources)})
 
@@ -152,7 +152,7 @@ class AskResult(BaseModel):
     notes: list[str] = []
 
     def concise(self) -> AskResult:
-        """Reduce it to what the text tells, too."""
+        """Keep only what the text has."""
         passages = [passage.concise() for passage in self.passages]
         if self.answered:
             passages = [passage.model_copy(update={"text": ""}) for passage in passages]

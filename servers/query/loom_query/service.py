@@ -1,4 +1,4 @@
-"""What the tools and the command line do with sources, without any words about it."""
+"""Service behind the tools and the command line: query, fetch, list and ask sources."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ class QueryService:
             await self._close()
         finally:
             self._tasks.cancel_scope.cancel()
-            # Not told of the error, which it would wrap into a group: it is none of its tasks'.
+            # Without the error, which the group would wrap: none of its tasks raised it.
             await self._tasks.__aexit__(None, None, None)
 
     async def describe_sources(self) -> list[SourceInfo]:
-        """What the sources that the caller may use say of themselves."""
+        """Describe the sources that the caller may use."""
         return [source.info for source in self._list_allowed().values()]
 
     def select_sources(self, wanted: Sequence[str]) -> list[str]:
-        """The names of the sources to ask.
+        """Return the names of the sources to ask.
 
         Args:
             wanted: some of them; empty for all that can be asked.
@@ -153,12 +153,12 @@ class QueryService:
         )
 
     async def fetch(self, id_: str, *, start: int | None, tokens: int) -> FetchResult:
-        """Read what a passage is from, whichever source gave it.
+        """Read the text around a passage from the source that gave it.
 
         Args:
             id_: as `query` gave it; without the name of a source it is looked for in all.
             start: offset to read from; None for a passage amid its context, where its source can do that.
-            tokens: what the text costs at the most.
+            tokens: limit of the text.
 
         Raises:
             NotFoundError: no source has it.
@@ -193,12 +193,12 @@ class QueryService:
         unasked = f" Not every source could be asked: {failures[0]}" if failures else ""
         raise NotFoundError(
             f"There is nothing with the id {id_[:200]!r}.",
-            advice="Take an id from `query`, and ask anew for one that is old: some sources only know what "
-            f"they found lately.{unasked}",
+            advice="Take an id from `query`, and query again if the id is old: some sources only know "
+            f"what they found lately.{unasked}",
         )
 
     async def list_sources(self) -> SourcesResult:
-        """Every source, and what is wrong with any of them or with the language model."""
+        """List every source, with problems of sources and of the language model."""
         details = [details_of(source) for source in self._list_allowed().values()]
         details += [
             SourceDetails(
@@ -230,9 +230,9 @@ class QueryService:
         limit: int = 10,
         told: Callable[[SourceReport], Awaitable[None]] | None = None,
     ) -> AskResult:
-        """Have a language model answer from what sources find.
+        """Generate an answer with a language model from the passages of sources.
 
-        Without a model, and with one that fails, the passages are the answer.
+        If there is no model, or it fails, the passages are the answer.
 
         Args:
             question: in any language; the answer is in the same.
@@ -283,7 +283,7 @@ class QueryService:
         )
 
     def language_model(self) -> LLMProvider | None:
-        """The language model of `ask`; None where none is configured. A keyring may be asked, which blocks.
+        """Return the language model of `ask`, or None if none is configured. Blocks; may read a keyring.
 
         Raises:
             ConfigError: what is configured cannot be used.
@@ -296,7 +296,7 @@ class QueryService:
             await self._model.close()
 
     async def _prepare(self, names: Sequence[str], *, generating: bool = False) -> None:
-        """Load what some sources need to be asked, and generation; it counts for no deadline."""
+        """Load the modules that some sources and generation need; no deadline includes this time."""
         self.sources.start_servers()
         live = self.sources.live
         if generating or any(isinstance(live.get(name), OwnLiveSource) for name in names):
@@ -305,7 +305,7 @@ class QueryService:
     def _record_reports(
         self, told: Callable[[SourceReport], Awaitable[None]] | None
     ) -> Callable[[SourceReport], Awaitable[None]]:
-        """What is called with each report, so that `listed` knows of it, too."""
+        """Return a callback for reports that also notes them for `list_sources`."""
 
         async def record(report: SourceReport) -> None:
             if (source := self.sources.live.get(report.source)) is not None:
@@ -324,7 +324,7 @@ class QueryService:
         return [problem for problem in self.sources.problems if may_use(problem.name)]
 
     def _outcomes(self, reports: Sequence[SourceReport], *, everything: bool) -> list[SourceOutcome]:
-        """What became of each source; where all are asked, those that cannot be are among them."""
+        """Return the outcome of each source; if all are asked, include those that cannot be."""
         outcomes = [
             SourceOutcome(
                 source=report.source,
@@ -371,7 +371,7 @@ async def _read(source: LiveSource, id_: str, *, start: int | None, tokens: int)
 
 
 def _notes(outcomes: Sequence[SourceOutcome]) -> list[str]:
-    """That an answer is partial, and why; nothing where every source answered."""
+    """Return notes that an answer is partial, and why; none if every source answered."""
     missing = [outcome for outcome in outcomes if outcome.state != "answered"]
     if not missing:
         return []

@@ -1,4 +1,4 @@
-"""What the person who starts the server decides."""
+"""Settings of one run, from the command line."""
 
 from __future__ import annotations
 

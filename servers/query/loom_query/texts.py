@@ -1,4 +1,4 @@
-"""What the tools answer, as text for a model and as lines for a person."""
+"""Texts of the tools' answers, for a model and for a terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NO_SOURCE = "There is no source yet. Add documents with loom-kb, or name source
 
 
 def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple[str, int]:
-    """The answer of `query`.
+    """Format the answer of `query`.
 
     Args:
         result: what was found.
@@ -48,7 +48,7 @@ def query_text(result: QueryResult, *, detailed: bool, max_tokens: int) -> tuple
 
 
 def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
-    """What is told of a passage between its citation and its text."""
+    """Format the lines between the citation and the text of a passage."""
     lines: list[str] = []
     if detailed:
         scores = [f"{name} {value:.3g}" for name, value in passage.scores.items()]
@@ -62,7 +62,7 @@ def passage_lines(passage: Passage, *, detailed: bool) -> list[str]:
 
 
 def source_line(source: SourceDetails) -> str:
-    """A source in a list."""
+    """Format a source in a list."""
     filters = f"; filters: {', '.join(source.filters)}" if source.filters else ""
     line = (
         f"- {source.name} ({source.kind}, {source.state}): {source.description or 'no description'}{filters}"
@@ -74,11 +74,11 @@ def source_line(source: SourceDetails) -> str:
 
 
 def sources_text(result: SourcesResult, *, config: str) -> str:
-    """The answer of `sources`.
+    """Format the answer of `sources`.
 
     Args:
         result: the list.
-        config: the file that names sources, for who has none.
+        config: the file that names sources; shown if there is none.
     """
     budget = TextBudget(narrow="fewer sources in the configuration", separator="\n")
     for source in result.sources:
@@ -91,7 +91,7 @@ def sources_text(result: SourcesResult, *, config: str) -> str:
 
 
 def sentence_line(sentence: SentenceInfo) -> str:
-    """A sentence of an answer that needs a caution, and the caution."""
+    """Format a sentence that needs caution, with the reason."""
     if not sentence.supported:
         return f"- not supported by any passage: {sentence.text}"
     doubtful = ", ".join(f"[{number}]" for number in sentence.weak)
@@ -99,7 +99,7 @@ def sentence_line(sentence: SentenceInfo) -> str:
 
 
 def ask_text(result: AskResult) -> tuple[str, int]:
-    """The answer of `ask`: the text, what to be careful with, and what it rests on.
+    """Format the answer of `ask`: the text, doubtful sentences and the passages.
 
     Returns:
         The text, and how many passages are in it.

@@ -108,7 +108,7 @@ async def test_a_question_ends_with_the_sources_that_it_began_with(configure, ru
     configure({"harbour": harbour, "港口": ports})
     async with running() as service:
         names = service.select_sources([])
-        async with service.sources.asked(names) as sources:
+        async with service.sources.federate(names) as sources:
             await sources.query("Who is the harbour master?")
             configure({"港口": {**ports, "deadline": 3}})
             await service.sources.refresh()

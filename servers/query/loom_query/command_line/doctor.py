@@ -31,7 +31,7 @@ _CORRECT = "Correct it there."
 
 
 def own_checks(settings: Settings) -> list[Check]:
-    """What is looked at for this server beside what is looked at for any."""
+    """Return the checks of this server, next to the common ones."""
     return [
         Check("configuration", blocking(partial(_configuration, settings)), seconds=_MODEL_SECONDS),
         Check("language model", blocking(partial(_model, settings)), seconds=_MODEL_SECONDS),
@@ -40,11 +40,11 @@ def own_checks(settings: Settings) -> list[Check]:
 
 
 def variables(settings: Settings) -> set[str]:
-    """The environment variables that may hold keys it uses."""
+    """Return the environment variables that may hold keys."""
     usual = language_model_variables()
     try:
         return usual | {*read_query_file(settings.config).variables}
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return usual
 
 
@@ -74,17 +74,17 @@ def _model(settings: Settings) -> HealthSection | None:
     service = QueryService(settings)
     try:
         service.sources.load()
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return None
     return model_section(service.language_model, otherwise=_OTHER_MODEL)
 
 
 async def _sources(settings: Settings) -> list[HealthSection]:
-    """Every source that is not in this program, asked a question; what gives no answer in time says so."""
+    """Ask every remote source a question; one that does not answer in time gets a finding."""
     service = QueryService(settings, upkeep=False)
     try:
         await blocking(service.sources.load)()
-    except ConfigError:  # told by its own check
+    except ConfigError:  # reported by its own check
         return []
     asked = [source for source in service.sources.live.values() if source.kind in {"http", "mcp"}]
     late = problem(

@@ -1,4 +1,4 @@
-"""What the configuration says of a source that is an MCP server's search tool."""
+"""Configuration of a source that is a search tool of an MCP server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file that says which sources there are: `query.json`, JSON with comments and trailing commas.
+"""The configuration file of sources: `query.json`, JSON with comments and trailing commas.
 
     {
       "sources": {
@@ -10,7 +10,7 @@
       "llm": "deepseek"
     }
 
-What is wrong with one source costs that source only; what is no such file at all is an error.
+A fault in one source disables that source only; an unreadable file is an error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ KEYS: Mapping[str, str] = {
     "llm": "The language model of `ask`, as a text (`deepseek/deepseek-flash`) or an object. "
     "Its key is in the vendor's usual variable or the keyring, never here.",
 }
-"""What can stand in the file, with what it means."""
+"""The keys of the file, with their meaning."""
 
 _DEPTH = 4  # the file, its sources, each of them, its mapping
 _MAX_NAME = 64
@@ -87,7 +87,7 @@ class SourceProblem:
 
 @dataclass(frozen=True, slots=True)
 class QueryFile:
-    """What the configuration says.
+    """The configuration of sources.
 
     Attributes:
         sources: the entries that can be used, in their order.
@@ -105,7 +105,7 @@ class QueryFile:
 
 
 def read_query_file(path: Path, *, required: bool = False) -> QueryFile:
-    """What a configuration says; without a file, that all knowledge bases of the home are sources. Blocks.
+    """Read a configuration; without a file, all knowledge bases of the home are sources. Blocks.
 
     Args:
         path: the file.
@@ -125,7 +125,7 @@ def read_query_file(path: Path, *, required: bool = False) -> QueryFile:
 
 
 class _ConfigReader:
-    """A configuration whose text is JSON, being read."""
+    """Parser of one configuration."""
 
     def __init__(self, path: Path, written: ConfigText) -> None:
         self._path = path
@@ -234,7 +234,7 @@ def _everything(path: Path, deadline: float = _DEADLINE) -> ConfiguredSource:
 
 
 def _expand(value: Any, expansion: Expansion) -> Any:  # noqa: ANN401 - JSON in, JSON out
-    """A value with the variables in its texts."""
+    """Expand the variables in a value."""
     if isinstance(value, str):
         return expansion.text(value)
     if isinstance(value, list):

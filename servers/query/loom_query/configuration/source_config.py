@@ -1,4 +1,4 @@
-"""One source as the configuration names it: what is written, and what it means."""
+"""Data models of one source in the configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Written(BaseModel):
 
 
 class SourceConfigBase(_Written):
-    """What every source may say of itself, whatever its kind."""
+    """Keys that sources of every kind have."""
 
     kind: Kind = Field(description="What it is: local, http, mcp or documents.")
     description: str = Field(default="", description="What is in it, in one sentence, for models to read.")
@@ -74,7 +74,7 @@ class LocalConfig(_Written):
 
 
 class DocumentsConfig(_Written):
-    """A few texts that stand in the configuration itself."""
+    """A few texts in the configuration itself."""
 
     documents: tuple[TextDocument, ...] = Field(
         min_length=1, description="A list of objects, each with a text."
@@ -82,11 +82,11 @@ class DocumentsConfig(_Written):
 
 
 SourceConfig: TypeAlias = "LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig"
-"""What besides `SourceConfigBase` a source says."""
+"""The keys `SourceConfigBase` a source beyond those of `WrittenSource`."""
 
 
 def config_model(kind: Kind) -> type[LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig]:
-    """What a source of a kind says besides; what asks remote sources is imported where there are any."""
+    """Return the model of a kind's own keys; modules for remote sources are imported on demand."""
     if kind == "http":
         from loom_core.knowledge.sources.remote.http import HTTPKnowledgeConfig
 
@@ -103,9 +103,9 @@ class ConfiguredSource:
     """One entry of the configuration, read.
 
     Attributes:
-        name: what it is called; of all knowledge bases of a home, what the entry is called.
-        written: what it says of itself.
-        config: what it is.
+        name: of the source; for all knowledge bases of a home, of the entry.
+        written: the common keys.
+        config: the keys of its kind.
         deadline: seconds it has for an answer.
         where: `file:line:column` of the entry.
     """
@@ -118,16 +118,16 @@ class ConfiguredSource:
 
     @property
     def kind(self) -> Kind:
-        """What kind of source it is."""
+        """Kind of the source."""
         return self.written.kind
 
 
 def advice_on(error: ErrorDetails, model: type[BaseModel]) -> str:
-    """What to write instead of what is wrong.
+    """Return advice for a validation error.
 
     Args:
-        error: what Pydantic says.
-        model: what was to be read.
+        error: of Pydantic.
+        model: of the values.
     """
     names = [name for name in model.model_fields if name not in SourceConfigBase.model_fields]
     name = str(error["loc"][0]) if error["loc"] else ""

@@ -1,4 +1,4 @@
-"""Answers that a language model writes from what several sources find. Imported at the first question."""
+"""Answers of a language model from the passages of several sources. Imported at the first question."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def generate_answer(
     limit: int,
     told: Callable[[SourceReport], Awaitable[None]] | None,
 ) -> tuple[AskResult, list[SourceReport]]:
-    """An answer with citations, and what became of each source; see `Service.ask` for the arguments.
+    """Generate an answer with citations, and report the outcome of each source; see `Service.ask`.
 
     Raises:
         LLMError: the model fails, or does not answer in time.

@@ -1,4 +1,4 @@
-"""Loading what answers from knowledge bases of our own, once, at the first question that needs it."""
+"""Lazy import of the modules for local knowledge bases and generation, at the first question."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MODULES = ("loom_core.knowledge.rag.knowledge_base", "loom_core.knowledge.retri
 
 
 class EngineLoader:
-    """The modules behind knowledge bases and generation, which take a second to import.
+    """Loader of the modules for knowledge bases and generation, which take a second to import.
 
-    Sources are asked side by side, each in threads of its own. One thread imports everything before: that
-    counts for no deadline, and nobody knows of all libraries behind them whether two threads may import them
-    for the first time at once.
+    Sources are asked concurrently, each in its own threads. One thread imports everything before: no deadline
+    includes that time, and not every library is known to be safe when two threads import it for the first
+    time at once.
 
     Attributes:
-        turn: held while they are imported; hold it for whatever else may import for the first time.
+        turn: held during the import; hold it for other first imports.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The language model of `ask`: made when it is first wanted, and kept."""
+"""The language model of `ask`: created on first use, and kept."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["LanguageModel"]
 
-_KEYRING_SECONDS = 5.0  # it may ask the user; who only looks does not wait for that
+_KEYRING_SECONDS = 5.0  # it may ask the user; a mere look at the sources does not wait for that
 
 
 class LanguageModel:
-    """What answers for `ask`, by what the configuration says at the time.
+    """Cache of the language model that the current configuration names.
 
     Args:
-        engine: whose turn it is to import for the first time.
+        engine: its `turn` is held while modules are imported.
     """
 
     def __init__(self, engine: EngineLoader) -> None:
@@ -32,7 +32,7 @@ class LanguageModel:
         self._made: list[tuple[ProviderConfig, LLMProvider]] = []
 
     def of(self, file: QueryFile) -> LLMProvider | None:
-        """The model that a configuration names, or None. A keyring may be asked, which blocks.
+        """Return the model that a configuration names, or None. May read a keyring, which blocks.
 
         Raises:
             ConfigError: what is configured cannot be used.
@@ -50,12 +50,12 @@ class LanguageModel:
         return known
 
     async def get(self, file: QueryFile) -> LLMProvider | None:
-        """`of`, without blocking."""
+        """Return the model as `of` does, without blocking."""
         async with self._engine.turn:
             return await to_thread.run_sync(self.of, file)
 
     async def problem(self, file: QueryFile) -> str:
-        """Why the model cannot be asked and what to do, such as a missing key; empty if nothing is known."""
+        """Say why the model cannot be asked, such as a missing key, and what to do; empty if unknown."""
 
         def find_problem() -> str:
             try:

@@ -1,4 +1,4 @@
-"""One source as it is asked now."""
+"""Live sources: the open sources of a run, with their state and last problem."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class LiveSource:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Name of the source."""
         return self.provider.name
 
     @property
     def info(self) -> SourceInfo:
-        """What it says of itself."""
+        """Description of the source."""
         return SourceInfo.of(self.provider)
 
     @property
@@ -65,21 +65,21 @@ class LiveSource:
 
     @property
     def problem(self) -> str:
-        """What is wrong with it and what to do; empty if nothing is known to be."""
+        """The known problem and what to do; empty if there is none."""
         return self._failure
 
     def note(self, report: SourceReport) -> None:
-        """Remember what became of a question to it, be it for who looks at the sources later."""
+        """Remember the outcome of the last question, for `sources`."""
         if not report.is_refusal and report.state != "starting":
             self._failure = f"Asked last: {report.problem}" if report.problem else ""
 
     async def read(self, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
-        """A stretch of what the source has under an id, or None.
+        """Read an excerpt of the text with an id; None if the source has none.
 
         Args:
             id_: as the source itself gave it.
             start: offset to read from; None begins at the beginning.
-            tokens: what the text costs at the most.
+            tokens: limit of the text.
 
         Raises:
             LoomError: the source cannot be asked.
@@ -98,12 +98,12 @@ class LiveSource:
             await self._close_if_retired()
 
     async def retire(self) -> None:
-        """Close it as soon as nobody uses it: now, or by its last user."""
+        """Close it as soon as it is not in use: now, or when its last user is done."""
         self._retired = True
         await self._close_if_retired()
 
     async def close(self) -> None:
-        """Let go of what only this source needs."""
+        """Release the resources of this source."""
 
     async def _close_if_retired(self) -> None:
         if self._retired and not self._uses:
@@ -116,14 +116,14 @@ class _Openable(Protocol):
 
 
 class OwnLiveSource(LiveSource):
-    """A knowledge base of Loom's in this program: `read` gives any stretch of its documents.
+    """A knowledge base of Loom in this process: `read` returns any excerpt of its documents.
 
     Args:
         provider: asks it.
         base: opens it.
         kind: what it is.
         deadline: seconds it has for an answer.
-        close: lets go of it, where nobody else does; may block.
+        close: releases it, if this source owns it; may block.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class OwnLiveSource(LiveSource):
         self._close = close
 
     async def read(self, id_: str, *, start: int | None, tokens: int) -> Excerpt | None:
-        """See `LiveSource.read`; without a start, a passage is amid what is around it."""
+        """See `LiveSource.read`; without a start, the excerpt surrounds the passage."""
         knowledge_base = await self._base.open_base()
 
         def find_excerpt() -> Excerpt | None:
@@ -150,20 +150,20 @@ class OwnLiveSource(LiveSource):
         return await to_thread.run_sync(find_excerpt)
 
     async def close(self) -> None:
-        """Let go of a knowledge base that is this source's own."""
+        """Release the knowledge base if this source owns it."""
         if self._close is not None:
             await to_thread.run_sync(self._close)
 
 
 class McpLiveSource(LiveSource):
-    """A search tool of an MCP server, which is started or connected to when it is wanted for the first time.
+    """A search tool of an MCP server; the server is started or connected to on first use.
 
     Args:
         provider: asks the server.
         connection: to the server.
         begin: starts the connection's owner task, once, in a task group that outlives the source.
         deadline: seconds it has for an answer.
-        patient: whether a question waits until it is known whether the server can be started.
+        patient: whether a question waits until the server is started or has failed to start.
 
     Attributes:
         begin: see above; waits for nothing.
@@ -201,7 +201,7 @@ class McpLiveSource(LiveSource):
         return self._connection.failure or super().problem
 
     async def connect(self) -> ServerFacts | None:
-        """Connect now, as a first question would; gives what the server says of itself.
+        """Connect now, as a first question would, and return the facts of the server.
 
         Raises:
             ServerError: it cannot be connected to.
@@ -216,7 +216,7 @@ class McpLiveSource(LiveSource):
 
 
 class _StartedSource(KnowledgeBaseProvider):
-    """A source that something has to be begun for before it is asked."""
+    """Knowledge base provider that starts its server on first use."""
 
     def __init__(self, provider: KnowledgeBaseProvider, begin: Callable[[], None], *, patient: bool) -> None:
         self._provider = provider
@@ -255,7 +255,7 @@ class _StartedSource(KnowledgeBaseProvider):
 
 
 def _stretch_of(item: KnowledgeItem, start: int, tokens: int) -> Excerpt:
-    """A stretch of what a source gave whole."""
+    """Return an excerpt of an item."""
     metadata = item.metadata
     text = item.content
     begin, end = excerpt_bounds(text, start=start, tokens=tokens)
@@ -274,7 +274,7 @@ def _stretch_of(item: KnowledgeItem, start: int, tokens: int) -> Excerpt:
 
 
 def details_of(source: LiveSource) -> SourceDetails:
-    """A source as `sources` lists it."""
+    """Describe a source as `sources` lists it."""
     info = source.info
     return SourceDetails(
         name=info.name,

@@ -1,4 +1,4 @@
-"""From what sources give to what the tools answer."""
+"""Conversion of sources' items to the tools' answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["address_of", "passage_of", "to_fetch_result"]
 
 
 def passage_of(number: int, item: KnowledgeItem) -> Passage:
-    """A passage as the tools answer it; what its source says of it is only taken where it fits.
+    """Convert an item to a passage of an answer; metadata of an unexpected type is ignored.
 
     Args:
         number: its citation number.
@@ -40,13 +40,13 @@ def passage_of(number: int, item: KnowledgeItem) -> Passage:
 
 
 def address_of(item: KnowledgeItem) -> str:
-    """Where an item's document is; empty where its source has only a name for it."""
+    """Return the address of an item's document; empty if its source has only a name for it."""
     named = {item.metadata.get("title"), item.metadata.get("knowledge_base")}
     return "" if item.source in named else item.source
 
 
 def to_fetch_result(id_: str, source: str, stretch: Excerpt) -> FetchResult:
-    """A stretch of a document as `fetch` answers it."""
+    """Convert an excerpt of a document to the answer of `fetch`."""
     return FetchResult(
         id=id_,
         source=source,

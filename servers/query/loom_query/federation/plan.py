@@ -1,4 +1,4 @@
-"""Which sources there ought to be now, by the configuration, the knowledge bases and `mcp.json`."""
+"""Plan of sources: the desired state, from the configuration, the knowledge bases and `mcp.json`."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class LocalBase:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A source that ought to be; equal to another one if what is there can go on to be used.
+    """A desired source; equal to another one if the open source can stay in use.
 
     Attributes:
-        name: what it is called.
+        name: of the source.
         configured: the entry that it comes from.
         place: the knowledge base, of a local one.
         server: the server, of one that is asked over MCP.
-        info: what a local one says of itself now.
+        info: current description of a local one.
     """
 
     name: str
@@ -58,12 +58,12 @@ class PlannedSource:
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What ought to be.
+    """The desired sources.
 
     Attributes:
-        file: what the configuration says.
-        sources: what can be asked, each name once.
-        problems: what is configured and cannot be asked.
+        file: the configuration.
+        sources: those that can be asked, with unique names.
+        problems: the entries that cannot be used.
     """
 
     file: QueryFile
@@ -72,7 +72,7 @@ class SourcePlan:
 
 
 def plan(settings: Settings) -> SourcePlan:
-    """What ought to be now. Blocks; a keyring may be asked.
+    """Plan the sources of the current configuration. Blocks; may read a keyring.
 
     Raises:
         ConfigError: the configuration is no such file.
@@ -95,7 +95,7 @@ def plan(settings: Settings) -> SourcePlan:
 
 
 def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
-    """What is another whenever a plan might be another: dates and sizes of the files behind it. Blocks.
+    """Return a fingerprint that changes when a plan may change: dates and sizes of its files. Blocks.
 
     Args:
         settings: of the run.
@@ -169,7 +169,7 @@ def _base(
 
 
 def _server(configured: ConfiguredSource, settings: Settings) -> ServerConfig:
-    """The server of a source: an entry of `mcp.json` by its name, or one that stands in the source itself."""
+    """Return the server of a source: an entry of `mcp.json` by its name, or one in the source itself."""
     from loom_core.mcp_client.configuration.expansion import Expansion
     from loom_core.mcp_client.configuration.server_config import ServerConfig
     from loom_core.mcp_client.configuration.servers import read_servers

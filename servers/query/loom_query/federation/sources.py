@@ -1,4 +1,4 @@
-"""The sources of one run: made as they are configured, exchanged while the server runs."""
+"""The sources of one run, with hot reload when the configuration changes."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ __all__ = ["Sources"]
 _log = logging.getLogger(__name__)
 
 _WITH_MODEL = frozenset({"decomposition", "hyde", "multi_query"})
-"""Retrievers that a language model writes for."""
+"""Retrievers that need a language model."""
 
 
 class Sources:
-    """What can be asked now.
+    """The sources that can be asked now.
 
     Attributes:
         settings: of the run.
-        file: what the configuration says, as it was last understood.
-        problems: what is configured and cannot be asked.
-        complaint: why the configuration as it is now is not used; empty if it is.
+        file: the last valid configuration.
+        problems: the entries that cannot be used.
+        complaint: why the current configuration is not used; empty if it is.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Sources:
             settings: of the run.
             engine: what local knowledge bases need.
             model: the language model, for retrievers that need one.
-            upkeep: whether this is a server, which lasts, and not one command. Then servers that are sources
-                start in the background, and local knowledge bases are worked for, as by their own server:
-                models load while a question waits, and what was added but not embedded is.
+            upkeep: whether this is a server and not one command. Then MCP servers start in the background,
+                and local knowledge bases get maintenance, as in their own server: models load while a
+                question waits, and documents that have no embeddings yet get them.
         """
         self.settings = settings
         self._engine = engine
@@ -83,11 +83,11 @@ class Sources:
 
     @property
     def live(self) -> Mapping[str, LiveSource]:
-        """What can be asked, by name, in order."""
+        """The sources that can be asked, by name, in order."""
         return {name: source for name, (_, source) in self._live.items()}
 
     def description_key(self) -> object:
-        """What clients are told of the sources: another one whenever that is another."""
+        """Return the descriptions that clients see; compare two results to detect a change."""
         return [source.info for source in self.live.values()]
 
     def load(self) -> None:
@@ -100,7 +100,7 @@ class Sources:
         self._take(plan(self.settings))
 
     async def refresh(self) -> None:
-        """Take over what has changed on disk; a configuration that is broken now leaves all as it was."""
+        """Reload what has changed on disk; a broken configuration changes nothing."""
         seen = await to_thread.run_sync(fingerprint, self.settings, self._homes())
         if seen == self._seen:
             return
@@ -119,14 +119,14 @@ class Sources:
             await source.retire()
 
     def use_tasks(self, tasks: TaskGroup) -> None:
-        """Connect to servers, and work for local knowledge bases, in a task group that the caller ends."""
+        """Use the caller's task group for connections and for the maintenance of local knowledge bases."""
         self._tasks = tasks
         if self._upkeep:
             for library in self._libraries.values():
                 library.work_in(tasks)
 
     def start_servers(self) -> None:
-        """Begin to start or connect to every server that is a source, in the background.
+        """Start or connect to every MCP server that is a source, in the background.
 
         Servers that become sources later are started then.
         """
@@ -135,7 +135,7 @@ class Sources:
 
     @asynccontextmanager
     async def federate(self, names: Sequence[str]) -> AsyncGenerator[Federation]:
-        """Some sources as one. They stay open until the block ends, whatever is configured meanwhile.
+        """Open a federation of some sources. They stay open in the block, even if the configuration changes.
 
         Args:
             names: of sources in `live`.
@@ -150,7 +150,7 @@ class Sources:
             )
 
     async def close(self) -> None:
-        """Let go of everything; nothing is asked afterwards."""
+        """Close all sources."""
         async with anyio.create_task_group() as tasks:
             for source in self.live.values():
                 tasks.start_soon(source.close)
@@ -161,7 +161,7 @@ class Sources:
         return frozenset({self.settings.home, *self._libraries})
 
     def _take(self, planned: SourcePlan) -> list[LiveSource]:
-        """Make what is new, keep what is the same; gives what is no longer wanted."""
+        """Open new sources, keep unchanged ones, and return those that are gone."""
         live: dict[str, tuple[PlannedSource, LiveSource]] = {}
         problems = list(planned.problems)
         for source in planned.sources:
@@ -185,7 +185,7 @@ class Sources:
     def _create_source(
         self, planned: PlannedSource, known: tuple[PlannedSource, LiveSource] | None
     ) -> LiveSource:
-        """The source that is planned: the one there is, if that is the same."""
+        """Open the planned source; keep the open one if it is the same."""
         if known is not None and known[0] == planned:
             return known[1]
         deadline = planned.configured.deadline
@@ -205,7 +205,7 @@ class Sources:
     def _retriever(
         self, planned: PlannedSource
     ) -> Callable[[GraphRAGKnowledgeBase], Awaitable[Retriever]] | None:
-        """Gives the retriever of a local source that names one, made once for each language model."""
+        """Return a factory of the retriever that a local source names; one retriever per language model."""
         config = planned.configured.config
         if not isinstance(config, LocalConfig) or not config.retriever:
             return None
@@ -255,12 +255,12 @@ class Sources:
         return oauth_auth(server, self.settings.home)
 
     def _beginner(self, connection: ServerConnection) -> Callable[[], None]:
-        """Starts a connection's owner task, once."""
+        """Return a function that starts the supervisor task of a connection, once."""
         begun = False
 
         def begin() -> None:
             nonlocal begun
-            assert self._tasks is not None, "sources are asked while they are worked for"
+            assert self._tasks is not None, "`use_tasks` comes before the first question"
             if not begun:
                 begun = True
                 self._tasks.start_soon(connection.run)
@@ -268,7 +268,7 @@ class Sources:
         return begin
 
     def _library(self, home: Path) -> Library:
-        """The knowledge bases of a home, opened when they are needed; one for all sources that are there."""
+        """Return the library of a home, shared by all its sources; it opens knowledge bases on demand."""
         library = self._libraries.get(home)
         if library is None:
             library = self._libraries[home] = Library(home, program="loom-query-server")

@@ -1,4 +1,4 @@
-"""The four tools: what a model reads about them, and what they answer."""
+"""The four tools: descriptions for models, and handlers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def register_tools(server: LoomServer, service: QueryService) -> None:
 
 
 def _progress_reporter(ctx: ToolContext, total: int) -> Callable[[SourceReport], Awaitable[None]]:
-    """What tells a client how many of the sources are through."""
+    """Return a callback that reports to the client how many sources have answered."""
     report = progress(ctx, total=total)
     through: set[str] = set()  # some patterns ask a source several times
 
