@@ -29,8 +29,8 @@ class Notices:
         unknown: a call that was running when the process died, and is not repeated.
         refused: a person denied a call.
         reason: the reason for the denial.
-        nobody: no person can be asked.
-        nobody_answered: no one answered before the deadline.
+        no_approver: no person can be asked.
+        approval_timed_out: no one answered before the deadline.
         vetoed: a hook vetoed a call.
         no_calls_left: the budget of calls is exhausted.
         edited: a person changed the arguments.

@@ -454,7 +454,7 @@ class TokenScale:
     Attributes:
         before: tokens of the current conversation.
         factor: tokens per estimated token, if the estimate is too high.
-        beside: tokens that are not in the messages or their estimates, such as those of tools.
+        overhead: tokens that are not in the messages or their estimates, such as those of tools.
     """
 
     before: int

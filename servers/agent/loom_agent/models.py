@@ -42,7 +42,7 @@ class BudgetInput(_Input):
 
 
 class DecisionInput(_Input):
-    """What the user decided about one thing that a run waits for."""
+    """The user's decision about one pending request of a run."""
 
     id: str = Field(min_length=1, description="`id` of the entry.")
     action: Literal["approve", "deny", "edit", "answer"] = Field(
@@ -58,7 +58,7 @@ class DecisionInput(_Input):
 
 
 class UsageInfo(BaseModel):
-    """What a run has taken so far."""
+    """Resources that a run has used."""
 
     iterations: int
     tool_calls: int

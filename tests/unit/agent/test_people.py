@@ -55,7 +55,7 @@ async def look() -> str:
 async def ask_colour(context: CallContext) -> str:
     """Ask for a colour."""
     if context.ask is None:
-        return "nobody to ask"
+        return "no one to ask"
     schema = {"type": "object", "properties": {"colour": {"type": "string"}}}
     answer = await context.ask(Question("Which colour?", schema))
     return f"{answer.action} {answer.content.get('colour', '')}".strip()
@@ -307,7 +307,7 @@ async def test_a_tools_question_may_be_answered_by_an_order() -> None:
     assert _results(llm.calls[1]) == ["accept blue"]
 
 
-@pytest.mark.parametrize(("waits", "told"), [(True, "cancel"), (False, "nobody to ask")])
+@pytest.mark.parametrize(("waits", "told"), [(True, "cancel"), (False, "no one to ask")])
 async def test_a_tool_that_no_one_answers_is_told_so(waits: bool, told: str) -> None:
     llm = MockProvider([_calling(ToolCallPart("a", "ask_colour")), "done"])
     async with Agent(llm, tools=[ask_colour], wait_for_commands=waits, approval_seconds=0.02) as agent:

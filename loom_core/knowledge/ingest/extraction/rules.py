@@ -263,11 +263,13 @@ _SHORT = frozenset(
 )
 _PREPOSITIONS = frozenset(
     """
-        about above across after against along alongside amid among around as at before behind below beneath
-        beside besides between beyond by despite down during except for from in including inside into like
-        near of off on onto opposite out outside over past per since than through throughout to toward towards
-        under underneath unlike until up upon versus via with within without
+        about above across after against along alongside amid among around as at before behind below
+        beneath besides between beyond by despite down during except for from in including inside into
+        like near of off on onto opposite out outside over past per since than through throughout to
+        toward towards under underneath unlike until up upon versus via with within without
     """.split()
+    + ["beside"]  # plain-english: data
+)
 )
 _VERBS = _BEING | frozenset(
     """

@@ -212,7 +212,9 @@ def test_generations_that_a_kill_left_behind_are_removed_and_others_files_are_no
 
 
 @pytest.mark.slow
-def test_a_damaged_graph_is_rebuilt_by_a_child_and_not_asked_meanwhile(make, record: KnowledgeStore, tmp_path: Path):
+def test_a_damaged_graph_is_rebuilt_by_a_child_and_not_asked_meanwhile(
+    make, record: KnowledgeStore, tmp_path: Path
+):
     index = make()
     assert_whole(index, record)
     index.close()

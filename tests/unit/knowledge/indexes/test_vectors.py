@@ -257,9 +257,7 @@ def test_files_of_another_knowledge_base_are_found(
     check(record, files, question)
 
 
-def test_files_that_are_mostly_dead_rows_are_rebuilt(
-    record: KnowledgeStore, put, tmp_path: Path, question
-):
+def test_files_that_are_mostly_dead_rows_are_rebuilt(record: KnowledgeStore, put, tmp_path: Path, question):
     files = FlatVectors(record, tmp_path, waste=10)
     put(*ENGLISH)
     files.sync_all()
