@@ -270,7 +270,6 @@ _PREPOSITIONS = frozenset(
     """.split()
     + ["beside"]  # plain-english: data
 )
-)
 _VERBS = _BEING | frozenset(
     """
         became become becomes began begin begins bears beat beats becomes bore borders bought bring brings
