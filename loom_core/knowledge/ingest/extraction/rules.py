@@ -268,8 +268,7 @@ _PREPOSITIONS = frozenset(
         like near of off on onto opposite out outside over past per since than through throughout to
         toward towards under underneath unlike until up upon versus via with within without
     """.split()
-    + ["beside"]  # plain-english: data
-)
+) | {"beside"}  # plain-english: data
 _VERBS = _BEING | frozenset(
     """
         became become becomes began begin begins bears beat beats becomes bore borders bought bring brings
