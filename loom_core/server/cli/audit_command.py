@@ -56,7 +56,7 @@ def add_audit_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "action",
         choices=["verify", "show"],
-        help="`verify`: see whether anything was changed, taken out or put in; `show`: list entries",
+        help="`verify`: check that no entry was changed, removed or inserted; `show`: list entries",
     )
     command.add_argument(
         "--since",
@@ -72,7 +72,7 @@ def add_audit_options(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HASH",
-        help="with verify: a head that it has told before and you have kept elsewhere (may be repeated)",
+        help="with verify: a head that an earlier verify printed and you kept elsewhere (may be repeated)",
     )
     command.epilog = "Exit code of verify: 0 if the audit is whole, 1 if it is not."
 

@@ -87,25 +87,24 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
             "--metrics-file",
             default=os.environ.get("LOOM_METRICS_FILE", ""),
             metavar="FILE",
-            help="keep the server's numbers in this file, for node_exporter; {pid} in its name is the number"
+            help="write metrics to this file, for node_exporter; {pid} in its name is the number"
             " of the process (default $LOOM_METRICS_FILE; over HTTP, /metrics has them, too)",
         )
         command.add_argument(
             "--log-format",
             default="",
             metavar="FORMAT",
-            help="form of the log on standard error: text, or json, one object a line (default"
+            help="log format on standard error: text, or json (one object per line; default"
             " $LOOM_LOG_FORMAT or text)",
         )
         command.add_argument(
             "--log-level",
             default="",
             metavar="LEVEL",
-            help="from which severity on is logged: debug, info, warning or error (default $LOOM_LOG_LEVEL"
-            " or info)",
+            help="lowest severity to log: debug, info, warning or error (default $LOOM_LOG_LEVEL or info)",
         )
     else:
-        command.add_argument("--json", action="store_true", help="answer with JSON on standard output")
+        command.add_argument("--json", action="store_true", help="print JSON on standard output")
     command.set_defaults(own_parser=command, takes_more="")
     return command
 

@@ -36,12 +36,12 @@ def add_http_options(command: argparse.ArgumentParser) -> None:
         help="with --http: a further host name that clients or a proxy in front use",
     )
     command.add_argument(
-        "--tokens", action="store_true", help="with --http: demand a token that `token create` has made"
+        "--tokens", action="store_true", help="with --http: require a token made by `token create`"
     )
     command.add_argument(
         "--issuer",
         metavar="URL",
-        help="with --http: take access tokens (OAuth 2.1, JWT) of this issuer; needs --public-url",
+        help="with --http: accept access tokens (OAuth 2.1, JWT) of this issuer; needs --public-url",
     )
     command.add_argument(
         "--public-url",
@@ -52,19 +52,19 @@ def add_http_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--jwks-url",
         metavar="URL",
-        help="with --issuer: where its keys are (default: as its metadata say)",
+        help="with --issuer: URL of its keys (default: from its metadata)",
     )
     command.add_argument(
         "--typed-tokens",
         action="store_true",
-        help="with --issuer: take only tokens whose header says at+jwt (RFC 9068), as some issuers write it",
+        help="with --issuer: accept only tokens whose header says at+jwt (RFC 9068)",
     )
     command.add_argument(
         "--drain",
         type=float,
         default=0.0,
         metavar="SECONDS",
-        help="with --http: after the order to stop, /readyz fails for so long before connections are refused",
+        help="with --http: on shutdown, seconds for which /readyz fails before connections are refused",
     )
 
 

@@ -86,9 +86,9 @@ class ServerCommands:
 
     def add_install(self) -> argparse.ArgumentParser:
         """Declare `install` and `uninstall`; gives the parser of `install`."""
-        install = self.add("install", "put this server into the configuration of an MCP client")
+        install = self.add("install", "add this server to the configuration of an MCP client")
         add_install_options(install, program=self._program)
-        uninstall = self.add("uninstall", "take this server out of the configuration of an MCP client")
+        uninstall = self.add("uninstall", "remove this server from the configuration of an MCP client")
         add_uninstall_options(uninstall, program=self._program)
         return install
 
@@ -96,15 +96,13 @@ class ServerCommands:
         self, *, source_option: str, source: str, key: str = "sources", scope: Scope = "read"
     ) -> argparse.ArgumentParser:
         """Declare `token`; gives its parser. The arguments are those of `add_token_options`."""
-        token = self.add("token", "make, list or revoke tokens for `serve --http --tokens`")
+        token = self.add("token", "create, list or revoke tokens for `serve --http --tokens`")
         add_token_options(token, source_option=source_option, source=source, key=key, scope=scope)
         return token
 
     def add_audit(self) -> None:
         """Declare `audit`."""
-        add_audit_options(
-            self.add("audit", "show what was done that matters, or see whether that was changed")
-        )
+        add_audit_options(self.add("audit", "show the audit log, or verify that no entry was changed"))
 
     def add_doctor(self, *, named: str) -> None:
         """Declare `doctor`.
@@ -112,7 +110,7 @@ class ServerCommands:
         Args:
             named: the things whose names its answer has, such as `sources and folders`.
         """
-        doctor = self.add("doctor", "look quickly whether anything is wrong, and change nothing")
+        doctor = self.add("doctor", "check the installation quickly; change nothing")
         doctor.add_argument(
             "--port", type=int, default=8765, help="what `serve --http` would use (default 8765)"
         )
@@ -143,9 +141,9 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
     add = _verb(verbs, "add", "add a server: NAME URL, or NAME -- COMMAND and what it is given")
     add.usage = f"{add.prog} NAME URL [options]\n       {add.prog} NAME [options] -- COMMAND [ARGUMENTS]"
     _name(add)
-    add.add_argument("url", nargs="?", metavar="URL", help="where a server is that runs already")
+    add.add_argument("url", nargs="?", metavar="URL", help="URL of a running server")
     add.add_argument(
-        "--transport", choices=["http", "sse"], default="http", help="of a URL: `sse` for an old server"
+        "--transport", choices=["http", "sse"], default="http", help="of the URL; `sse` for old servers"
     )
     add.add_argument(
         "--header", action="append", default=[], type=_pair, metavar="NAME=VALUE", help=_SECRET.format("URL")
@@ -153,14 +151,14 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
     add.add_argument(
         "--env", action="append", default=[], type=_pair, metavar="NAME=VALUE", help=_SECRET.format("COMMAND")
     )
-    add.add_argument("--cwd", type=Path, metavar="DIR", help="the folder that COMMAND is started in")
+    add.add_argument("--cwd", type=Path, metavar="DIR", help="working directory of COMMAND")
     add.add_argument("--force", action="store_true", help="replace the server that has this name")
 
     _name(_verb(verbs, "remove", "remove a server"))
 
     test = _verb(verbs, "test", "connect to servers, and say how that went")
     test.add_argument("names", nargs="*", metavar="NAME", help="which servers")
-    test.add_argument("--all", action="store_true", help="all that are not switched off")
+    test.add_argument("--all", action="store_true", help="all enabled servers")
 
     login = _verb(verbs, "login", "log in at a server that wants OAuth, in a browser")
     _name(login)

@@ -108,7 +108,7 @@ def _options(command: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="which file has the profiles (default agent.json in Loom's folder; without it, one profile)",
+        help="the file with the profiles (default agent.json in Loom's folder; without it, one profile)",
     )
     command.add_argument(
         "--provider",
@@ -126,30 +126,30 @@ def _options(command: argparse.ArgumentParser) -> None:
 
 
 def _profile(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--profile", default="", metavar="NAME", help="which kind of agent")
+    command.add_argument("--profile", default="", metavar="NAME", help="profile of the agent")
 
 
 def _running(commands: ServerCommands) -> None:
     for name, text in (
-        ("run", "have an agent work on a goal, and show what it does"),
+        ("run", "run an agent on a goal and show its steps"),
         ("chat", "talk with an agent; Ctrl-C pauses it, twice aborts"),
     ):
         command = commands.add(name, text)
         if name == "run":
-            command.add_argument("goal", nargs="+", help="what is wanted; - reads it from standard input")
+            command.add_argument("goal", nargs="+", help="the goal; - reads it from standard input")
         _profile(command)
-        command.add_argument("--session", default="", metavar="SESSION", help="go on with this conversation")
+        command.add_argument("--session", default="", metavar="SESSION", help="continue this conversation")
         command.add_argument(
             "--allow",
             action="append",
             metavar="TOOL",
             help="only tools of this name, with * and ? (may be repeated)",
         )
-        command.add_argument("--iterations", type=int, help="how many turns the model may take")
-        command.add_argument("--tokens", type=int, help="how many tokens the run may take")
-        command.add_argument("--cost", type=float, metavar="DOLLARS", help="what it may cost")
-        command.add_argument("--calls", type=int, help="how many calls of tools it may make")
-        command.add_argument("--seconds", type=float, help="how long it may work")
+        command.add_argument("--iterations", type=int, help="maximum number of model turns")
+        command.add_argument("--tokens", type=int, help="maximum number of tokens")
+        command.add_argument("--cost", type=float, metavar="DOLLARS", help="maximum cost")
+        command.add_argument("--calls", type=int, help="maximum number of tool calls")
+        command.add_argument("--seconds", type=float, help="maximum working time")
         command.add_argument("--quiet", action="store_true", help="show the answer only")
 
 
@@ -163,7 +163,7 @@ def _runs(commands: ServerCommands) -> None:
         help="what to do (default list)",
     )
     runs.add_argument("run_id", nargs="?", default="", metavar="RUN", help="id of the run; with list: words")
-    runs.add_argument("decided", nargs="?", default="", metavar="ID", help="with decide: what it waits for")
+    runs.add_argument("decided", nargs="?", default="", metavar="ID", help="with decide: id of the request")
     runs.add_argument(
         "decision",
         nargs="?",
@@ -181,10 +181,10 @@ def _runs(commands: ServerCommands) -> None:
     add_html_option(runs)
     runs.add_argument("--quiet", action="store_true", help="with resume: show the answer only")
 
-    events = commands.add("events", "show what happened in a run")
+    events = commands.add("events", "show the events of a run")
     events.add_argument("run_id", metavar="RUN", help="id of the run")
     events.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one")
-    events.add_argument("--follow", action="store_true", help="go on as they come, to the end of the run")
+    events.add_argument("--follow", action="store_true", help="follow new events until the run ends")
 
 
 def _file(settings: Settings) -> AgentFile:

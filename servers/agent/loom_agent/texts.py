@@ -261,7 +261,7 @@ class Wording:
     spent: str = "Turns: {turns}, calls: {calls}, tokens: {tokens}{cost}"
     next: str = "Next: {text}"
     completed: str = (
-        "Give the user the output. To go on with this conversation, call agent_reply with session_id "
+        "Give the user the output. To continue this conversation, call agent_reply with session_id "
         "{session_id}."
     )
     working: str = "It goes on by itself. Call agent_wait with run_id {run_id} for what comes of it."

@@ -193,19 +193,19 @@ def _serving(commands: ServerCommands) -> None:
         default=[],
         type=Path,
         metavar="DIR",
-        help="a folder to keep the knowledge base (the first --kb) in step with (may be repeated)",
+        help="a folder to synchronise the knowledge base (the first --kb) with (may be repeated)",
     )
     serve.add_argument(
         "--allow-urls",
         action="store_true",
-        help="let the tool `add` fetch web pages; without it a model cannot make the server ask any address",
+        help="let the tool `add` fetch web pages; without it, a model cannot fetch any address",
     )
     _allow_net(serve)
     add_profile(serve)
 
 
 def _documents(commands: ServerCommands) -> None:
-    add = commands.add("add", "add files and folders, or web pages; without any, go on with unfinished jobs")
+    add = commands.add("add", "add files, folders or web pages; without any, resume unfinished jobs")
     add.add_argument(
         "paths",
         nargs="*",
@@ -262,7 +262,7 @@ def _documents(commands: ServerCommands) -> None:
 
 
 def _keeping_in_step(commands: ServerCommands) -> None:
-    sync = commands.add("sync", "bring a knowledge base in step with folders: add, update, remove")
+    sync = commands.add("sync", "synchronise a knowledge base with folders: add, update, remove")
     sync.add_argument("folders", nargs="+", type=_path, metavar="FOLDER", help="the folders")
     _one_kb(sync)
     sync.add_argument("--watch", action="store_true", help="keep running, and sync every change")
@@ -356,7 +356,7 @@ def _installing(commands: ServerCommands) -> None:
             default=[],
             type=kind,
             metavar="NAME" if kind is str else "DIR",
-            help="as of `serve` (may be repeated)",
+            help="as for `serve` (may be repeated)",
         )
 
 

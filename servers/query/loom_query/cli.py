@@ -58,7 +58,7 @@ class QueryServer(ServerProgram[Settings]):
         ask = commands.add("ask", "have a language model answer a question, with citations")
         _question(ask)
         ask.add_argument(
-            "--pattern", choices=_PATTERNS, default="rag", help="how it finds what it answers from"
+            "--pattern", choices=_PATTERNS, default="rag", help="how to find the passages for the answer"
         )
         ask.add_argument(
             "--limit", type=int, default=10, help="how many passages to answer from (default 10)"
@@ -114,7 +114,7 @@ def _options(command: argparse.ArgumentParser) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="which file names the sources (default query.json in Loom's folder; without it, all knowledge"
+        help="the file with the sources (default query.json in Loom's folder; without it, all knowledge"
         " bases there)",
     )
 
