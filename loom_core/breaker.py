@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from loom_core.errors import LoomError, capitalise
+from loom_core.errors import LoomError
 from loom_core.observability.families import BREAKER_STATE
 from loom_core.observability.metrics import process_metrics
 from loom_core.observability.weak_registry import WeakRegistry
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 __all__ = ["Breaker"]
 
 _log = logging.getLogger(__name__)
-_STATES = {"closed": 0.0, "trial": 1.0, "open": 2.0}
+_STATES = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 _breakers: WeakRegistry[Breaker] = WeakRegistry()
 
 
 class Breaker(ABC):
     """Circuit breaker for one model or host.
 
-    After `failures` passing failures in a row it is open: nothing is let through for `first_pause` seconds.
-    Then one request is, as a trial. If that fails, too, the next pause is twice as long, `longest_pause` at
-    most; if there is an answer, all is well again. A failure that does not pass (a wrong key, a request that
-    is not taken) is an answer here: the service is up. A request that was cancelled says nothing.
+    After `failures` consecutive transient failures it is open: it rejects every request for `first_pause`
+    seconds. Then it is half-open: it lets one trial request through. If the trial fails, the next pause is
+    twice as long, at most `longest_pause`; if it succeeds, the breaker closes. A permanent error (a wrong
+    key, an invalid request) counts as a success: the service is up. A cancelled request does not count.
 
-    Which errors are such failures is for who derives from this class to say.
+    Subclasses define which errors are transient.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Breaker(ABC):
         longest_pause: float = 300.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Close it.
+        """Create a closed breaker.
 
         Args:
-            failures: how many passing failures in a row open it.
-            first_pause: seconds.
-            longest_pause: seconds.
-            now: seconds of a clock that never goes back.
+            failures: number of consecutive transient failures that open it.
+            first_pause: seconds before the first trial request.
+            longest_pause: maximum of the pause, in seconds.
+            now: monotonic clock, in seconds.
         """
         self._limit = failures
         self._first_pause = first_pause
@@ -59,34 +59,34 @@ class Breaker(ABC):
         self._failures = 0
         self._pause = 0.0
         self._until = 0.0
-        self._trial: object | None = None  # the request that is the trial now
+        self._trial: object | None = None  # token of the trial request under way
         self._reason = ""
-        self._title = ""  # of whom it was last asked about
+        self._title = ""  # of the latest request
         _breakers.add(self)
 
     @property
     def title(self) -> str:
-        """Whom it was last asked about, as people know them; empty before."""
+        """Display name of the model or host in the latest request; empty before the first."""
         return self._title
 
     @property
-    def state(self) -> Literal["closed", "open", "trial"]:
-        """Whether requests are let through: all; none; or one, to see whether there is an answer again."""
+    def state(self) -> Literal["closed", "open", "half_open"]:
+        """State: closed lets all requests through, open none, half-open one trial request."""
         if not self._pause:
             return "closed"
-        return "open" if self._trial or self._now() < self._until else "trial"
+        return "open" if self._trial or self._now() < self._until else "half_open"
 
     @contextmanager
     def guard(self, title: str, *, refuse: Callable[[str, float], LoomError]) -> Generator[None]:
-        """Guard one request, and count its failure.
+        """Guard one request, and record its outcome.
 
         Args:
-            title: whom people know the other as, for messages.
-            refuse: makes the error that says that nothing is let through, of a message that says so and the
-                seconds until something is: 0 where that is being tried now.
+            title: display name of the model or host, for messages.
+            refuse: creates the error for a rejected request, from a message and the seconds until the next
+                trial request (0 while one is under way).
 
         Raises:
-            LoomError: that one, when it is entered while nothing is let through.
+            LoomError: the error that `refuse` creates, if the circuit is open.
         """
         self._title = title
         mine = self._enter(title, refuse)
@@ -101,37 +101,37 @@ class Breaker(ABC):
 
     @abstractmethod
     def is_transient(self, error: LoomError) -> bool | None:
-        """Return whether an error is a transient failure; None if it says nothing about the model or host."""
+        """Return whether an error is transient; None if it does not count for this model or host."""
 
     def record_success(self) -> None:
-        """Note that an answer has begun: a trial that is going on has succeeded by that."""
+        """Close the circuit if a trial request is under way: its response has begun."""
         if self._trial is not None:
             self._close()
 
     def _enter(self, title: str, refuse: Callable[[str, float], LoomError]) -> object | None:
-        """Let a request through; what it is known by if it is the trial, else None."""
+        """Admit a request; return its token if it is the trial request, else None."""
         state = self.state
         if state == "open":
             left = max(0.0, self._until - self._now())
-            when = "is being tried now" if self._trial else f"is asked again in {left:.0f} s"
+            when = "a trial request is under way" if self._trial else f"retrying in {left:.0f} s"
             raise refuse(
-                f"{capitalise(title)} is left alone after {self._failures} failures in a row, and {when}. "
-                f"The last one: {self._reason}",
+                f"Circuit open for {title} after {self._failures} consecutive failures; {when}. "
+                f"Last failure: {self._reason}",
                 left,
             )
-        self._trial = object() if state == "trial" else None
+        self._trial = object() if state == "half_open" else None
         return self._trial
 
     def _leave(self, error: BaseException | None, *, mine: object | None, title: str) -> None:
         if mine is not None and self._trial is mine:
             self._trial = None
         elif self._pause:
-            return  # it was on its way when the breaker opened: only the trial counts now
+            return  # it began before the circuit opened: only the trial counts now
         passes = self.is_transient(error) if isinstance(error, LoomError) else None
         if isinstance(error, LoomError) and passes:
             self._record_failure(error, title=title)
         elif error is None or passes is False or isinstance(error, GeneratorExit):
-            # GeneratorExit: a stream that was left early, after its beginning had come.
+            # GeneratorExit: the caller closed a stream early, after its response had begun.
             self._close()
 
     def _close(self) -> None:
@@ -145,8 +145,8 @@ class Breaker(ABC):
         self._pause = min(2 * self._pause, self._longest_pause) if self._pause else self._first_pause
         self._until = self._now() + self._pause
         _log.warning(
-            "%s failed %d times in a row (%s); it is left alone for %.0f s",
-            capitalise(title),
+            "Circuit open for %s after %d consecutive failures (%s); retrying in %.0f s",
+            title,
             self._failures,
             getattr(error, "failure", type(error).__name__),
             self._pause,

@@ -139,7 +139,7 @@ class ModelError(LoomError):
 
     @property
     def is_transient(self) -> bool:
-        """Whether the same request may succeed a little later."""
+        """Whether a retry of the same request may succeed."""
         return self.failure in _PASSING
 
     def reword(self, message: str, *, advice: str | None = None, failure: ModelFailure | None = None) -> Self:

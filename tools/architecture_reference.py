@@ -106,7 +106,7 @@ def transitive_reduction(graph: Imports) -> Imports:
 
 
 def reachable(graph: Imports, start: str) -> frozenset[str]:
-    """Everything that a package needs, itself included where it stands in a cycle."""
+    """Return the transitive dependencies of a package, with itself if it is in a cycle."""
     found: set[str] = set()
     waiting = list(graph[start])
     while waiting:

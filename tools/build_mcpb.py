@@ -23,7 +23,7 @@ _FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # the same files are the same bundle, whenev
 
 
 def main() -> None:
-    """Read the command line; build, and check where that is asked for."""
+    """Read the command line; build, and check if requested."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("server", help="the server's folder under servers/, such as kb")
     parser.add_argument("--out", type=Path, default=Path("dist"), help="where the bundle goes (default dist)")

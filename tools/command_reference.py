@@ -130,7 +130,7 @@ def _help(action: argparse.Action) -> str:
 
 
 def _word(action: argparse.Action) -> str:
-    """How the value of an argument is written."""
+    """Return the placeholder for the value of an argument."""
     if action.metavar:
         return action.metavar if isinstance(action.metavar, str) else " ".join(action.metavar)
     if action.choices is not None:

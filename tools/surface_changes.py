@@ -50,7 +50,7 @@ class Change:
 
 
 def changes(old: Surface, new: Surface) -> list[Change]:
-    """How a surface has changed, the breaking changes first; empty only if the two are equal."""
+    """Return the changes of a surface, breaking ones first; empty only if both are equal."""
     found: list[Change] = []
     for key, (kind, identity) in _KINDS.items():
         before = {item[identity]: item for item in old.get(key, ())}

@@ -287,7 +287,7 @@ class MCPToolRegistry:
 
 
 def _create_auth(home: Path, config: ServerConfig) -> httpx2.Auth | None:
-    """Return what authorizes requests to a server with a login; no user is asked to log in here."""
+    """Return the authentication of a server with a login; it never asks the user to log in."""
     if config.auth == "none":
         return None
     from loom_core.mcp_client.oauth.authentication import oauth_auth

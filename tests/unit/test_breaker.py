@@ -1,4 +1,4 @@
-"""A breaker is told by who derives from it what speaks against the other side."""
+"""Circuit breaker: subclasses define which errors are transient."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_it_opens_after_failures_in_a_row_and_lets_one_through_after_a_pause() -
     fail(breaker, late, times=3)
     assert breaker.state == "open"
     with pytest.raises(
-        NetError, match=r"Kb\.example is left alone after 3 failures in a row.*No answer\. \(10\)"
+        NetError, match=r"Circuit open for kb\.example after 3 consecutive failures.*No answer\. \(10\)"
     ):
         ask(breaker)
     now = 10.0
-    assert breaker.state == "trial"
+    assert breaker.state == "half_open"
     fail(breaker, late, times=1)
     now = 24.0
     assert breaker.state == "open"  # twice as long as before, and no longer than the longest

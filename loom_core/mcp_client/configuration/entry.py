@@ -129,7 +129,7 @@ class Entry(_Form):
 
     @property
     def transport(self) -> Literal["stdio", "http", "sse"]:
-        """How the server is reached.
+        """Transport of the server.
 
         Raises:
             EntryError: the entry does not say it, or says two things.
@@ -158,7 +158,7 @@ class Entry(_Form):
 
     @property
     def call_seconds(self) -> float:
-        """How long a call may take."""
+        """Timeout of a call."""
         if self.loom.call_seconds is not None:
             return self.loom.call_seconds
         if self.timeout is None:

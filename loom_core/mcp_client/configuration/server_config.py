@@ -1,4 +1,4 @@
-"""Which MCP servers there are, and how each is reached."""
+"""Configuration of MCP servers: their names, transports and options."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ __all__ = ["ServerProblem", "Servers", "read_servers"]
 
 @dataclass(frozen=True, slots=True)
 class ServerProblem:
-    """Why an entry, or a whole file, cannot be used. No secret is in it.
+    """Problem of an entry or of a whole file, without secrets.
 
     Attributes:
         message: the problem, in a sentence.

@@ -36,7 +36,7 @@ _LOG_CHARACTERS = 1000
 
 @dataclass(eq=False, slots=True)
 class ActiveCall:
-    """A call that is being waited for: its time, and who answers questions about it."""
+    """A call under way: its clock, and the handler of the server's questions about it."""
 
     clock: CallClock
     ask: AskFunction | None = None

@@ -100,12 +100,12 @@ class ServerConnection:
 
     @property
     def state_seconds(self) -> float:
-        """How long it has been in its state; 0 before `run`."""
+        """Seconds since the latest change of state; 0 before `run`."""
         return self._upkeep.state_seconds
 
     @property
     def failure(self) -> str:
-        """Why it is not ready, for people; empty while it is, or was never tried."""
+        """Reason why it is not ready, for messages; empty if it is ready or was never tried."""
         return self._upkeep.failure
 
     @property

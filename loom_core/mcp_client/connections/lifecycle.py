@@ -266,7 +266,7 @@ class OpenConnection:
         return Fault("refused", what, code=error.code, ran=ran)
 
     def _subscribable_changes(self) -> list[_Changed]:
-        """Of which lists the server tells when they change."""
+        """Return the lists whose changes the server announces."""
         said = self.client.server_capabilities
         told: dict[_Changed, bool | None] = {
             "tools": said.tools and said.tools.list_changed,

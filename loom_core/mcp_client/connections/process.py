@@ -135,7 +135,7 @@ class ChildProcess:
         return cls(process, ChildLog(config.name, config.secrets))
 
     async def read_log(self) -> None:
-        """Read its standard error to the end: who does not, makes it wait at some time."""
+        """Read its standard error to the end, so that a full pipe never blocks the process."""
         with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             while True:
                 self.log.feed(await self._errors.receive())

@@ -82,7 +82,7 @@ class ConnectionSupervisor:
 
     @property
     def state_seconds(self) -> float:
-        """How long it has been in its state; 0 before `run`."""
+        """Seconds since the latest change of state; 0 before `run`."""
         return 0.0 if self._since is None else anyio.current_time() - self._since
 
     @property

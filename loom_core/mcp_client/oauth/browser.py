@@ -34,7 +34,7 @@ class Browser(Protocol):
 
     @property
     def redirect_uri(self) -> str:
-        """Where the authorization server sends the browser when it is done."""
+        """Redirect URI of the authorization request."""
         ...
 
     async def visit(self, url: str) -> None:
@@ -91,7 +91,7 @@ class LoopbackBrowser:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the authorization server sends the browser when it is done."""
+        """Redirect URI of the authorization request."""
         return f"http://{_HOST}:{self._port}{_PATH}"
 
     async def visit(self, url: str) -> None:

@@ -78,7 +78,7 @@ class Tokens(_Kept):
 
     @property
     def fresh(self) -> bool:
-        """Whether `access` has time left, as far as is known."""
+        """Whether `access` has not expired, as far as is known."""
         return self.expires is None or time.time() < self.expires - _EARLY
 
 

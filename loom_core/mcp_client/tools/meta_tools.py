@@ -78,7 +78,7 @@ class MetaTool(ServerTool):
 
     @property
     def annotations(self) -> ToolAnnotations:
-        """That it only reads, of a trusted server; else the worst case."""
+        """Read-only hint for a trusted server; else the worst case."""
         if not self._trusted:
             return ToolAnnotations()
         return ToolAnnotations(read_only=True, destructive=False, idempotent=True)

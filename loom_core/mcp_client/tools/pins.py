@@ -65,7 +65,7 @@ def _says(definition: mcp_types.Tool) -> dict[str, Any]:
 
 
 class Approvals:
-    """Which tools a person has approved, kept in `trust.json`: the same for all processes of a home.
+    """Tools that the user has approved, in `trust.json`; all processes of a home share them.
 
     Args:
         home: Loom's folder.

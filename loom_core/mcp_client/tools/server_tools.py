@@ -94,7 +94,7 @@ class ServerTools:
 
     @property
     def problem(self) -> str:
-        """Why there are no tools, or old ones; empty if they are as the server has them."""
+        """Reason why the tools are missing or out of date; empty if they are current."""
         return self._problem or self.connection.failure
 
     async def run(self) -> None:

@@ -181,12 +181,12 @@ class MCPTool(ServerTool):
 
     @property
     def approval_reason(self) -> str:
-        """That it was never approved, or has changed since; empty if it is as it was then."""
+        """Reason why it needs an approval: never approved, or changed since; else empty."""
         return self._home.approvals.reason(self.server, self.own_name, self.fingerprint)
 
     @property
     def keeps_approval(self) -> bool:
-        """That an approval holds until it says something else of itself."""
+        """Whether an approval holds until the tool's definition changes."""
         return True
 
     @property

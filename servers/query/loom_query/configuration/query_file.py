@@ -67,7 +67,7 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """Why an entry cannot be used.
+    """Problem of an entry that cannot be used.
 
     Attributes:
         name: of the entry.

@@ -197,7 +197,7 @@ class McpLiveSource(LiveSource):
 
     @property
     def problem(self) -> str:
-        """Why the server is not connected, or gave no answer."""
+        """Reason why the server is not connected or gave no answer."""
         return self._connection.failure or super().problem
 
     async def connect(self) -> ServerFacts | None:

@@ -31,7 +31,7 @@ _NO_SERVER_NAME = re.compile(r"[^\w.-]")
 
 @dataclass(frozen=True, slots=True)
 class LocalBase:
-    """Where a knowledge base is: a home of Loom, and its name there."""
+    """Location of a knowledge base: a Loom home and its name there."""
 
     home: Path
     name: str

@@ -1,4 +1,4 @@
-"""Requests of flows against a real server: retries, keys, deadlines, limits, hosts that are left alone."""
+"""Requests of flows against a real server: retries, keys, deadlines, limits, circuit breakers."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ async def test_a_host_that_fails_again_and_again_is_left_alone_and_tried_later(
             assert (await caller.call(endpoint(url, "GET", retries=0), ExpressionValues())).status == 503
         error = await failure(caller.call(endpoint(url, "GET"), ExpressionValues()))
         assert error.failure == "unavailable"
-        assert "is left alone after 5 failures in a row" in error.message
+        assert "after 5 consecutive failures" in error.message
         assert len(api.asked) == 5
         time = 20.0
         assert (await caller.call(endpoint(url, "GET"), ExpressionValues())).status == 200

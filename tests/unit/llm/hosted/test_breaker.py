@@ -35,7 +35,7 @@ def _opened(clock: _Clock) -> CircuitBreaker:
     return breaker
 
 
-def test_it_opens_after_five_passing_failures_in_a_row_and_says_when_it_asks_again(
+def test_it_opens_after_five_consecutive_failures_and_says_when_it_retries(
     caplog: pytest.LogCaptureFixture,
 ):
     clock = _Clock()
@@ -44,9 +44,9 @@ def test_it_opens_after_five_passing_failures_in_a_row_and_says_when_it_asks_aga
     assert breaker.state == "closed"
     with caplog.at_level(logging.WARNING):
         _fail(breaker)
-    assert "failed 5 times in a row (server); it is left alone for 30 s" in caplog.text
+    assert "Circuit open for 豆包 after 5 consecutive failures (server); retrying in 30 s" in caplog.text
     clock.time += 10
-    with pytest.raises(LLMError, match=r"asked again in 20 s\. The last one: 豆包 answers 503\.") as caught:
+    with pytest.raises(LLMError, match=r"retrying in 20 s\. Last failure: 豆包 answers 503\.") as caught:
         _ask(breaker)
     error = caught.value
     assert (error.failure, error.provider, error.retry_after) == ("unavailable", "doubao", 20.0)
@@ -72,10 +72,10 @@ def test_after_the_pause_one_request_is_let_through_and_closes_it_when_it_succee
     clock = _Clock()
     breaker = _opened(clock)
     clock.time += 30
-    assert breaker.state == "trial"
+    assert breaker.state == "half_open"
     with breaker.request(title="豆包"):
         assert breaker.state == "open"
-        with pytest.raises(LLMError, match="is being tried now") as caught:
+        with pytest.raises(LLMError, match="a trial request is under way") as caught:
             _ask(breaker)
         assert caught.value.retry_after is None
     assert breaker.state == "closed"
@@ -126,7 +126,7 @@ def test_a_trial_that_is_given_up_by_its_caller_says_nothing_and_another_follows
     clock.time += 30
     with pytest.raises(KeyboardInterrupt), breaker.request(title="豆包"):
         raise KeyboardInterrupt
-    assert breaker.state == "trial"
+    assert breaker.state == "half_open"
     _ask(breaker)
     assert breaker.state == "closed"
 
@@ -141,7 +141,7 @@ def test_requests_that_were_on_their_way_when_it_opened_change_nothing():
     with pytest.raises(LLMError), breaker.request(title="豆包"):
         pass
     clock.time += 5
-    assert breaker.state == "trial"
+    assert breaker.state == "half_open"
 
 
 def test_a_stream_that_is_left_early_is_an_answer():
