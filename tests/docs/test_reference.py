@@ -107,16 +107,16 @@ def test_no_payload_ends_in_and_so_on() -> None:
 )
 def test_a_variable_is_found_where_the_source_reads_it(source: str, names: list[str]) -> None:
     environment = import_module("tools.environment_reference")
-    assert list(environment._named(ast.parse(source))) == names
+    assert list(environment._names_in(ast.parse(source))) == names
 
 
 def test_a_variable_that_is_read_and_not_told_is_refused(monkeypatch) -> None:
     environment = import_module("tools.environment_reference")
-    found = environment.found()
-    monkeypatch.setattr(environment, "found", lambda: found | {"LOOM_NEW"})
+    found = environment.find_variables()
+    monkeypatch.setattr(environment, "find_variables", lambda: found | {"LOOM_NEW"})
     with pytest.raises(ValueError, match="LOOM_NEW"):
         environment.page()
-    monkeypatch.setattr(environment, "found", lambda: found - {"LOOM_HOME"})
+    monkeypatch.setattr(environment, "find_variables", lambda: found - {"LOOM_HOME"})
     with pytest.raises(ValueError, match="LOOM_HOME"):
         environment.page()
 
@@ -142,7 +142,7 @@ def test_every_event_error_command_and_tool_has_its_place() -> None:
         parser: ArgumentParser = import_module(f"{package}.cli").SERVER.parser()
         every = import_module("tools.command_reference").commands(parser)
         assert all(f"### `{parser.prog} {name}" in commands for name in every)
-        contract = import_module("tools.contract").accepted(folder)
+        contract = import_module("tools.contract").load_accepted(folder)
         assert all(f"### `{tool['name']}`" in tools for tool in contract["full"]["tools"])
 
 
@@ -179,19 +179,19 @@ def test_the_packages_import_each_other_in_no_circle() -> None:
     architecture = _architecture()
     graph = architecture.imports()
     assert len(graph) > 20
-    assert not [name for name in graph if name in architecture.reached(graph, name)]
+    assert not [name for name in graph if name in architecture.reachable(graph, name)]
 
 
 def test_the_diagram_shows_every_package_and_says_all_that_is_imported() -> None:
     architecture = _architecture()
-    graph = architecture.grouped(architecture.imports())
+    graph = architecture.group_foundations(architecture.imports())
     drawn = set(re.findall(r"^    (\w+) --> (\w+)$", architecture.diagram(), re.MULTILINE))
     names = {architecture._id(name): name for name in graph}
     shown: dict[str, frozenset[str]] = {
         name: frozenset(names[to] for start, to in drawn if names[start] == name) for name in graph
     }
     for name in graph:
-        assert architecture.reached(shown, name) == architecture.reached(graph, name), name
+        assert architecture.reachable(shown, name) == architecture.reachable(graph, name), name
     assert drawn == {(architecture._id(name), architecture._id(to)) for name in shown for to in shown[name]}
 
 

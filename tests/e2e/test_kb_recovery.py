@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills by SIGKILL")
 
-FILES = 256
+FILES = 768  # some seconds of work, so that a job is seen amid it on a busy machine, too
 
 
 def listed(server):

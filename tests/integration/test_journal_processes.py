@@ -46,7 +46,7 @@ async def main():
     journal = Journal(Path(sys.argv[1]))
     print("ready", flush=True)
     sys.stdin.readline()
-    while runs := await journal.unclaimed():
+    while runs := await journal.find_unclaimed():
         async with anyio.create_task_group() as tasks:
             for run_id in runs:
                 tasks.start_soon(drive, journal, run_id)

@@ -167,7 +167,7 @@ async def test_runs_of_another_caller_are_as_if_they_were_not_there(running):
                 service.events(run.id),
                 service.blob(run.id, 1),
                 service.latest(run.request.session_id),
-                service.order(run.id, ApprovalDecision(id="x", action="deny")),
+                service.send_commands(run.id, ApprovalDecision(id="x", action="deny")),
             ):
                 with pytest.raises(NotFoundError):
                     await look

@@ -352,10 +352,10 @@ async def test_work_in_the_background_finishes_jobs_as_they_come(knowledge_base)
         with anyio.fail_after(20):
             await knowledge_base.worker.drain()
         assert knowledge_base.job(job).state == "done"
-        assert knowledge_base.worker.runs
+        assert knowledge_base.worker.is_running
         assert await knowledge_base.query("text")
         tasks.cancel_scope.cancel()
-    assert not knowledge_base.worker.runs
+    assert not knowledge_base.worker.is_running
 
 
 async def test_of_versions_in_one_batch_the_last_one_stays_also_after_an_unchanged_one():

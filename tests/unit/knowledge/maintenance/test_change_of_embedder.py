@@ -78,7 +78,7 @@ def test_the_vectors_are_those_of_the_new_embedder_afterwards(filled, open_kb, t
 
 def test_until_then_questions_are_answered_by_the_old_one(filled):
     filled.submit_embedder(create_embedder("static"))
-    assert filled.record.next_vectors.wanted() == STATIC
+    assert filled.record.next_vectors.target_embedder() == STATIC
     assert filled.embedder_id == HASHING
     assert vectors_found(filled)
 
@@ -98,7 +98,7 @@ def test_changing_back_calls_it_off(filled):
     filled.submit_embedder(create_embedder("static"))
     asyncio.run(steps(filled, 1))
     filled.submit_embedder(create_embedder("hashing"))
-    assert filled.record.next_vectors.wanted() == ""
+    assert filled.record.next_vectors.target_embedder() == ""
     asyncio.run(filled.worker.drain())
     assert filled.embedder_id == HASHING
     assert filled.record.database.rows("SELECT * FROM next_vectors") == []

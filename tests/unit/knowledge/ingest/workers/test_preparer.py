@@ -72,8 +72,13 @@ def children_of(pid: int) -> set[int]:
 
 
 _EARLIER: set[int] = set()
-if sys.platform == "linux":
-    _EARLIER |= children_of(os.getpid())
+
+
+@pytest.fixture(autouse=True)
+def earlier_children() -> None:
+    """Notes the children that other tests of this process have started, such as fork servers."""
+    if sys.platform == "linux":
+        _EARLIER.update(children_of(os.getpid()))
 
 
 def is_alive(pid: int) -> bool:
