@@ -236,7 +236,7 @@ _NAMES_OF = (
     "UNION SELECT chunk, entity FROM abouts WHERE entity IN (SELECT value FROM json_each(?1))"
 )
 
-# One row of JSON instead of many rows, see `incidence`.
+# One row of JSON instead of many rows, which cost more to step through than to read.
 _KEYS_OF = """
 SELECT json_group_array(key)
 FROM (SELECT n.key FROM json_each(?) AS e LEFT JOIN entities AS n ON n.id = e.value)

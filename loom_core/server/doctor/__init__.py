@@ -2,7 +2,7 @@
 
 | module | what it is for |
 |---|---|
-| `examination` | `examine`: runs checks side by side, each with its deadline |
+| `check_runner` | `run_checks`: runs checks concurrently, each with its deadline |
 | `checks` | the checks of any server: packages, clients, folder, audit, telemetry; a report to show |
 | `port` | whether a port is free, and which process has it |
 | `language_model` | which keys the environment has, never what they are; whether a model can be asked |

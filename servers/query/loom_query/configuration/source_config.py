@@ -82,7 +82,7 @@ class DocumentsConfig(_Written):
 
 
 SourceConfig: TypeAlias = "LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig"
-"""The keys `SourceConfigBase` a source beyond those of `WrittenSource`."""
+"""The keys of a source besides those of `SourceConfigBase`."""
 
 
 def config_model(kind: Kind) -> type[LocalConfig | HTTPKnowledgeConfig | McpConfig | DocumentsConfig]:
