@@ -62,27 +62,27 @@ class LoomSection(_Form):
 
     model_config = ConfigDict(extra="forbid")
 
-    required: bool = Field(default=False, description="Whether a first question waits for this server.")
-    start_seconds: float = Field(default=30.0, description="So long may it take to start and to answer.")
+    required: bool = Field(default=False, description="Whether the first request waits for this server.")
+    start_seconds: float = Field(default=30.0, description="Timeout for its start and its first answer.")
     call_seconds: float | None = Field(
         default=None,
-        description="So long may a call take without a sign of life; by default `timeout`, or 120.",
+        description="Timeout of a call without progress; by default `timeout`, or 120.",
     )
     era: Literal["auto", "legacy", "modern"] = Field(
-        default="auto", description="Which generation of the protocol is spoken: auto, legacy or modern."
+        default="auto", description="Protocol era: auto, legacy or modern."
     )
-    allow: list[str] = Field(default=["*"], description="Which of its tools may be used: names with * and ?.")
-    deny: list[str] = Field(default=[], description="Which may not, whatever `allow` says.")
+    allow: list[str] = Field(default=["*"], description="Its allowed tools: names with * and ?.")
+    deny: list[str] = Field(default=[], description="Its forbidden tools; takes precedence over `allow`.")
     trusted: bool = Field(
         default=False,
-        description="Whether it is believed that a tool changes nothing, may reword its tools, and needs "
-        "no approval of those that a rule allows.",
+        description="Whether its annotations are trusted (a tool changes nothing), it may reword its tools, "
+        "and tools that a rule allows need no approval.",
     )
-    sampling: bool = Field(default=False, description="Whether it may ask our language model.")
-    roots: list[str] = Field(default=[], description="Folders that it is told it may work in.")
-    auth: Literal["none", "oauth"] = Field(default="none", description="none, or oauth: a person logs in.")
+    sampling: bool = Field(default=False, description="Whether it may use Loom's language model.")
+    roots: list[str] = Field(default=[], description="Folders announced to it as roots.")
+    auth: Literal["none", "oauth"] = Field(default="none", description="none, or oauth: login by a person.")
     oauth: dict[str, Any] | None = Field(
-        default=None, description="How, where it is not the usual way; it means auth: oauth."
+        default=None, description="Settings of the login, if the defaults do not fit; implies auth: oauth."
     )
 
 
@@ -91,18 +91,24 @@ class Entry(_Form):
 
     model_config = ConfigDict(extra="ignore")
 
-    type: str = Field(default="", description="stdio, http or sse; by default told by `command` and `url`.")
-    command: str = Field(default="", description="The program that is the server.")
-    args: list[str] = Field(default=[], description="What it is given.")
-    env: dict[str, str] = Field(default={}, description="Its environment, besides PATH and the like.")
-    cwd: str = Field(default="", description="The folder that it is started in.")
-    url: str = Field(default="", description="Where a server is that runs already.")
-    headers: dict[str, str] = Field(default={}, description="What every request to it carries.")
-    disabled: bool = Field(default=False, description="Whether it is left alone.")
-    timeout: float | None = Field(
-        default=None, gt=0, description="Seconds for a call; above 3600 milliseconds, as some hosts write."
+    type: str = Field(
+        default="", description="stdio, http or sse; by default derived from `command` and `url`."
     )
-    loom: LoomSection = Field(default=LoomSection(), description="What only Loom knows.")
+    command: str = Field(default="", description="Program of the server.")
+    args: list[str] = Field(default=[], description="Arguments of the program.")
+    env: dict[str, str] = Field(
+        default={}, description="Environment variables, in addition to PATH and the like."
+    )
+    cwd: str = Field(default="", description="Working directory of the program.")
+    url: str = Field(default="", description="URL of a running server.")
+    headers: dict[str, str] = Field(default={}, description="Headers of every request.")
+    disabled: bool = Field(default=False, description="Whether the server is disabled.")
+    timeout: float | None = Field(
+        default=None,
+        gt=0,
+        description="Timeout of a call in seconds; above 3600 in milliseconds, as in some hosts.",
+    )
+    loom: LoomSection = Field(default=LoomSection(), description="Settings that only Loom has.")
 
     @field_validator("args", "env", mode="before")
     @classmethod

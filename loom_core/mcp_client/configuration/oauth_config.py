@@ -21,33 +21,31 @@ class OAuthConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     grant: Literal["authorization_code", "client_credentials"] = Field(
-        default="authorization_code", description="With a person in a browser, or as the client itself."
+        default="authorization_code", description="Grant: by a person in a browser, or by the client itself."
     )
-    client_id: str = Field(
-        default="", description="What the client is called where it is registered already."
-    )
-    client_secret: SecretStr | None = Field(default=None, description="Its secret there.")
+    client_id: str = Field(default="", description="Client id, if the client is already registered.")
+    client_secret: SecretStr | None = Field(default=None, description="Client secret.")
     proof_in: Literal["header", "body"] = Field(
-        default="header", description="Where in a request for tokens the secret stands."
+        default="header", description="Where a token request carries the secret."
     )
     private_key: SecretStr | None = Field(
-        default=None, description="Instead of a secret, a private key (PEM) that signs who the client is."
+        default=None, description="Private key (PEM) that authenticates the client instead of a secret."
     )
     algorithm: Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] = Field(
-        default="RS256", description="How the private key signs."
+        default="RS256", description="Signature algorithm of the private key."
     )
     issuer: str = Field(
         default="",
-        description="The authorization server that knows the client; its secret goes nowhere else.",
+        description="Authorization server where the client is registered; the secret is sent nowhere else.",
     )
     client_metadata_url: str = Field(
-        default="", description="https address where the client describes itself (CIMD)."
+        default="", description="https URL of the client's metadata document (CIMD)."
     )
     scopes: tuple[str, ...] = Field(
-        default=(), description="What is asked for besides what the server names; by default nothing."
+        default=(), description="Scopes to request in addition to those that the server names."
     )
     redirect_port: int = Field(
-        default=0, ge=0, le=65535, description="Port of this machine that the browser returns to; 0 for any."
+        default=0, ge=0, le=65535, description="Loopback port that the browser returns to; 0 for any."
     )
 
     @model_validator(mode="after")

@@ -48,24 +48,26 @@ class PermissionRule(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     action: Literal["allow", "ask", "deny"] = Field(
-        description="What becomes of a call that it fits; the strictest rule counts."
+        description="What happens to a matching call; the strictest rule applies."
     )
     tool: str = Field(
         default="*",
-        description="Pattern of the tool's name, as people write it (`github:create_issue`) or as models do "
+        description="Pattern of the tool's name, in the form for people (`github:create_issue`) or models "
         "(`github__create_issue`).",
     )
     args: dict[str, str] = Field(
         default={},
-        description="Patterns of arguments by the pattern of their names, such as `path` or `options.path`; "
-        "each has to fit. One that is not given and has no default fits nothing.",
+        description="Patterns of values by the pattern of the argument's name, such as `path` or "
+        "`options.path`; all must match. A missing argument without a default matches nothing.",
     )
     source: str = Field(
         default="*",
-        description="Pattern of who calls: `token:*`, `oauth:*`, or `?*` for any authenticated caller over "
-        "HTTP; the user of this machine has no name.",
+        description="Pattern of the caller: `token:*`, `oauth:*`, or `?*` for any authenticated caller over "
+        "HTTP; the user of this machine has an empty name.",
     )
-    reason: str = Field(default="", description="Shown to who is asked, and to the model that is refused.")
+    reason: str = Field(
+        default="", description="Shown to the person who is asked, and to the model after a denial."
+    )
 
     @field_validator("tool", "source")
     @classmethod

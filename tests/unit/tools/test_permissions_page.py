@@ -14,7 +14,7 @@ from loom_core.tools.permission.rule import PermissionRule, read_rules
 
 _PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "permissions.md").read_text(encoding="utf-8")
 _CALL = re.compile(r"^\| `(\w+) (\w+)=(.*?)` \| (allow|ask|deny) \|", re.MULTILINE)
-_MEANING = re.compile(r"^\| `([^`]*)` \| `([^`]*)` \| (fits|no) \| (fits|no) \|$", re.MULTILINE)
+_MEANING = re.compile(r"^\| `([^`]*)` \| `([^`]*)` \| (matches|no) \| (matches|no) \|$", re.MULTILINE)
 _BASE = Path("/home/我/项目")
 
 
@@ -42,7 +42,7 @@ def test_patterns_fit_as_the_page_says() -> None:
     assert len(meanings) == 18
     for pattern, written, denied, allowed in meanings:
         value = json.loads(written) if written.startswith("[") else written
-        for action, fits in (("deny", denied), ("allow", allowed)):
+        for action, expected in (("deny", denied), ("allow", allowed)):
             rule = PermissionRule.model_validate({"action": action, "args": {"value": pattern}})
             decision = Permissions([rule], base=_BASE).decide(x, {"value": value})
-            assert (decision.rule is rule) == (fits == "fits"), (action, pattern, value)
+            assert (decision.rule is rule) == (expected == "matches"), (action, pattern, value)
