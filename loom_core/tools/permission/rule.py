@@ -65,7 +65,10 @@ class PermissionRule(BaseModel):
         description="Pattern of who calls: `token:*`, `oauth:*`, or `?*` for any authenticated caller over "
         "HTTP; the user of this machine has no name.",
     )
-    reason: str = Field(default="", description="Shown to who is asked, and to the model that is refused.")
+    reason: str = Field(
+        default="",
+        description="Shown to the person who is asked, and to the model whose call is refused.",
+    )
 
     @field_validator("tool", "source")
     @classmethod
