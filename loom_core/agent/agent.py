@@ -250,7 +250,7 @@ class Agent:
             InvalidInputError: the goal is empty, the schema or an option is invalid, agents are nested too
                 deeply, or the session has an active run.
             NotFoundError: neither the journal nor the memory knows the session.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
             Exception: a component, such as `approve`, raised an exception other than `LoomError`; the run
                 has failed.
         """
@@ -314,7 +314,7 @@ class Agent:
         Raises:
             NotFoundError: there is no such run.
             InvalidInputError: another agent started it.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         run = await self.journal.get(run_id)
         if run.request.profile != self.name:

@@ -51,7 +51,7 @@ class Compaction:
 
 
 class Compactors:
-    """Creates the compactors of one agent.
+    """Factory of the compactors for the runs of one agent.
 
     Args:
         settings: see `Compaction`.

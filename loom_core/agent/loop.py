@@ -200,8 +200,8 @@ class Prefetch:
     """Prefetch: retrieves passages for the goal, concurrently with the first turn.
 
     The first turn waits up to 0.3 s for it. Passages that come later are added before the next turn. If the
-    first answer is the final one, it stands, unless passages came while it was written; then the model is
-    asked once more.
+    first answer is the final one, the run ends with it, unless passages came while it was written; then
+    the model is asked once more.
     """
 
     def __init__(self, retriever: ContextRetriever, record: AgentRunRecorder, *, late: str) -> None:

@@ -90,7 +90,7 @@ class ToolRound:
         self._running: dict[str, ReviewedCall] = {}
         self._shown: dict[str, float] = {}
         self._questions = 0
-        self._unrepeatable: set[str] = set()  # that run now
+        self._unrepeatable: set[str] = set()  # ids of the running calls that must not be repeated
         self._quiet = anyio.Event()
         self._leaving = False
 
@@ -100,12 +100,12 @@ class ToolRound:
         Raises:
             LoopStoppedError: see there; the calls that had not started have no result.
             HookError: a hook raised an error.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         await self._run_in_order(await self._review.review())
 
     async def detach(self) -> None:
-        """Start no other call, and wait until no call is running that must not be repeated."""
+        """Start no further call, and wait until no call is running that must not be repeated."""
         self._leaving = True
         while self._unrepeatable:
             self._quiet = anyio.Event()

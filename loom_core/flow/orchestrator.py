@@ -221,7 +221,7 @@ class WorkflowOrchestrator:
         Raises:
             NotFoundError: the caller has no such session.
             InvalidInputError: the message is too long, or the context or the key is invalid.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         self._in_use.check_open()
         check_message(message)
@@ -278,7 +278,7 @@ class WorkflowOrchestrator:
 
         Raises:
             NotFoundError: the caller has no such session.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         began = time.perf_counter()
         with self._in_use.current.acquire() as runtime:
@@ -321,7 +321,7 @@ class WorkflowOrchestrator:
 
         Raises:
             NotFoundError: the caller has no such session.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         await self._delivery.confirm_delivery(session_id, run, told, caller=caller)
 
@@ -381,7 +381,7 @@ class WorkflowOrchestrator:
         Raises:
             NotFoundError: the flow does not exist, or the caller has no such session.
             InvalidInputError: the inputs are invalid by its schema, or the key was used with others.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         with self._in_use.current.acquire() as runtime:
             route = RoutingOutcome(action="flow", how="given", flow_id=flow_id)
@@ -411,7 +411,7 @@ class WorkflowOrchestrator:
         Raises:
             NotFoundError: the caller has no such run.
             InvalidInputError: the command does not fit the run's state.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         run = await self.host.send_commands(run_id, order, caller=caller)
         return await self.status(run_id, caller=caller, after=run.last_seq, wait_seconds=wait_seconds)

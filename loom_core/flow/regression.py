@@ -61,12 +61,12 @@ class _StrictModel(BaseModel):
 class Expectation(_StrictModel):
     """The expected result of a message; omitted fields may have any value."""
 
-    action: str = Field(default="", description="What is done, as `Route.action`.")
-    how: str = Field(default="", description="What decides, as `Route.how`.")
+    action: str = Field(default="", description="What is done, as `RoutingOutcome.action`.")
+    how: str = Field(default="", description="What decides, as `RoutingOutcome.how`.")
     flow: str | None = Field(default=None, description="The flow that it is about; empty for none.")
     inputs: dict[str, JsonValue] = Field(default={}, description="Inputs of the flow; null: not given yet.")
     candidates: list[str] | None = Field(default=None, description="The flows of which one may be meant.")
-    status: str = Field(default="", description="How it stands then, as `FlowReply.status`.")
+    status: str = Field(default="", description="The status of the reply, as `FlowReply.status`.")
 
 
 class Utterance(_StrictModel):
@@ -75,11 +75,11 @@ class Utterance(_StrictModel):
     message: str = Field(description="What the user says.")
     expect: Expectation = Field(description="What is expected.")
     session: str = Field(default="", description="The conversation; lines of one name follow each other.")
-    decision: dict[str, JsonValue] | None = Field(default=None, description="What the model says to it.")
+    decision: dict[str, JsonValue] | None = Field(default=None, description="The model's decision about it.")
     expect_rules: Expectation | None = Field(default=None, description="What is expected without the model.")
     context: dict[str, JsonValue] = Field(default={}, description="Variables that it brings.")
-    note: str = Field(default="", description="For who reads the file.")
-    line: int = Field(default=0, exclude=True, description="Where it stands.")
+    note: str = Field(default="", description="A comment for people.")
+    line: int = Field(default=0, exclude=True, description="Line number, from 1.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class RegressionReport:
 
     Attributes:
         checked: number of lines that were checked.
-        left_out: number of lines that were skipped because they need a model.
+        left_out: numbers of the lines that were skipped because they need a model.
         differences: differences from the expected results.
     """
 

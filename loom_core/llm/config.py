@@ -31,7 +31,7 @@ def _address(url: str) -> str:
     if url and (parts.scheme not in {"http", "https"} or not parts.netloc):
         raise ValueError("an address begins with https:// or http://")
     if "@" in parts.netloc:
-        raise ValueError("a password may not stand in an address; use `api_key` or `headers`")
+        raise ValueError("an address must not contain a password; use `api_key` or `headers`")
     return url
 
 

@@ -81,7 +81,7 @@ def _vendor(config: ProviderConfig) -> LLMProvider:
     if config.options:
         raise ConfigError(
             f"options: {config.provider} takes none.",
-            advice="They are for `mock` and plugins; what a vendor is told goes under `spec`.",
+            advice="They are for `mock` and plugins; a vendor's settings go under `spec`.",
         )
     return PROVIDERS[config.provider](
         config.model,

@@ -31,7 +31,7 @@ EventType = Literal[
     "paused",  # by
     "resumed",  # by, from_status
     "agent_finish",  # output, structured
-    "route",  # the fields of `RoutingOutcome` that say how a flow was chosen
+    "route",  # the fields of `RoutingOutcome`: how a flow was chosen
     "flow_start",  # flow_id, name, message, inputs, config; step_id: the step that runs it, or empty
     "flow_changed",  # config: the configuration has changed since, but not the steps done so far
     "inputs",  # step_id, names: inputs that were given or corrected during the flow

@@ -234,7 +234,7 @@ class RunExecutor(ABC, Generic[_R]):
         The run's own errors are in `Run.problem`.
 
         Raises:
-            RecordError: the journal cannot be written; the run stays as it is there.
+            StoreError: the journal cannot be written; the run stays as it is there.
             Exception: a component raised an exception other than `LoomError`; the run has failed with it.
         """
         run = self._record.run

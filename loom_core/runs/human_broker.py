@@ -44,7 +44,7 @@ class HumanInputPolicy:
 
     Attributes:
         approve: called with each request; None if there is no such function.
-        orders: whether people can respond by commands (`Agent.send_command`, a server's clients).
+        accepts_commands: whether people can respond by commands (`Agent.send_command`, a server's clients).
         seconds: time to respond; without a response, the request counts as refused. None for no limit.
         unapproved: message about a tool that no operator has approved: customers can confirm calls, but not
             approve tools. Empty if operators are asked.
@@ -233,7 +233,7 @@ def is_denied_by_timeout(decision: ApprovalDecision) -> bool:
 
 
 def _to_answer(decision: ApprovalDecision) -> QuestionAnswer:
-    """Convert a decision about a call to the answer for the tool that asked; see `Answer`."""
+    """Convert a decision about a call to the answer for the tool that asked; see `QuestionAnswer`."""
     if decision.action == "deny":
         return QuestionAnswer("decline", {"reason": decision.reason})
     kept = {} if decision.keep else {"keep": False}

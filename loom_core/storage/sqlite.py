@@ -41,7 +41,7 @@ class Database:
         repair: advice if the file is damaged, in a sentence.
 
     Raises:
-        RecordError: the file cannot be opened or written, is not a database, was written by a newer Loom,
+        StoreError: the file cannot be opened or written, is not a database, was written by a newer Loom,
             or is older and there is no room for a copy of it.
     """
 
@@ -291,7 +291,7 @@ def back_up(path: Path, *, version: int) -> Path:
         The copy.
 
     Raises:
-        RecordError: there is no room for it, or it cannot be written.
+        StoreError: there is no room for it, or it cannot be written.
     """
     copy = path.with_name(f"{path.name}.v{version}.backup")
     partial = copy.with_name(copy.name + ".partial")

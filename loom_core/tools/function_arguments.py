@@ -187,7 +187,9 @@ def _schema_of(model: type[BaseModel], owner: str) -> dict[str, Any]:
     try:
         return model.model_json_schema(schema_generator=Quiet)
     except PydanticInvalidForJsonSchema as error:
-        raise ValueError(f"{owner}: an annotation cannot be said in JSON Schema: {error.message}") from error
+        raise ValueError(
+            f"{owner}: an annotation cannot be expressed in JSON Schema: {error.message}"
+        ) from error
 
 
 def _is_context(hint: object, context: type[object]) -> bool:

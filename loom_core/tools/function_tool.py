@@ -283,7 +283,7 @@ def _json(result: object) -> str:
     try:
         return to_json(result, inf_nan_mode="strings").decode()
     except (PydanticSerializationError, UnicodeError) as error:
-        raise TypeError(f"A tool returned what JSON cannot say: {error}") from error
+        raise TypeError(f"A tool returned a value that JSON cannot express: {error}") from error
 
 
 _ARGUMENTS = frozenset({"args", "arguments", "parameters", "params"})

@@ -87,7 +87,7 @@ def matcher(pattern: str, *, any_form: bool = False) -> Matcher:
         return _anything
     if _HALF.search(pattern):
         raise ConfigError(
-            f"{pattern[:100]!r} has half a character in it, which fits nothing.", advice="Correct it."
+            f"{pattern[:100]!r} contains a lone surrogate, which matches nothing.", advice="Correct it."
         )
     if pattern.startswith(_EXPRESSION):
         body = pattern.removeprefix(_EXPRESSION)

@@ -1,4 +1,4 @@
-"""Clearing of old tool results, to their beginning: the cheapest way of compaction."""
+"""Clearing of old tool results, of which only the beginning stays: the cheapest form of compaction."""
 
 from __future__ import annotations
 

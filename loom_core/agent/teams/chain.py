@@ -15,7 +15,7 @@ __all__ = ["Chain"]
 
 
 class Chain(Composition):
-    """Sequential steps.
+    """Chain of sequential steps.
 
         chain = Chain([search, writer, Chain([critic, writer])])
         print(await chain.run("What changed in the tax law?"))

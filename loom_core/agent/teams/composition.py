@@ -40,7 +40,7 @@ class CompositionContext:
     Attributes:
         path: path of the composition in the outer compositions.
         key: idempotency key of the whole; see `Composition.run`.
-        teller: callback for step events; None for no events.
+        on_event: callback for step events; None for no events.
     """
 
     path: tuple[str, ...] = ()

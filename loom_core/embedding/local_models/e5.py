@@ -64,7 +64,7 @@ class E5SmallEmbedder(LocalEmbedder):
 
 
 class _E5Model:
-    """The loaded model: text to pieces, pieces to embeddings, those through the graph."""
+    """The loaded model: tokenizer, token embeddings, and the session of the encoder."""
 
     def __init__(self, weights: E5Weights, session: InferenceSession) -> None:
         self._weights = weights
@@ -152,7 +152,7 @@ def _graph_weights(weights: E5Weights, form: IntegerForm) -> Iterator[tuple[str,
             integers, scale = _quantise(weights.tensor(f"{name}.w").reshape(-1, inputs))
             bias = weights.tensor(f"{name}.b")
             if part == "fo":
-                # The graph adds GELU_FLOOR to every input of this product; what that adds is taken off.
+                # The graph adds GELU_FLOOR to every input of this product; its contribution is subtracted.
                 bias = bias - (GELU_FLOOR * scale * integers.sum(axis=0, dtype="i4")).astype("f4")
             yield f"{name}.w", integers if form == "int8" else integers.view("u1") ^ 0x80  # plus 128
             yield f"{name}.s", scale

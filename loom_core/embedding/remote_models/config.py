@@ -128,9 +128,9 @@ def _misfit(error: ValidationError) -> ConfigError:
     name = ".".join(map(str, first["loc"]))
     if first["type"] == "extra_forbidden":
         fields = ", ".join(_RemoteConfig.model_fields)
-        secret = "A key may not stand here: name its environment variable in api_key_env. "
+        secret = "A key is not allowed here: name its environment variable in api_key_env. "
         advice = f"{secret if 'key' in name else ''}Give any of: {fields}."
         return ConfigError(f"The embedding configuration takes no {name!r}.", advice=advice)
     return ConfigError(
-        f"{name} of the embedding configuration is wrong: {first['msg']}.", advice=f"Set {name} right."
+        f"{name} of the embedding configuration is wrong: {first['msg']}.", advice=f"Correct {name}."
     )

@@ -80,7 +80,7 @@ class OpenAICompatibleEmbedder(RemoteEmbedder["AsyncOpenAI"]):
             ConfigError: there is no such provider, or see `RemoteSettings.of`.
         """
         if provider == "ollama":
-            raise ConfigError("Ollama is asked by its own interface.", advice="Use OllamaEmbedder.")
+            raise ConfigError("Ollama has its own API.", advice="Use OllamaEmbedder.")
         vendor = EMBEDDING_VENDORS.get(provider)
         if vendor is None:
             raise ConfigError(

@@ -300,7 +300,7 @@ def flow_problems(flow: FlowConfig, path: ConfigPath, around: ValidationContext)
             yield ConfigProblem(
                 (*each.path, "stepId"),
                 f"there is another step {each.step.step_id!r} in this flow.",
-                "Give each an id of its own.",
+                "Give each step its own id.",
             )
         seen.add(each.step.step_id)
         yield from step_problems(each, flow_url=flow_url)

@@ -58,7 +58,7 @@ class FlowDependencies:
 
     Attributes:
         file: the flows.
-        spoken: the flows localized in each language.
+        localized: the flows localized in each language.
         version: version of the configuration.
         caller: sender of requests.
         toolbox: the tools.

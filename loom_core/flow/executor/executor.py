@@ -226,7 +226,7 @@ class FlowExecutor:
             NotFoundError: there is no such flow.
             InvalidInputError: the parameters are invalid by its schema, or the session has a run that has not
                 ended.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         request = self.build_request(
             flow_id,

@@ -1,4 +1,4 @@
-"""Execution of a flow's run, step by step, from its journalled state until it ends or waits."""
+"""Execution of a flow's run, step by step, from its journaled state until it ends or waits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ __all__ = ["CurrentSteps", "FlowLoop", "StepMachine", "describe_changes"]
 class FlowLoop(RunExecutor[FlowRecorder]):
     """Executor of one run of a flow.
 
-    It is a state machine whose state follows from the journalled events. Each step is in the journal before
+    It is a state machine whose state follows from the journaled events. Each step is in the journal before
     it does anything, and with its result afterwards; so a step with a result is never repeated. If a step
     was running at a crash and must not be done twice, the user is asked.
 
@@ -458,7 +458,7 @@ class StepMachine:
         """Execute a list of steps until `Frame.ended` is set.
 
         Raises:
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         steps = self._steps(frame)
         while not frame.ended:
@@ -596,7 +596,7 @@ class StepMachine:
         outcome: StepOutcome,
         values: ExpressionValues,
     ) -> NextStep | None:
-        """Apply an action; return None if its criteria do not hold."""
+        """Return the next step by an action; None for a `retry` that is not possible or exceeds its limit."""
         match action.type:
             case "goto":
                 return NextStep("step", action.step_id, action=name)

@@ -35,14 +35,14 @@ class FlowMessages:
         join: between items of a list.
         space: between sentences.
         done: end of a flow without outputs.
-        declined: end of a run that a user did not agree to.
+        declined: the reason of a refusal, if the user gave none.
         denied: end of a run because a user said no.
         cancelled: end of a run that a user aborted.
         too_late: the same, if everything had been done by then.
         failed: end of a failed run; `{said}` is one of the following, or a text of the flow file.
         unreachable: the host could not be reached.
         late: a timeout, or a lost response.
-        unsure: after it, if something may have been changed.
+        unsure: after a failure, if something may have been changed.
         busy: no request was sent, as too many were waiting.
         refused: the server refused the request.
         faulty: the server failed.

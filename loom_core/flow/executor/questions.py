@@ -238,7 +238,7 @@ class FlowQuestions:
             Why they are rejected; empty if they are accepted.
 
         Raises:
-            WentBackError: the flow is rewound to an earlier step.
+            FlowRewoundError: the flow is rewound to an earlier step.
         """
         try:
             check_known(flow, list(given))

@@ -33,7 +33,7 @@ class RewindPoint:
         step: id of the step, in the flow's own list; empty if no step has used what changes.
         place: number of that step in the run, see `StepState.place`.
         done: title of the first later step with a side effect; empty for none.
-        surely: whether that step has certainly been done.
+        is_certain: whether that step has certainly been done.
     """
 
     step: str = ""

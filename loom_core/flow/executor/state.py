@@ -141,7 +141,7 @@ def parse_digests(kept: object) -> Digests:
 
 @dataclass(slots=True)
 class FlowState:
-    """State of a flow. Only journalled events change it, in their order.
+    """State of a flow. Only journaled events change it, in their order.
 
     Attributes:
         frames: by path; that of the flow itself is empty.

@@ -253,7 +253,7 @@ def read_output(name: str, written: str, values: ExpressionValues, *, succeeded:
         succeeded: whether the step has succeeded; a failed step need not have outputs.
 
     Raises:
-        NoOutputError: it is missing, and the step has succeeded.
+        MissingOutputError: it is missing, and the step has succeeded.
         UnreadableTextError: the expression is invalid.
     """
     value = output_expression(written).value(values)

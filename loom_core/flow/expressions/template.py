@@ -200,7 +200,7 @@ def _pieces(template: str) -> tuple[Piece, ...]:
             template,
             0,
             "an address begins with https:// or http:// and a host, or with a single slash; "
-            "placeholders stand behind that",
+            "placeholders come after it",
         )
     at = 0
     for piece in pieces:

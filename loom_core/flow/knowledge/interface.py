@@ -37,7 +37,7 @@ class FlowKnowledge(Protocol):
         """Return the passages that may answer a message, best first.
 
         Raises:
-            LoomError: why there is no answer.
+            LoomError: the query failed; the message says why.
         """
         ...
 

@@ -64,6 +64,11 @@ class Phrases:
         late: an answer came too late.
         refused: before a question that is repeated because a number is invalid.
         between, at_least, at_most: the valid numbers.
+        whole, any_whole, any_number: the form of a number.
+        wanted: the form of the value that is asked for.
+        long_enough, a_date: the form of a text, and of a date.
+        either: which of several inputs a correction is for.
+        not_open: the user wants to cancel a flow that is not active.
         back: the conversation returns to an interrupted run.
         one_by_one: more questions follow.
         options: after the name of an input, its choices.

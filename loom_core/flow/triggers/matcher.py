@@ -56,7 +56,7 @@ class TriggerMatch:
         start: start of the match in the message.
         end: end of the match.
         groups: texts of its named groups in the message; only those that took part.
-        doubt: why the message may not ask for the flow; empty if it does. A match in doubt is only a hint:
+        negation: why the message may not ask for the flow; empty if it does. A match in doubt is only a hint:
             the model or the user has to confirm it.
         priority: priority of the flow.
     """

@@ -1,24 +1,24 @@
 """Negation detection: whether a message asks for a flow that it names; 「我不请假了」 only names it.
 
-Decided by the words around a pattern's match in its clause, and by later revocations. Taking a request for
-less costs a question; taking a refusal for a request has an unwanted effect. So unclear cases are in doubt,
-by these rules:
+It reads the words around a pattern's match in its clause, and later revocations. A request that is taken for
+a mention costs one question; a refusal that is taken for a request has an unwanted effect. So unclear cases
+are in doubt, by these rules:
 
-- **Negation.** 不, 没, 别, 取消, "don't", "not", "no one" and their like in front, with words between that
-  do not begin a new wish: 「我不想这么早就请假」 and "I don't think I want to take leave" are negated,
-  「今天不能来上班要请假」 is not. Letting, telling or asking someone leads on to what they are to do: in
-  「老板不让我请假」 and "no one asked you to take leave" it is negated too. Behind it 「请假算了」, "never
-  mind"; later 「等等，先别提交」, "or maybe not". Within it only if the pattern does not say so itself:
+- **Negation.** 不, 没, 别, 取消, "don't", "not", "no one" and similar words before the match, unless a new
+  wish begins in between: 「我不想这么早就请假」 and "I don't think I want to take leave" are negated,
+  「今天不能来上班要请假」 is not. A negated verb of letting, telling or asking also negates what follows:
+  「老板不让我请假」, "no one asked you to take leave". After the match: 「请假算了」, "never mind"; later:
+  「等等，先别提交」, "or maybe not". Inside the match only if the pattern itself has no such word:
   「取消.*订单」 is certain.
-- **Double negation** stays in doubt (「我不是不想请假」), except where it means that something must
+- **Double negation** is in doubt (「我不是不想请假」), except where it means that something must
   be: 「不得不请假」, 「不请假不行」, "no choice but to".
 - **Questions** about how it is done, who may, whether it must be, or its rules are in doubt: 「怎么请假」,
   「谁能请假」, 「转账多久到账」, "what is the leave policy". Requests in the form of questions are not:
-  「能不能帮我请假」, "could you book". Nor are the questions that a flow is there to answer:
-  「我的订单到哪了」. A pattern that asks, 「怎么请假」, is certain where it fits.
-- **Mentions** are in doubt: of what has been done, came of it or might be (「我已经请过假了」,
-  「付款失败了」, "if I take leave"); of what another person wants, or wants of one (「我同事要请假」,
-  「他让我转账」, "she asked to"). To want it for another person is a request: 「帮他请假」.
+  「能不能帮我请假」, "could you book". Nor are the questions that a flow answers: 「我的订单到哪了」.
+  A match of a pattern that is a question itself, 「怎么请假」, is certain.
+- **Mentions** are in doubt: of the past, of results and of hypotheses (「我已经请过假了」, 「付款失败了」,
+  "if I take leave"); of what another person wants, or wants the user to do (「我同事要请假」, 「他让我转账」,
+  "she asked to"). A wish for another person is a request: 「帮他请假」.
 """
 
 from __future__ import annotations

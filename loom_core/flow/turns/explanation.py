@@ -52,7 +52,7 @@ class Explanation:
     Attributes:
         decided_by: what would decide: a choice of a candidate, a waiting run, small talk, trigger patterns,
             the model; `none`: nothing, so the answer would come from knowledge.
-        action: the action, as in `Route`; empty if only the model would know, and was not asked.
+        action: the action, as in `RoutingOutcome`; empty if only the model would know, and was not asked.
         match: matches of the trigger patterns, with spans and doubts.
         flow_id: the flow that would be started.
         parameters: its inputs, or the values for a run.

@@ -57,7 +57,7 @@ async def apply_reply(turn: TurnContext, run: Run, said: ParsedReply, route: Rou
 
 
 def repeat_question(turn: TurnContext, run: Run) -> TurnOutcome:
-    """Return small talk, and repeat the question of the run."""
+    """Answer small talk, and repeat the question of the run."""
     text = "" if classify_small_talk(turn.message) == "assent" or turn.match.flow else answer_small_talk(turn)
     return _ask_again(run, RoutingOutcome(action="greet", how="manners"), text)
 

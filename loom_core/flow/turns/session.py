@@ -351,7 +351,7 @@ class ConversationStore:
         """Save the state; merge messages with keys that other processes have saved.
 
         Raises:
-            RecordError: other processes keep writing it.
+            StoreError: other processes keep writing it.
         """
         for _ in range(_ATTEMPTS):
             kept = await self._journal.save_session_state(

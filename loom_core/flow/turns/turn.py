@@ -118,7 +118,7 @@ async def process_turn(turn: TurnContext) -> TurnOutcome:
     """Process a message as far as possible at once, and save the conversation.
 
     Raises:
-        RecordError: the journal cannot be written.
+        StoreError: the journal cannot be written.
     """
     conversation = turn.conversation
     turn = replace(turn, late=tuple(await turn.conversations.find_unreported(conversation)))
@@ -140,7 +140,7 @@ async def begin_next(turn: TurnContext) -> TurnOutcome | None:
         turn: turn of the first message in the conversation's `queue`.
 
     Raises:
-        RecordError: the journal cannot be written.
+        StoreError: the journal cannot be written.
     """
     conversation = turn.conversation
     turn = await _with_unfinished(turn)
@@ -173,7 +173,7 @@ async def begin_named_flow(
 
     Raises:
         InvalidInputError: the key was used with another request.
-        RecordError: the journal cannot be written.
+        StoreError: the journal cannot be written.
     """
     if known is not None:
         check_same_request(known.request, request)

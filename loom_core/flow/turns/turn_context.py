@@ -68,7 +68,7 @@ class TurnClock:
 
         Args:
             part: name of the part.
-            asked: function that calls the model.
+            asked: the call of the model, to be awaited.
             seconds: timeout.
         """
         found, problem, limit = None, "", self.remaining(seconds)

@@ -73,7 +73,7 @@ class GraphIndex(DerivedIndex):
         """Apply up to `limit` changes of the store, or a graph that was built; see `DerivedIndex.sync`.
 
         Raises:
-            RecordError: the graph could not be built, three times in a row; the next call tries again.
+            StoreError: the graph could not be built, three times in a row; the next call tries again.
         """
         return super().sync(limit=limit)
 
@@ -136,7 +136,7 @@ class GraphIndex(DerivedIndex):
         """Leave a retry to the next `sync`, unless it failed before.
 
         Raises:
-            RecordError: it was.
+            StoreError: it was.
         """
         self._failures += 1
         if self._failures < _ATTEMPTS:

@@ -177,7 +177,7 @@ class LanguageVectors:
         """Make what was stored durable, and let other processes see it.
 
         Raises:
-            RecordError: the disk is full.
+            StoreError: the disk is full.
         """
         if self._folder is None:
             return

@@ -248,7 +248,7 @@ def export(
 
     Raises:
         InvalidInputError: there is a file already.
-        RecordError: a document in the store is damaged.
+        StoreError: a document in the store is damaged.
         ConfigError: the archive cannot be written.
     """
     if path.exists():
@@ -368,7 +368,7 @@ def import_archive(
 
     Raises:
         InvalidInputError: the archive is damaged.
-        RecordError: the disk is too full.
+        StoreError: the disk is too full.
         StoreBusyError: another process is importing one.
     """
     archive.verify()

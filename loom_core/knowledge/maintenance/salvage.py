@@ -63,7 +63,7 @@ def check_file(path: Path) -> list[CheckFinding]:
     """Check that a store's file is a whole SQLite database, texts included. Blocks; reads all of it.
 
     Raises:
-        RecordError: see `require_accessible`.
+        StoreError: see `require_accessible`.
     """
     require_accessible(path)
     if is_emptied(path):
@@ -106,7 +106,7 @@ def salvage(folder: Path) -> SalvageReport:
 
     Raises:
         StoreBusyError: another process works on it.
-        RecordError: the new store cannot be written, or the old one cannot be reached, or is of
+        StoreError: the new store cannot be written, or the old one cannot be reached, or is of
             a newer format.
     """
     require_accessible(folder / "record.db")

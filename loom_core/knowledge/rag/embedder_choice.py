@@ -55,7 +55,7 @@ def open_record(folder: Path | None) -> KnowledgeStore:
 
     Raises:
         ConfigError: the folder cannot be made.
-        RecordError: it cannot be written, or its store not be opened.
+        StoreError: it cannot be written, or its store not be opened.
     """
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.probe import require_usable

@@ -109,7 +109,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.
         ConfigError: there is no such embedder or language model, or its vectors were made by another
             embedder than the one given.
-        RecordError: the folder cannot be written, or its store not be opened.
+        StoreError: the folder cannot be written, or its store not be opened.
     """
 
     def __init__(

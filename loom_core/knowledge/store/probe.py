@@ -36,7 +36,7 @@ def require_accessible(path: Path) -> None:
     """Raise if a store's file cannot be opened, whatever its content.
 
     Raises:
-        RecordError: there is something else in its place, or its folder cannot be written, which SQLite needs
+        StoreError: there is something else in its place, or its folder cannot be written, which SQLite needs
             to read, too.
     """
     if reason := _describe_access_problem(path):
@@ -50,7 +50,7 @@ def require_usable(path: Path) -> None:
     """Raise if a file cannot be a store.
 
     Raises:
-        RecordError: something does, or the store has lost its content.
+        StoreError: something does, or the store has lost its content.
     """
     require_accessible(path)
     if reason := describe_problem(path):

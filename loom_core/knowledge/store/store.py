@@ -35,7 +35,7 @@ class KnowledgeStore:
         read_only: refuse to change anything.
 
     Raises:
-        RecordError: see `Database`.
+        StoreError: see `Database`.
     """
 
     def __init__(self, path: Path | None, *, read_only: bool = False) -> None:

@@ -106,7 +106,7 @@ class Meter:
         """Estimate the tokens of a request.
 
         Raises:
-            InvalidInputError: the arguments of a tool call hold what JSON cannot.
+            InvalidInputError: the arguments of a tool call contain a value that JSON cannot express.
         """
         self._learn()
         return self._correct_estimate(self._size(request))

@@ -38,7 +38,7 @@ def estimate_message(message: Message) -> int:
     """Estimate the tokens of a message, with all of its reasoning.
 
     Raises:
-        InvalidInputError: the arguments of a tool call hold what JSON cannot.
+        InvalidInputError: the arguments of a tool call contain a value that JSON cannot express.
     """
     if isinstance(message, AssistantMessage):
         return _MESSAGE + estimate_answer(message.parts)
@@ -70,7 +70,7 @@ def estimate_json(value: Mapping[str, Any]) -> int:
     """Estimate the tokens of an object as it is sent.
 
     Raises:
-        InvalidInputError: it holds what JSON cannot.
+        InvalidInputError: it contains a value that JSON cannot express.
     """
     try:
         text = json.dumps(value, ensure_ascii=False)

@@ -175,7 +175,7 @@ class HostedProvider(LLMProvider):
         if model not in self._others:
             if self._other is None:
                 raise InvalidInputError(
-                    f"This provider asks {self._model} only, in a protocol of its own.",
+                    f"This provider's custom wire client is for {self._model} only.",
                     advice=f"Make another provider for {model}.",
                 )
             self._others[model] = self._other(model=model)

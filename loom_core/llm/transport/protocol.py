@@ -117,7 +117,7 @@ def _wrong_address(url: str) -> str:
         parts = urlsplit(url)
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             # Logs and messages show addresses.
-            return "a password may not stand in the address" if "@" in parts.netloc else ""
+            return "the address must not contain a password" if "@" in parts.netloc else ""
     except ValueError:  # invalid brackets or port
         pass
     return "the address is no http(s) address"

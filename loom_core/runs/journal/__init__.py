@@ -1,4 +1,4 @@
-"""The journal of runs: one SQLite file with every event, from which each run goes on after a crash."""
+"""The journal of runs: one SQLite file with every event, from which runs resume after a crash."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class DriverRegistry:
         """Acquire a lock, so that other processes see that this driver is alive. Blocks; idempotent.
 
         Raises:
-            RecordError: the lock file cannot be created.
+            StoreError: the lock file cannot be created.
         """
         with self._entering:
             while not self.own:
@@ -131,7 +131,7 @@ class Claim:
 
     Attributes:
         stored: the run.
-        orders: its queued commands.
+        commands: its queued commands.
         blobs: number of its blobs.
     """
 

@@ -69,7 +69,7 @@ class Journal:
     and a claimed run names the lock of its driver: if the driver is killed, the run is free at once; if the
     driver hangs or sleeps, no other process executes the run.
 
-    Every method raises RecordError if the file cannot be read or written.
+    Every method raises StoreError if the file cannot be read or written.
 
     Args:
         path: the file, created if absent, together with its folder; None keeps everything in memory.
@@ -554,7 +554,7 @@ class RunLog:
                 `problem`, `pending`, `spent`.
 
         Raises:
-            RecordError: an earlier event could not be written, or the block has ended.
+            StoreError: an earlier event could not be written, or the block has ended.
             InvalidInputError: JSON cannot hold the payload or the state.
         """
         self._check()
@@ -595,7 +595,7 @@ class RunLog:
             durable: also flush them to the disk (fsync), so that they survive a power failure.
 
         Raises:
-            RecordError: the disk is full or the file is gone. The run must stop then: uncommitted events must
+            StoreError: the disk is full or the file is gone. The run must stop then: uncommitted events must
                 have no effects, and this log accepts nothing more.
         """
         self._check()

@@ -124,7 +124,7 @@ class Notifier:
     """Notifier: the watches on runs, and the inboxes of the runs that this process executes.
 
     Attributes:
-        nudge: called when the first waiter for changes by other processes arrives.
+        on_first_waiter: called when the first waiter for changes by other processes arrives.
     """
 
     def __init__(self) -> None:

@@ -69,7 +69,7 @@ class _OpenDatabase:
 
 
 class JournalStore:
-    """Database of a journal, in a file or in memory. Every coroutine raises RecordError if it fails.
+    """Database of a journal, in a file or in memory. Every coroutine raises StoreError if it fails.
 
     Args:
         path: the file; None keeps everything in memory.

@@ -168,7 +168,7 @@ class Writer:
         """Submit a job.
 
         Raises:
-            RecordError: the journal is closed.
+            StoreError: the journal is closed.
         """
         with self._state:
             if self._stopping:
@@ -189,7 +189,7 @@ class Writer:
             after: called in the writer's thread with the result, after the commit.
 
         Raises:
-            RecordError: it cannot be written.
+            StoreError: it cannot be written.
         """
         job = _TransactionJob(function, after)
         self.submit(job)
@@ -314,7 +314,7 @@ class _PendingWrites:
         rows: the same as rows.
         status: status of the run afterwards; empty if no event changes it.
         standing: other changed fields of the run, as JSON; None if there are none.
-        obeyed: keys of applied commands.
+        applied: keys of applied commands.
         blobs: number, media type and content.
         waiting: futures of the waiters.
         durable: whether a waiter wants a flush to the disk.
@@ -387,7 +387,7 @@ class Outbox(WriteJob):
         self._failure: Exception | None = None
 
     def check(self) -> None:
-        """Raise RecordError if a write has failed."""
+        """Raise StoreError if a write has failed."""
         failure = self._failure
         if failure is not None:
             advice = failure.advice if isinstance(failure, StoreError) else ""

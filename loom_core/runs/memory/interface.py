@@ -46,7 +46,7 @@ class Memory(ABC):
     """Conversation memory: stores the conversation of each session, which its next run starts with.
 
     It stores the working conversation after compaction; the journal has every message. It is safe to use
-    from several tasks. A memory in a file raises RecordError if the file cannot be read or written.
+    from several tasks. A memory in a file raises StoreError if the file cannot be read or written.
     """
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Memory(ABC):
         """Write everything to a JSON Lines file, which any other memory can load.
 
         Raises:
-            RecordError: it cannot be written; the previous file is unchanged.
+            StoreError: it cannot be written; the previous file is unchanged.
         """
         from loom_core.runs.memory.jsonl import write_jsonl
 
@@ -103,7 +103,7 @@ class Memory(ABC):
 
         Raises:
             InvalidInputError: a line of the file is invalid; nothing was changed.
-            RecordError: it cannot be read.
+            StoreError: it cannot be read.
         """
         from loom_core.runs.memory.jsonl import read_jsonl
 

@@ -25,7 +25,7 @@ async def write_jsonl(path: Path, conversations: Mapping[str, Sequence[Message]]
     """Write conversations by session, atomically; no other user may read the file.
 
     Raises:
-        RecordError: it cannot be written.
+        StoreError: it cannot be written.
     """
 
     def write() -> None:
@@ -50,7 +50,7 @@ async def read_jsonl(path: Path) -> dict[str, list[Message]]:
 
     Raises:
         InvalidInputError: a line is not in the format of `write_jsonl`.
-        RecordError: it cannot be read.
+        StoreError: it cannot be read.
     """
 
     def read() -> dict[str, list[Message]]:

@@ -82,7 +82,7 @@ def run_audit_command(args: argparse.Namespace) -> int:
 
     Raises:
         InvalidInputError: a time or a hash is none.
-        RecordError: the audit cannot be read.
+        StoreError: the audit cannot be read.
     """
     path = audit_path(loom_home(args.home))
     return _verify(path, args) if args.action == "verify" else _show(path, args)

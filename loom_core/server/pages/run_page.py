@@ -101,7 +101,7 @@ async def runs_page(
 
     Raises:
         NotFoundError: one was forgotten meanwhile.
-        RecordError: the journal cannot be read.
+        StoreError: the journal cannot be read.
     """
     bounds = bounds or Bounds()
     records = await read_records(journal, runs, bounds=bounds)
@@ -574,7 +574,7 @@ async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds)
 
     Raises:
         NotFoundError: one was forgotten meanwhile.
-        RecordError: the journal cannot be read.
+        StoreError: the journal cannot be read.
     """
     reading = _Reading(journal, bounds)
     records = [await reading.record(run, depth=0) for run in runs]

@@ -186,7 +186,7 @@ class AuditLog:
         """Write entries and all queued ones; return when they are in the file.
 
         Raises:
-            RecordError: they cannot be written now. They wait for the next time.
+            StoreError: they cannot be written now. They wait for the next time.
         """
         self.note(*entries)
         mine = self._added
@@ -206,7 +206,7 @@ class AuditLog:
         """Verify the integrity of the audit.
 
         Raises:
-            RecordError: it cannot be read.
+            StoreError: it cannot be read.
         """
         return await anyio.to_thread.run_sync(verify, self.path)
 

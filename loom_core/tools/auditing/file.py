@@ -62,7 +62,7 @@ class AuditFile:
         """Write entries, all or none of them.
 
         Raises:
-            RecordError: they cannot be written: the disk is full, the file is read-only, or another process
+            StoreError: they cannot be written: the disk is full, the file is read-only, or another process
                 holds its lock.
         """
         if not entries:
@@ -180,7 +180,7 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
     """Read the entries of an audit, oldest first; skip torn lines. Blocks.
 
     Raises:
-        RecordError: it cannot be read.
+        StoreError: it cannot be read.
     """
     for file in audit_files(path):
         for line in read_lines(file)[0]:
@@ -192,7 +192,7 @@ def read_lines(file: Path) -> tuple[list[bytes], bool]:
     """Read the lines of one file, and whether the last one is torn; none if the file is missing. Blocks.
 
     Raises:
-        RecordError: it cannot be read.
+        StoreError: it cannot be read.
     """
     try:
         content = file.read_bytes()
@@ -219,7 +219,7 @@ def read_head(path: Path) -> str:
     """Read the head file of an audit; return `GENESIS_HASH` if there is none. Blocks.
 
     Raises:
-        RecordError: it cannot be read.
+        StoreError: it cannot be read.
     """
     try:
         return _head_path(path).read_bytes().decode("ascii", "replace").strip()
@@ -236,7 +236,7 @@ def _head_path(path: Path) -> Path:
 
 
 def _end_of(content: bytes) -> tuple[str, bool]:
-    """Hash of the last line of a content, and whether that line is cut off."""
+    """Return the hash of the last line of a content, and whether that line is torn."""
     line = content.removesuffix(b"\n").rpartition(b"\n")[2]
     return hashlib.sha256(line).hexdigest(), not content.endswith(b"\n")
 

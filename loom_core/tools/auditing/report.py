@@ -45,7 +45,7 @@ def verify(path: Path, *, heads: Iterable[str] = ()) -> AuditReport:
         heads: `AuditReport.head` of earlier checks, stored elsewhere: their lines have to be present.
 
     Raises:
-        RecordError: it cannot be read.
+        StoreError: it cannot be read.
     """
     while True:
         wanted = {*heads, read_head(path)}  # before the lines: there can only be more lines later

@@ -88,7 +88,7 @@ class Walk:
     def _entries(self, folder: Path) -> Sequence[WalkedFile]:
         """Return the entries of a folder, until the timeout.
 
-        None if it is gone, unreadable, or has become a link to elsewhere.
+        Empty if the folder is gone, is unreadable, or has become a link to elsewhere.
         """
         found: list[WalkedFile] = []
         with suppress(OSError):

@@ -330,16 +330,16 @@ def _check_output(output: object) -> ToolOutput:
     """Check a tool's output, as third parties write tools.
 
     Raises:
-        TypeError: it is no valid output.
+        TypeError: the output is not valid.
     """
     if not isinstance(output, ToolOutput):
-        raise TypeError(f"a tool gave {type(output).__name__}, which is no ToolOutput")
+        raise TypeError(f"a tool returned {type(output).__name__}, not a ToolOutput")
     if not isinstance(cast("object", output.text), str):
-        raise TypeError("a tool gave an output whose text is none")
+        raise TypeError("a tool returned an output whose text is not a string")
     if not isinstance(cast("object", output.metadata), Mapping):
-        raise TypeError("a tool gave an output whose metadata are no mapping")
+        raise TypeError("a tool returned an output whose metadata is not a mapping")
     if not all(isinstance(part, ImagePart) for part in cast("tuple[object, ...]", output.parts)):
-        raise TypeError("a tool gave an output with parts that are no images")
+        raise TypeError("a tool returned an output with parts that are not images")
     return output
 
 

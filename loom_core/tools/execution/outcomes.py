@@ -81,7 +81,7 @@ def explain_abort(planned: PlannedCall, *, begun: bool) -> ToolOutput:
 
 def explain_self_cancellation(tool: str) -> ToolOutput:
     """Explain that the tool cancelled itself."""
-    return _error_output(f"`{tool}` broke itself off. Try it once more, or take another way.")
+    return _error_output(f"`{tool}` cancelled itself. Try it once more, or take another way.")
 
 
 def explain_failure(tool: str, error: BaseException) -> tuple[CallStatus, ToolOutput]:

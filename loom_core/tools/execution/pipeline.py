@@ -98,7 +98,7 @@ class ToolPipeline:
             try:
                 await tool.approve()
             except LoomError as error:
-                _log.warning("that %s was approved is not kept: %s", tool.name, error)
+                _log.warning("the approval of %s is not stored: %s", tool.name, error)
         return replace(planned, verdict="allow", by=by)
 
     async def plan(
@@ -156,7 +156,7 @@ class ToolPipeline:
         except Exception as error:  # noqa: BLE001 - a third-party tool may fail here
             stages[stage] = perf_counter() - begun
             if not isinstance(error, LoomError):
-                _log.exception("%s failed while it looked at its arguments", call.name)
+                _log.exception("%s failed while it validated its arguments", call.name)
             _, output = outcomes.explain_failure(call.name if tool is None else tool.name, error)
             unread = PlannedCall(call=call, tool=tool, arguments={}, verdict="deny", stages=stages)
             return unread.refuse(output), None
@@ -256,7 +256,7 @@ async def _abort_all(calls: Sequence[CallRun]) -> None:
             for call in calls:
                 await call.abort()
         except Exception:  # noqa: BLE001 - the error in flight says more
-            _log.exception("not every call that was stopped could be recorded as that")
+            _log.exception("not every aborted call could be recorded")
 
 
 _SHOWN = 300  # characters of unreadable arguments

@@ -66,7 +66,8 @@ class PermissionRule(BaseModel):
         "HTTP; the user of this machine has an empty name.",
     )
     reason: str = Field(
-        default="", description="Shown to the person who is asked, and to the model after a denial."
+        default="",
+        description="Shown to the person who is asked, and to the model whose call a denial.",
     )
 
     @field_validator("tool", "source")

@@ -117,7 +117,7 @@ class AgentService:
             NotFoundError: there is no such profile or session.
             ConfigError: the profile cannot work as configured; the message says what to set.
             SourceError: a required MCP server is missing.
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         file = await to_thread.run_sync(self.load)
         caller = current_caller()

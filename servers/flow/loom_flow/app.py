@@ -65,7 +65,7 @@ async def watch_flows(server: LoomServer, service: FlowService, said: str = "") 
     An invalid file changes nothing: the last valid one stays in use, and `flow_list` reports the problem.
 
     Args:
-        server: tells its clients.
+        server: notifies its clients.
         service: the service with the file.
         said: the known problem of the file, which is already logged.
     """

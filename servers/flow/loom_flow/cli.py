@@ -58,8 +58,8 @@ class FlowServer(ServerProgram[Settings]):
             default=[],
             dest="token_context",
             metavar="NAME=VALUE",
-            help="with create: a variable that is theirs whatever a call says, such as tenantId=acme (may be"
-            " repeated)",
+            help="with create: a variable that calls with this token cannot change, such as tenantId=acme"
+            " (may be repeated)",
         )
         commands.add_audit()
         commands.add_doctor(named="flows and hosts")

@@ -189,7 +189,7 @@ class FlowEngine:
                 f"There is no flow yet: {self._settings.config} does not exist.",
                 advice=f"Write one that works, to begin with: {invocation(self._settings, 'init')}. "
                 "Or name another by --config. "
-                'The least is {"flow_url": "https://api.example", "flows": [{"flow_id": "order_status", '
+                'The minimum is {"flow_url": "https://api.example", "flows": [{"flow_id": "order_status", '
                 '"trigger_patterns": ["where is my order"], "endpoint": "GET /orders"}]}; '
                 "docs/reference/flow-config.md has every key.",
             )

@@ -497,7 +497,7 @@ def flows_text(result: FlowsResult) -> str:
     for name in result.system_tools:
         budget.add(f"- system tool: {escape_controls(name)}")
     if result.unfinished:
-        budget.add("Not at their end:")
+        budget.add("Unfinished:")
         for run in result.unfinished:
             budget.add(_run_line_text(run))
     none = [] if result.flows or result.skills else ["There is no flow."]

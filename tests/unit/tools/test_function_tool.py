@@ -313,7 +313,7 @@ def test_outputs_and_images_are_passed_on() -> None:
 
 
 def test_what_json_cannot_say_is_an_error_of_the_program() -> None:
-    with pytest.raises(TypeError, match="what JSON cannot say"):
+    with pytest.raises(TypeError, match="a value that JSON cannot express"):
         output_of({"a": object()})
 
 
@@ -346,7 +346,7 @@ def test_what_cannot_be_a_tool_is_refused_where_it_is_made() -> None:
     for generator in (numbers, later):
         with pytest.raises(ValueError, match="it is a generator"):
             tool(generator)
-    with pytest.raises(ValueError, match="'calls': an annotation cannot be said in JSON Schema"):
+    with pytest.raises(ValueError, match="'calls': an annotation cannot be expressed in JSON Schema"):
         tool(calls)
     with pytest.raises(ValueError, match="'knows': an annotation cannot be used: Unable to generate"):
         tool(knows)

@@ -81,7 +81,7 @@ class StepOutcome:
 
 
 class RunScope:
-    """One run from the view of its steps.
+    """Scope of one run for its steps: dependencies, recorder, and the values of expressions.
 
     Args:
         parts: dependencies.
@@ -152,7 +152,7 @@ class RunScope:
         return {name: evaluate(each, values) for name, each in flow.outputs.items()}
 
     def result_of(self, frame: Frame) -> tuple[Any, dict[str, Any]]:
-        """Return the result of a flow: its named outputs, else the result of its last step."""
+        """Return the result of a flow (its outputs, else the result of its last step), and its outputs."""
         outputs = self.outputs_of(frame, self.values(frame))
         if outputs:
             return outputs, outputs

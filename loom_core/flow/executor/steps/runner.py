@@ -140,7 +140,7 @@ class StepRunner:
         """Execute a step and return its outcome; anything already in the journal is not repeated.
 
         Raises:
-            RecordError: the journal cannot be written.
+            StoreError: the journal cannot be written.
         """
         attributes = {
             "loom.flow.step": frame.path + step.step_id,
@@ -271,7 +271,7 @@ class StepRunner:
         )
 
     async def _confirm_repeat(self, frame: Frame, step: StepConfig) -> StepOutcome | bool:
-        """Ask the user whether to repeat what may have been done; return whether they approve.
+        """Ask the user whether to repeat a step that may have been done; return whether it is approved.
 
         The question has the step's title and the inputs, not values derived from them.
         """

@@ -30,7 +30,7 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
 
     Raises:
         IndexDamagedError: in place of any of `errors`, and of a panic.
-        RecordError: the disk is full, which is not damage: a rebuild would need even more room.
+        StoreError: the disk is full, which is not damage: a rebuild would need even more room.
     """
     try:
         yield

@@ -145,7 +145,7 @@ class FileRows:
 
     Raises:
         IndexDamagedError: a file is missing, or too short for its rows.
-        RecordError: the disk is full.
+        StoreError: the disk is full.
     """
 
     def __init__(self, stem: Path, *, dimension: int, used: int, writable: bool) -> None:
@@ -179,7 +179,7 @@ class FileRows:
         """Add rows at the end.
 
         Raises:
-            RecordError: the disk is full; nothing was added.
+            StoreError: the disk is full; nothing was added.
         """
         used = self._rows.used
         end = used + len(keys)

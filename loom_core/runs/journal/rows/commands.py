@@ -57,7 +57,7 @@ class QueuedCommand:
 
     Attributes:
         key: key of its row; a later command has a higher one.
-        order: the command.
+        command: the command.
     """
 
     key: int

@@ -408,7 +408,7 @@ async def find_tools(
         limit: maximum number of tools.
 
     Raises:
-        LoomError: as for `Service.agent`.
+        LoomError: as for `AgentService.agent`.
     """
     from loom_core.tools.tool_search import ToolSearch
 

@@ -26,7 +26,7 @@ class Approvers:
 
     Args:
         settings: settings of the process.
-        sees_all: whether every run is visible; see `Service`.
+        sees_all: whether every run is visible; see `AgentService`.
     """
 
     def __init__(self, settings: Settings, *, sees_all: bool = False) -> None:

@@ -36,7 +36,7 @@ def can_search() -> bool:
 
 
 def how_to_search() -> str:
-    """Return how to install them, in one sentence."""
+    """Return how to install the packages for searching, in one sentence."""
     return how_to_install(f"{_PROGRAM}[kb]")
 
 

@@ -1,4 +1,4 @@
-"""Starts loom-agent-server for a host that runs this bundle; it is given the configuration and the model."""
+"""Start loom-agent-server for an MCP bundle host, with the configured file and model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts loom-flow-server for an MCP bundle host, with the configured file and model."""
+"""Start loom-flow-server for an MCP bundle host, with the configured file and model."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ async def test_another_model_has_its_own_rules():
 
 async def test_a_protocol_of_ones_own_has_one_model():
     llm = HostedProvider(DEEPSEEK, wire=ScriptedWire([]))
-    with pytest.raises(InvalidInputError, match="asks deepseek-flash only"):
+    with pytest.raises(InvalidInputError, match="client is for deepseek-flash only"):
         await llm.chat(_QUESTION, model="deepseek-v4-pro")
 
 

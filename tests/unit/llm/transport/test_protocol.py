@@ -31,7 +31,7 @@ def test_an_address_may_be_of_any_host(base_url: str):
         ("https://[::1", "is no http"),
         (f"https://user:{_SECRET}/v1", "is no http"),
         ("https://gpu:99999/v1", "is no http"),
-        (f"https://user:{_SECRET}@gpu/v1", "a password may not stand in the address"),
+        (f"https://user:{_SECRET}@gpu/v1", "the address must not contain a password"),
     ],
 )
 def test_an_address_that_can_be_none_is_told_without_what_it_may_hold(base_url: str, why: str):

@@ -110,7 +110,7 @@ async def test_a_tool_that_cancels_itself_costs_its_own_call_only() -> None:
     )
 
     assert first.status == "error"
-    assert "broke itself off" in first.message.text
+    assert "cancelled itself" in first.message.text
     assert second.status == "success"
 
 

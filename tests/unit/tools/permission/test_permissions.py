@@ -402,7 +402,7 @@ def test_rules_are_read_from_what_a_file_says() -> None:
         ([{"action": "deny", "tol": "x"}], "permissions[0].tol"),
         ([{"action": "deny", "args": {"path": "re:("}}], "no regular expression"),
         ([{"action": "deny", "tool": ""}], "must not be empty"),
-        ([{"action": "deny", "tool": "半\ud800"}], "half a character"),
+        ([{"action": "deny", "tool": "半\ud800"}], "lone surrogate"),
         (["deny"], "permissions[0]"),
     ],
 )
