@@ -67,7 +67,7 @@ class PermissionRule(BaseModel):
     )
     reason: str = Field(
         default="",
-        description="Shown to the person who is asked, and to the model whose call a denial.",
+        description="Shown to the person who is asked, and to the model after a denial.",
     )
 
     @field_validator("tool", "source")
