@@ -22,7 +22,7 @@ from loom_core.agent.argument_validation import (
     validate_hooks,
     validate_parts,
 )
-from loom_core.agent.compaction_settings import Compaction, Compactors
+from loom_core.agent.compaction_settings import Compaction, CompactorFactory
 from loom_core.agent.loop import RunLoop
 from loom_core.agent.loop_guard import LoopGuard
 from loom_core.agent.parts import AgentParts
@@ -207,7 +207,7 @@ class Agent:
             knowledge=knowledge,
             compactor=None
             if compaction is None
-            else Compactors(compaction, provider, reserve=options.get("max_tokens")).make,
+            else CompactorFactory(compaction, provider, reserve=options.get("max_tokens")).make,
             guard=loop_guard,
             hooks=validate_hooks(hooks),
             system_prompt=(resolve_instructions(system_prompt),),

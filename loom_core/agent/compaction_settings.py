@@ -14,7 +14,7 @@ from loom_core.llm.interface import LLMProvider
 if TYPE_CHECKING:
     from loom_core.agent.compaction.compaction import Compactor
 
-__all__ = ["Compaction", "Compactors"]
+__all__ = ["Compaction", "CompactorFactory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class Compaction:
             resolve_model(self.llm, configurations=False)
 
 
-class Compactors:
+class CompactorFactory:
     """Factory of the compactors for the runs of one agent.
 
     Args:

@@ -67,7 +67,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         self._settings = RemoteSettings.of(vendor, model=model, base_url=base_url, **options)
         self._vendor, self._model = vendor, self._settings.model
         self._dimension = self._settings.dimension
-        self._patience = RequestRetrier(self._settings)
+        self._retrier = RequestRetrier(self._settings)
         self._clients = RunVar[_C | None](f"client of {self._model}", None)
 
     @property
@@ -135,8 +135,8 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         if self._dimension is not None:
             return
         await import_numpy()
-        await self._patience.log_while_waiting(
-            self._request_with_retries(["dimension"], "query", self._patience.first())
+        await self._retrier.log_while_waiting(
+            self._request_with_retries(["dimension"], "query", self._retrier.first())
         )
 
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
@@ -280,9 +280,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         """Embed one batch; split it if the server says that it is too long."""
         try:
             texts = [piece.text for piece in batch]
-            answers.append(
-                (batch, await self._request_with_retries(texts, kind, self._patience.policy(kind)))
-            )
+            answers.append((batch, await self._request_with_retries(texts, kind, self._retrier.policy(kind))))
         except EmbeddingError as error:
             if error.failure != "too_long" or (len(batch) == 1 and batch[0].tokens <= _LEAST_TOKENS):
                 raise
@@ -296,10 +294,10 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
     async def _request_with_retries(
         self, texts: list[str], kind: EmbeddingKind, policy: RetryPolicy
     ) -> NDArray[np.float32]:
-        self._patience.check()
+        self._retrier.check()
         prefix = self._settings.prefixes[kind]
         client = await self._client()  # imports and reads a keyring: no failure of the server
-        return await self._patience.run(
+        return await self._retrier.run(
             partial(self._once, client, [prefix + text for text in texts], kind), policy=policy
         )
 

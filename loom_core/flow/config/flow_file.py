@@ -280,7 +280,7 @@ class ValidParts:
                 self.file = FlowFile.model_validate(self._value)
             except ValidationError as error:
                 wrong = {existing_path(self._value, each["loc"]) for each in error.errors(include_url=False)}
-                if not all(map(self._is_left_out, sorted(wrong, key=len, reverse=True))):
+                if not all(map(self._leave_out, sorted(wrong, key=len, reverse=True))):
                     return
             else:
                 return
@@ -289,7 +289,7 @@ class ValidParts:
         """Return whether the problem at a path is only a result of a part that was left out."""
         return path in self._gaps or any(path[: len(part)] == part for part in self._stand_ins)
 
-    def _is_left_out(self, path: ConfigPath) -> bool:
+    def _leave_out(self, path: ConfigPath) -> bool:
         """Leave out a part or replace it by a placeholder; return False if neither is possible."""
         if kind := _kind(path):
             if path in self._stand_ins:

@@ -17,8 +17,8 @@ __all__ = [
     "REQUEST_STEP",
     "Digests",
     "FlowChangedError",
-    "changed_steps_problem",
     "compute_digests",
+    "find_changed_step",
     "flow_steps",
     "iter_steps",
     "server_tools",
@@ -86,7 +86,7 @@ def compute_digests(steps: Sequence[StepConfig]) -> Digests:
     return [(step.step_id, _digest(step)) for step in steps]
 
 
-def changed_steps_problem(before: Digests, now: Digests, done: Sequence[str]) -> str:
+def find_changed_step(before: Digests, now: Digests, done: Sequence[str]) -> str:
     """Return which changed step prevents a run from continuing; empty if none does.
 
     All steps up to the furthest one that has started must be the same, in the same order; later steps may

@@ -15,8 +15,8 @@ from loom_core.errors import LoomError, NotFoundError
 from loom_core.flow.executor.activity import RunActivity
 from loom_core.flow.executor.definition import (
     FlowChangedError,
-    changed_steps_problem,
     compute_digests,
+    find_changed_step,
     flow_steps,
     iter_steps,
     step_title,
@@ -420,7 +420,7 @@ class CurrentSteps:
             if frame.path == frame.scope and not frame.ended:
                 flow = self._file.find_flow(frame.flow_id)
                 now = compute_digests(flow_steps(self._file, flow))
-                step = changed_steps_problem(frame.digests, now, list(frame.steps))
+                step = find_changed_step(frame.digests, now, list(frame.steps))
                 if step:
                     raise FlowChangedError(
                         f"The flow {flow.title!r} has changed since this run began: its step {step!r} "

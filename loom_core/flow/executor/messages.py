@@ -114,7 +114,7 @@ class FlowMessages:
             if name not in schemas or fits(value, name, schemas[name]):
                 continue
             number = value if isinstance(value, int | float) and not isinstance(value, bool) else None
-            if why := phrases.wants(RejectedValue(name, number, schemas[name])):
+            if why := phrases.describe_valid_values(RejectedValue(name, number, schemas[name])):
                 return why
         return ""
 

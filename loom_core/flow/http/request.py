@@ -31,11 +31,11 @@ __all__ = [
     "build_request",
     "is_lost",
     "is_retryable",
+    "is_transient_status",
     "may_be_done",
     "request_key",
     "resolve_url",
     "secret_texts",
-    "status_passes",
 ]
 
 
@@ -262,7 +262,7 @@ _MAYBE_DONE = frozenset({"interrupted", "timeout"})
 _GATEWAY = frozenset({408, 502, 504})
 
 
-def status_passes(status: int) -> bool:
+def is_transient_status(status: int) -> bool:
     """Return whether a status is transient, so that the request may succeed later."""
     return status in _PASSING or (500 <= status < 600 and status not in _LASTING)
 
@@ -289,7 +289,7 @@ def is_retryable(outcome: NetError | int, *, repeatable: bool) -> bool:
         if outcome.failure == "connection":
             return True
         return repeatable and outcome.failure in _MAYBE_DONE
-    return repeatable and status_passes(outcome)
+    return repeatable and is_transient_status(outcome)
 
 
 def request_key(run_id: str, step_id: str) -> str:

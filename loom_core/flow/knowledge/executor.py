@@ -45,7 +45,7 @@ __all__ = [
     "KnowledgePrefetch",
     "LookupSpan",
     "lookup_span",
-    "note_known",
+    "record_cache_hit",
 ]
 
 
@@ -227,7 +227,7 @@ class KnowledgeExecutor:
             return _answer_from_error(error)
         items = self._cache.get(key)
         if items is not None:
-            note_known("cached")
+            record_cache_hit("cached")
             return _answer_from_items(items)
         flight = self._flights.get(key)
         if flight is None:
@@ -236,7 +236,7 @@ class KnowledgeExecutor:
             flight = self._flights[key] = _InFlightQuery(key)
             self._tasks.start_soon(self._fetch, source, flight, message, dict(context))
         else:
-            note_known("shared")
+            record_cache_hit("shared")
         flight.waiting += 1
         return flight
 
@@ -331,7 +331,7 @@ def lookup_span() -> Generator[LookupSpan]:
             process_metrics.observe(FLOW_KNOWLEDGE_SECONDS, perf_counter() - began)
 
 
-def note_known(how: Literal["cached", "shared"]) -> None:
+def record_cache_hit(how: Literal["cached", "shared"]) -> None:
     """Record a query that was answered from the cache or joined one in flight."""
     with span(FLOW_KNOWLEDGE, {**_OPERATION, "loom.flow.knowledge": how}):
         process_metrics.add(QUESTIONS, how)

@@ -117,7 +117,7 @@ class ProviderKnowledge:
         return filters
 
 
-_MAX_ANSWER_LENGTH = {"GET": 300, "POST": 2000}
+_MAX_MESSAGE_LENGTH = {"GET": 300, "POST": 2000}
 """Characters of a message that are sent: a Chinese one takes nine in an address, which may have 4,096."""
 
 
@@ -175,7 +175,7 @@ class ApiKnowledge:
 
     def _values(self, message: str, context: Mapping[str, JsonValue]) -> ExpressionValues:
         asked = message if self._config.send == "question" else content_words(message)
-        return ExpressionValues(message=asked[: _MAX_ANSWER_LENGTH[self._config.method]], context=context)
+        return ExpressionValues(message=asked[: _MAX_MESSAGE_LENGTH[self._config.method]], context=context)
 
 
 def _endpoint(config: KnowledgeEndpointConfig, seconds: float) -> EndpointConfig:

@@ -18,7 +18,7 @@ from loom_core.flow.policy.disambiguation import Disambiguation
 from loom_core.flow.triggers.matcher import TriggerMatch, TriggerMatcher
 from loom_core.flow.understanding.choices import choices_of
 from loom_core.flow.understanding.slots import extract_slots, parse_typed
-from loom_core.flow.understanding.small_talk import is_aside, is_cancel
+from loom_core.flow.understanding.small_talk import is_cancel, is_request_or_refusal
 from loom_core.knowledge.text.analysis import analyse
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def find_unread_request(message: str, router: FlowRouter, match: RouteMatch) -> 
     joint = _FURTHER.search(message, end)
     part = message[joint.end() :].strip() if joint else ""
     named: Any = match.flow.input_schema.get("properties") or {}
-    if not part or is_cancel(part) or is_aside(part) or len(content_words(part)) < _FEW_WORDS:
+    if not part or is_cancel(part) or is_request_or_refusal(part) or len(content_words(part)) < _FEW_WORDS:
         return ""
     found = extract_slots(part, {name: each for name, each in named.items() if isinstance(each, Mapping)})
     return "" if found or router.match(part).matches else part

@@ -135,10 +135,10 @@ class Phrases:
 
     def rejection_text(self, refused: RejectedValue) -> str:
         """Explain why a value was rejected and what is valid, as far as its schema has texts for people."""
-        wants = self.wants(refused)
+        wants = self.describe_valid_values(refused)
         return wants if wants and refused.value is not None else f"{self.again}{self.space}{wants}".rstrip()
 
-    def wants(self, refused: RejectedValue) -> str:
+    def describe_valid_values(self, refused: RejectedValue) -> str:
         """Describe valid values; empty if the schema has no text for people."""
         form = self._form(refused).rstrip("。.")
         if refused.value is None:
@@ -170,7 +170,7 @@ class Phrases:
         title = cast("Mapping[str, Any]", part).get("title") if isinstance(part, Mapping) else None
         return in_language(title, self.language) if isinstance(title, str) and title else name
 
-    def which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    def ask_which_input(self, either: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         """Return the question which of several inputs a correction is for.
 
         Args:

@@ -200,12 +200,12 @@ class FlowRuntime:
         finally:
             self._users -= 1
             self._contexts.pop(run_id, None)
-            self._look()
+            self._close_if_idle()
 
     def retire(self) -> None:
         """Retire the runtime after a reload; it closes when nothing uses it any more."""
         self._is_retired = True
-        self._look()
+        self._close_if_idle()
 
     def release(self) -> None:
         """Release the runtime because the program ends."""
@@ -229,7 +229,7 @@ class FlowRuntime:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    def _look(self) -> None:
+    def _close_if_idle(self) -> None:
         if self._is_retired and not self._users:
             self._idle.set()
 

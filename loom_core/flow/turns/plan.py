@@ -12,8 +12,13 @@ from loom_core.flow.policy.router import split_requests
 from loom_core.flow.triggers.negation import negates
 from loom_core.flow.understanding.corrections import find_corrections
 from loom_core.flow.understanding.reply_parser import ParsedReply, parse_reply
-from loom_core.flow.understanding.slots import is_free
-from loom_core.flow.understanding.small_talk import is_again, is_aside, is_cancel, is_status_question
+from loom_core.flow.understanding.slots import is_free_text
+from loom_core.flow.understanding.small_talk import (
+    is_again,
+    is_cancel,
+    is_request_or_refusal,
+    is_status_question,
+)
 from loom_core.knowledge.sources.small_talk import needs_retrieval
 from loom_core.knowledge.text.scripts import normalise
 
@@ -200,7 +205,7 @@ def interpret_reply(
         return "said", said
     fits_whole = said.kind == "answer" and _is_free(said, pending)
     is_most_of_it = _share(match, message) >= _MAX_OF_IT
-    if match.flow is not None and (not fits_whole or is_most_of_it or is_aside(message)):
+    if match.flow is not None and (not fits_whole or is_most_of_it or is_request_or_refusal(message)):
         if match.flow.flow_id not in own:
             return "another", said
         given: dict[str, Any] = dict(match.parameters)
@@ -227,7 +232,7 @@ def _is_free(said: ParsedReply, pending: Pending) -> bool:
     """Return whether an answer is free text that could be about anything."""
     asked = _pending_properties(pending)
     texts = (name for name, value in said.values.items() if isinstance(value, str) and name in asked)
-    return any(is_free(asked[name]) for name in texts)
+    return any(is_free_text(asked[name]) for name in texts)
 
 
 def _is_certain(match: RouteMatch, own: set[str]) -> bool:

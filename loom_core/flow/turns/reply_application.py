@@ -87,7 +87,7 @@ def _why_unclear(turn: TurnContext, plan: TurnPlan) -> tuple[str, bool]:
     if (flow := flow_to_cancel(turn.message, turn.file.flows)) is not None:
         return phrases.not_open.format(flow=flow.title), True
     if said is not None and said.either and plan.asking is not None:
-        return phrases.which_input(said.either, plan.asking.input_schema), True
+        return phrases.ask_which_input(said.either, plan.asking.input_schema), True
     if said is None or said.refused is None:
         return phrases.again, False
     return phrases.rejection_text(said.refused), said.refused.value is not None

@@ -13,14 +13,14 @@ from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
     find_rejected_value,
-    is_free,
+    is_free_text,
     is_number,
     names_of,
     parse_value,
     without_beginning,
     without_ending,
 )
-from loom_core.flow.understanding.small_talk import is_aside, is_cancel, is_past, is_question
+from loom_core.flow.understanding.small_talk import is_cancel, is_past, is_question, is_request_or_refusal
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 
 __all__ = ["find_corrections", "find_refused_correction", "find_restated_inputs", "is_retraction"]
@@ -94,13 +94,18 @@ def find_restated_inputs(message: str, inputs: Schema, *, known: Schema) -> dict
     Only values with a form count: no free text, and no bare number except after a no.
     """
     found = _LEADS.fullmatch(message[:_SHORT].strip())
-    if found is None or len(value := found["value"]) > _MAX_VALUE_LENGTH or is_aside(value) or is_past(value):
+    if (
+        found is None
+        or len(value := found["value"]) > _MAX_VALUE_LENGTH
+        or is_request_or_refusal(value)
+        or is_past(value)
+    ):
         return {}
     number = without_beginning(without_ending(to_simplified(value)))
     fitting: dict[str, Any] = {}
     same: dict[str, Any] = {}
     for name, schema in inputs.items():
-        if name not in known or is_free(schema) or schema.get("type") == "boolean":
+        if name not in known or is_free_text(schema) or schema.get("type") == "boolean":
             continue
         is_plain = bool(found["lead"]) and number_of(number) is not None
         if is_number(schema) and not is_plain and not has_own_unit(value, names_of(name, schema)):
@@ -145,7 +150,7 @@ def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema)
         if name in known or name in asked or said.name
         if (read := _read(said.value, name, schema)) is not MISSING and read != known.get(name, MISSING)
     }
-    formed = [name for name in fitting if not is_free(inputs[name])]
+    formed = [name for name in fitting if not is_free_text(inputs[name])]
     if said.name:
         if any(_is_called(said.name, name, schema) for name, schema in inputs.items()):
             called = [name for name in fitting if _is_called(said.name, name, inputs[name])]
@@ -174,7 +179,9 @@ def _inputs_for(said: _Correction, inputs: Schema, known: Schema, asked: Schema)
 
 def _read(text: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
     """Parse a new value: no words for a number that counts something else, no question for a text."""
-    if is_free(schema) and (is_cancel(text, asked=True) or is_question(text) or is_aside(text)):
+    if is_free_text(schema) and (
+        is_cancel(text, asked=True) or is_question(text) or is_request_or_refusal(text)
+    ):
         return MISSING
     if is_number(schema) and number_of(without_beginning(text)) is None:
         names = names_of(name, schema)

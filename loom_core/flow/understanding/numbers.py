@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from loom_core.knowledge.text.scripts import normalise, to_simplified
 
-__all__ = ["counts_else", "has_own_unit", "has_unit", "number_in", "number_of", "without_fixed_words"]
+__all__ = ["counts_other_unit", "has_own_unit", "has_unit", "number_in", "number_of", "without_fixed_words"]
 
 
 _DIGITS: Mapping[str, int] = {
@@ -189,7 +189,7 @@ def has_own_unit(text: str, names: Iterable[str]) -> bool:
     return any(_counts(said, unit) and _is_of(called, own) for unit, own in _AMOUNTS.items())
 
 
-def counts_else(text: str, names: Iterable[str]) -> bool:
+def counts_other_unit(text: str, names: Iterable[str]) -> bool:
     """Return whether the number in a text counts something else, or is part of a date or time.
 
     Args:

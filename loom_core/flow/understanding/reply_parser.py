@@ -21,21 +21,21 @@ from loom_core.flow.understanding.slots import (
     RejectedValue,
     Schema,
     SlotMatch,
+    accepts_any_text,
     extract_slots,
     find_rejected_value,
-    is_free,
+    is_free_text,
     label_of,
     names_of,
     parse_value,
-    takes_anything,
     without_beginning,
 )
 from loom_core.flow.understanding.small_talk import (
     is_again,
-    is_aside,
     is_cancel,
     is_declined,
     is_question,
+    is_request_or_refusal,
     yes_or_no,
 )
 
@@ -121,7 +121,8 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
     refused = next(filter(None, (find_rejected_value(message, *each) for each in asked.items())), None)
     refused = refused or find_refused_correction(message, correctable, known=known)
     wanted = next(
-        (RejectedValue(name, None, schema) for name, schema in asked.items() if not is_free(schema)), None
+        (RejectedValue(name, None, schema) for name, schema in asked.items() if not is_free_text(schema)),
+        None,
     )
     wanted = wanted or next((RejectedValue(name, None, schema) for name, schema in asked.items()), None)
     return replace(_UNCLEAR, refused=refused or wanted, either=corrects)
@@ -129,7 +130,7 @@ def parse_reply(message: str, pending: Pending, *, inputs: Schema) -> ParsedRepl
 
 def _find_additional_inputs(message: str, inputs: Schema, asked: Schema, known: Schema) -> dict[str, Any]:
     """Find additional inputs in a reply: 「三天病假」 to how many days, a phone number to the time."""
-    if any(is_free(schema) for schema in asked.values()) or negates(message) or is_question(message):
+    if any(is_free_text(schema) for schema in asked.values()) or negates(message) or is_question(message):
         return {}
     others = {
         name: schema
@@ -155,7 +156,9 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
         value = parse_value(message, name, schema)
         if value is MISSING:
             return _UNCLEAR
-        about_it = not is_free(schema) or takes_anything(name, schema) or label_of(message, name, schema) > 0
+        about_it = (
+            not is_free_text(schema) or accepts_any_text(name, schema) or label_of(message, name, schema) > 0
+        )
         return ParsedReply("answer", {name: value}, is_sure=about_it or not _is_additional(message))
     given = [each for each in extract_slots(message, asked) if not negates(message)]
     found = {each.name: each.value for each in given if each.labelled} | _parse_labelled(message, asked)
@@ -168,7 +171,7 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
     ]
     used: set[str] = set()
     for name, schema in asked.items():
-        if name in found or is_free(schema):
+        if name in found or is_free_text(schema):
             continue
         rivals = [
             other for other in asked if other != name and asked[other].get("type") == schema.get("type")
@@ -180,7 +183,7 @@ def _parse_answer(message: str, asked: Schema) -> ParsedReply:
             used.update(fitting)
             found[name] = next(iter(fitting.values()))
     rest = [part for part in rest if part not in used]
-    free = [name for name, schema in asked.items() if name not in found and is_free(schema)]
+    free = [name for name, schema in asked.items() if name not in found and is_free_text(schema)]
     if (
         len(free) == 1
         and len(rest) == 1
@@ -203,7 +206,7 @@ def _is_whole(found: SlotMatch, message: str, asked: Schema) -> bool:
 
 def _is_additional(text: str) -> bool:
     """Return whether a text is a remark or about something else, instead of an answer."""
-    return is_question(text) or is_aside(text)
+    return is_question(text) or is_request_or_refusal(text)
 
 
 def _fits_others(part: str, others: Iterable[str], asked: Schema) -> bool:
@@ -211,7 +214,7 @@ def _fits_others(part: str, others: Iterable[str], asked: Schema) -> bool:
 
 
 def _inputs_with_pattern(names: Iterable[str], asked: Schema) -> list[str]:
-    return [name for name in names if not is_free(asked[name])]
+    return [name for name in names if not is_free_text(asked[name])]
 
 
 def _parse_labelled(message: str, asked: Schema) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from loom_core.flow.triggers.engines import MatchClock, compile_pattern
 from loom_core.flow.triggers.normal_text import NormalText
 from loom_core.flow.understanding.choices import ValueChoice, choices_of
 from loom_core.flow.understanding.language import in_language
-from loom_core.flow.understanding.numbers import counts_else, has_own_unit, number_in, number_of
+from loom_core.flow.understanding.numbers import counts_other_unit, has_own_unit, number_in, number_of
 from loom_core.flow.understanding.person_names import is_for_person, may_be_person, person_in
 from loom_core.flow.understanding.small_talk import is_past, is_question, yes_or_no
 from loom_core.knowledge.text.scripts import normalise, to_simplified
@@ -28,18 +28,18 @@ __all__ = [
     "RejectedValue",
     "Schema",
     "SlotMatch",
+    "accepts_any_text",
     "extract_slots",
     "find_rejected_value",
     "fits",
     "holds_words",
-    "is_free",
+    "is_free_text",
     "is_number",
     "label_of",
     "names_of",
     "parse_typed",
     "parse_value",
     "spans_within",
-    "takes_anything",
     "texts_within",
     "without_beginning",
     "without_ending",
@@ -115,7 +115,7 @@ def parse_value(text: str, name: str, schema: Schema, *, whole: bool = False) ->
         whole: whether the text must be the value, with little around it; otherwise it may contain it.
     """
     said = text.strip()[label_of(text.strip(), name, schema) :]
-    if is_free(schema):
+    if is_free_text(schema):
         plain = said.strip().strip("。.!！") or said
         if is_for_person(names_of(name, schema)):
             given = person_in(plain)
@@ -169,7 +169,7 @@ def names_of(name: str, schema: Schema) -> list[str]:
     ]
 
 
-def is_free(schema: Schema) -> bool:
+def is_free_text(schema: Schema) -> bool:
     """Return whether an input is free text."""
     kinds = schema.get("type", "string")
     plain = kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
@@ -182,9 +182,11 @@ def is_number(schema: Schema) -> bool:
     return schema.get("type") in {"integer", "number"} and not choices_of(schema)
 
 
-def takes_anything(name: str, schema: Schema) -> bool:
+def accepts_any_text(name: str, schema: Schema) -> bool:
     """Return whether a question or a request may be the answer: 「您的留言」."""
-    return is_free(schema) and any(_ANYTHING.search(to_simplified(each)) for each in names_of(name, schema))
+    return is_free_text(schema) and any(
+        _ANYTHING.search(to_simplified(each)) for each in names_of(name, schema)
+    )
 
 
 def holds_words(text: str, words: str) -> bool:
@@ -221,7 +223,7 @@ def _shorten(said: str) -> list[str]:
 
 
 def _parse_words(words: str, name: str, schema: Schema) -> Any | Missing:  # noqa: ANN401 - JSON
-    if is_number(schema) and number_of(words) is None and counts_else(words, names_of(name, schema)):
+    if is_number(schema) and number_of(words) is None and counts_other_unit(words, names_of(name, schema)):
         return MISSING
     return cast("Any", parse_typed(words, schema))
 
@@ -389,7 +391,7 @@ def _candidates(message: str, name: str, schema: Schema) -> Iterator[SlotMatch]:
                 and (value := parse_value(match[0], name, schema)) is not MISSING
             ):
                 yield SlotMatch(name, value, *match.span())
-    elif is_free(schema) and not labelled and is_for_person(names) and (span := person_in(message)):
+    elif is_free_text(schema) and not labelled and is_for_person(names) and (span := person_in(message)):
         value = message[slice(*span)]
         if fits(value, name, schema):
             yield SlotMatch(name, value, *span, labelled=True)
@@ -433,7 +435,7 @@ def _find_labelled(message: str, name: str, schema: Schema, names: list[str]) ->
         if called.isascii() and len(called) <= _SHORT:
             continue
         label = rf"(?<![A-Za-z0-9]){re.escape(to_simplified(called))}(?![a-z])"
-        if is_free(schema) or choices_of(schema) or schema.get("type") == "boolean":
+        if is_free_text(schema) or choices_of(schema) or schema.get("type") == "boolean":
             for match in re.finditer(
                 rf"{label}\s*(?:[:：=]|是|为|\bis\b)\s*(?P<value>[^,，;；。\n]+)", plain, re.I
             ):

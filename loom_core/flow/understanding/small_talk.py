@@ -11,11 +11,11 @@ __all__ = [
     "SmallTalkKind",
     "classify_small_talk",
     "is_again",
-    "is_aside",
     "is_cancel",
     "is_declined",
     "is_past",
     "is_question",
+    "is_request_or_refusal",
     "is_status_question",
     "yes_or_no",
 ]
@@ -159,7 +159,7 @@ def is_status_question(message: str) -> bool:
     return short and bool(_STATUS_ZH.search(plain) or _STATUS_EN.search(plain))
 
 
-def is_aside(message: str) -> bool:
+def is_request_or_refusal(message: str) -> bool:
     """Return whether a message makes a request, or refuses to answer: 「你先帮我…」, 「不想说」."""
     plain = to_simplified(message).strip()
     return bool(_ASIDE_ZH.search(plain) or _ASIDE_EN.search(plain))

@@ -379,14 +379,14 @@ class _Writer:
 
     def _image(self, image: ImagePart) -> _Block:
         if not self._can_show(image):
-            raise self._image_placeholder(image)
+            raise self._image_error(image)
         if not image.data:
             return {"type": "image", "source": {"type": "url", "url": image.url}}
         data = b64encode(image.data).decode()
         source = {"type": "base64", "media_type": image.media_type, "data": data}
         return {"type": "image", "source": source}
 
-    def _image_placeholder(self, image: ImagePart) -> InvalidInputError:
+    def _image_error(self, image: ImagePart) -> InvalidInputError:
         who = f"The model {self._model} of {self._spec.title}"
         if not self._spec.images:
             return InvalidInputError(

@@ -123,7 +123,7 @@ class HostedProvider(LLMProvider):
             timeout=timeout,
             http_client=http_client,
         )
-        self._line = ConnectionManager(
+        self._connection = ConnectionManager(
             way, spec=self._spec, model=model, before=load_lists if prices is None else None
         )
 
@@ -159,7 +159,7 @@ class HostedProvider(LLMProvider):
 
     def problem(self) -> str:
         """See `LLMProvider.problem`."""
-        return self._line.problem()
+        return self._connection.problem()
 
     def with_model(self, model: str) -> HostedProvider:
         """Return a provider of another model of the vendor; it is kept, and closed with this one.
@@ -194,7 +194,7 @@ class HostedProvider(LLMProvider):
 
     async def chat(self, messages: Sequence[MessageLike], **options: Unpack[ChatOptions]) -> LLMResponse:
         """Answer a conversation; see `LLMProvider.chat`."""
-        request, closings = ChatRequest.of(messages, options), self._line.closings
+        request, closings = ChatRequest.of(messages, options), self._connection.closings
         if request.model not in {"", self._model}:
             return await self.with_model(request.model).chat(messages, **options)
         with chat_span(self, request) as told:
@@ -212,7 +212,7 @@ class HostedProvider(LLMProvider):
         There is one `usage` chunk, right before `done`. A response that is closed early, or breaks off,
         counts with an estimate of its received part.
         """
-        request, closings = ChatRequest.of(messages, options), self._line.closings
+        request, closings = ChatRequest.of(messages, options), self._connection.closings
         if request.model not in {"", self._model}:
             async with aclosing(self.with_model(request.model).chat_stream(messages, **options)) as stream:
                 async for chunk in stream:
@@ -244,7 +244,7 @@ class HostedProvider(LLMProvider):
 
         The provider may be used again: it looks up its key again and reconnects.
         """
-        await self._line.aclose()
+        await self._connection.aclose()
         for other in self._others.values():
             await other.aclose()
 
@@ -258,7 +258,7 @@ class HostedProvider(LLMProvider):
 
     async def _complete(self, request: ChatRequest, closings: int) -> LLMResponse:
         """Make one attempt at a complete response; `closings` is that of the request's start."""
-        wire = await self._line.open(closings=closings)
+        wire = await self._connection.open(closings=closings)
         async with self._attempt(request, closings) as place:
             response = self._meter.record_response(request, await wire.complete(request))
             place.tokens = response.usage.input_tokens + response.usage.output_tokens
@@ -268,7 +268,7 @@ class HostedProvider(LLMProvider):
         self, request: ChatRequest, closings: int
     ) -> tuple[AsyncExitStack, StreamedAnswer, StreamChunk | None]:
         """Make one attempt to open a stream; return its exit stack, the response, and the first chunk."""
-        wire = await self._line.open(closings=closings)
+        wire = await self._connection.open(closings=closings)
         async with AsyncExitStack() as entered:
             place = await entered.enter_async_context(self._attempt(request, closings))
             stream = await entered.enter_async_context(aclosing(wire.stream(request)))
@@ -292,9 +292,9 @@ class HostedProvider(LLMProvider):
         """Guard one attempt by the rate limits and the circuit breaker."""
         tokens = self._meter.expect(request) if self._limits.tpm else 0
         async with self._limits.acquire(tokens) as place:
-            if self._breaker.state == "open" or self._line.closings != closings:
+            if self._breaker.state == "open" or self._connection.closings != closings:
                 self._limits.release(place)  # one of the next lines raises
-            self._line.check(closings=closings)
+            self._connection.check(closings=closings)
             with self._breaker.request(title=self._spec.title, provider=self.name):
                 yield place
 

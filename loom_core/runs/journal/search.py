@@ -72,7 +72,7 @@ class InvertedIndex:
 
     Attributes:
         words: the table of terms.
-        items: the table of items; its column `unread` marks the items to be (re)indexed.
+        items: the table of items; its column `pending_items` marks the items to be (re)indexed.
     """
 
     words: str

@@ -39,7 +39,7 @@ class AuthSettings:
     issuer: Issuer | None = None
 
     @property
-    def demanded(self) -> bool:
+    def is_required(self) -> bool:
         """Whether requests must authenticate."""
         return self.tokens is not None or self.issuer is not None
 

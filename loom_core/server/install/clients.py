@@ -88,7 +88,7 @@ class Client:
         return entry
 
     @property
-    def refers(self) -> bool:
+    def supports_references(self) -> bool:
         """Whether an entry can say which variables are handed on."""
         return bool(self.reference or self.keys[2])
 

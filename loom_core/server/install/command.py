@@ -214,7 +214,7 @@ def _apply_change(
 def _notes_on_variables(client: Client, there: Sequence[str], missing: Sequence[str]) -> list[str]:
     notes: list[str] = []
     for name in there:
-        if client.refers:
+        if client.supports_references:
             notes.append(f"The entry refers to {name}: it has to be set where {client.title} is started.")
         else:
             notes.append(

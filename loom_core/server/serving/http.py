@@ -119,7 +119,7 @@ async def serve_http(
 
 def _listen(settings: HttpSettings) -> socket.socket:
     host, address, port = settings.host, settings.address, settings.port
-    if not settings.listens_locally and not (settings.auth and settings.auth.demanded):
+    if not settings.listens_locally and not (settings.auth and settings.auth.is_required):
         raise ConfigError(
             f"This server does not listen on {host!r}: without authentication it serves this machine only.",
             advice="Demand tokens with --tokens or --issuer; or listen on 127.0.0.1, with a TLS proxy that "

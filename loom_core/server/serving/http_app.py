@@ -72,7 +72,9 @@ def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | N
     metadata = [urlsplit(metadata_url(issuer.resource)).path] if issuer else []
     rules = HttpPolicy(
         security=security,
-        authentication=Authentication(auth, realm=server.protocol.name) if auth and auth.demanded else None,
+        authentication=Authentication(auth, realm=server.protocol.name)
+        if auth and auth.is_required
+        else None,
         limits=settings.limits,
         endpoint=settings.path,
         open_paths=frozenset({_ALIVE, _READY, *metadata}),

@@ -239,7 +239,7 @@ class AgentService:
                 f"There are several decisions about {twice[0][:200]!r}.", advice="Decide each request once."
             )
         # An approval for the rest of the run also decides other requests: send their own decisions first.
-        keep = self.approvers.can_vouch
+        keep = self.approvers.can_approve_for_all
         orders = [
             replace(each, keep=keep) if isinstance(each, ApprovalDecision) else each for each in decisions
         ]

@@ -72,7 +72,7 @@ async def watch_flows(server: LoomServer, service: FlowService, said: str = "") 
     while True:
         await anyio.sleep(_LOOK_SECONDS)
         try:
-            changed = await service.look()
+            changed = await service.reload_if_changed()
         except LoomError as error:
             if str(error) != said:
                 said = str(error)

@@ -100,7 +100,7 @@ class FlowService:
         """
         self._engine.load()
 
-    async def look(self) -> bool:
+    async def reload_if_changed(self) -> bool:
         """Reload the file if it has changed; see `FlowEngine.poll`."""
         return await self._engine.poll()
 

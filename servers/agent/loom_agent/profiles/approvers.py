@@ -70,7 +70,7 @@ class Approvers:
         return self.sees_all or _names_caller(profile) or profile.asks_by_tool(over_http=self._over_http)
 
     @property
-    def can_vouch(self) -> bool:
+    def can_approve_for_all(self) -> bool:
         """Whether the caller's approval of an MCP tool counts for all callers."""
         return not current_caller().id or self.sees_all or bool(self.profiles)
 

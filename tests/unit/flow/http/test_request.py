@@ -17,9 +17,9 @@ from loom_core.flow.http.request import (
     FilledRequest,
     build_request,
     is_retryable,
+    is_transient_status,
     request_key,
     resolve_url,
-    status_passes,
 )
 
 BASE = "https://flow.example/api"
@@ -171,7 +171,7 @@ def test_a_request_does_not_show_what_may_be_secret() -> None:
 
 
 def test_statuses_that_pass() -> None:
-    passing = [status for status in range(100, 600) if status_passes(status)]
+    passing = [status for status in range(100, 600) if is_transient_status(status)]
     assert {408, 425, 429, 500, 502, 503, 504, 529} <= set(passing)
     assert not {200, 301, 400, 401, 403, 404, 409, 422, 501, 505} & set(passing)
 

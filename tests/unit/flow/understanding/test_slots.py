@@ -10,11 +10,11 @@ from loom_core.flow.expressions.values import MISSING
 from loom_core.flow.responses.phrases import Phrases
 from loom_core.flow.understanding.slots import (
     RejectedValue,
+    accepts_any_text,
     find_rejected_value,
     fits,
     parse_typed,
     parse_value,
-    takes_anything,
     texts_within,
 )
 
@@ -58,10 +58,10 @@ def test_what_fits_or_is_no_number_is_not_refused() -> None:
 
 
 def test_some_fields_take_any_words() -> None:
-    assert takes_anything("q", {"title": "您的問題"})
-    assert takes_anything("message", {"type": "string"})
-    assert not takes_anything("reason", {"title": "事由"})
-    assert not takes_anything("message", {"type": "integer"})
+    assert accepts_any_text("q", {"title": "您的問題"})
+    assert accepts_any_text("message", {"type": "string"})
+    assert not accepts_any_text("reason", {"title": "事由"})
+    assert not accepts_any_text("message", {"type": "integer"})
 
 
 @pytest.mark.parametrize("text", ["昨天请了三天假", "I took three days last week", "12月5日", "on the 4th"])
@@ -110,8 +110,8 @@ def test_what_is_wanted_is_told_from_the_schema(
     schema: dict[str, Any], value: float | None, zh: str, en: str
 ) -> None:
     refused = RejectedValue("x", value, schema)
-    assert Phrases.of("zh").wants(refused) == zh
-    assert Phrases.of("en").wants(refused) == en
+    assert Phrases.of("zh").describe_valid_values(refused) == zh
+    assert Phrases.of("en").describe_valid_values(refused) == en
     assert Phrases.of("zh").rejection_text(refused).endswith(zh or "没有看懂。")
 
 

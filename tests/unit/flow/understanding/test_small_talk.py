@@ -4,11 +4,11 @@ import pytest
 
 from loom_core.flow.understanding.small_talk import (
     is_again,
-    is_aside,
     is_cancel,
     is_declined,
     is_past,
     is_question,
+    is_request_or_refusal,
     yes_or_no,
 )
 
@@ -37,9 +37,9 @@ def test_a_question_is_one_in_both_scripts(message: str) -> None:
 
 def test_asides_are_recognised() -> None:
     asides = ["你先帮我查一下", "幫我轉人工", "不想說", "别弄了", "我要投诉", "please check my order"]
-    assert all(is_aside(each) for each in asides)
+    assert all(is_request_or_refusal(each) for each in asides)
     answers = ["人工费用太高", "被客户投诉了要去处理", "他帮了忙", "the agent was rude", "发烧了"]
-    assert not any(is_aside(each) for each in answers)
+    assert not any(is_request_or_refusal(each) for each in answers)
 
 
 @pytest.mark.parametrize("message", ["actually never mind", "Oh, cancel it", "wait, stop", "just forget it"])
@@ -63,5 +63,5 @@ def test_ways_to_want_it_done_again() -> None:
 
 
 def test_who_is_not_ready_answers_nothing() -> None:
-    assert all(is_aside(each) for each in ("先不急", "不知道", "還不確定", "随便吧"))
-    assert not any(is_aside(each) for each in ("不知道为什么打不开", "随便放在门口"))
+    assert all(is_request_or_refusal(each) for each in ("先不急", "不知道", "還不確定", "随便吧"))
+    assert not any(is_request_or_refusal(each) for each in ("不知道为什么打不开", "随便放在门口"))
