@@ -34,7 +34,7 @@ TELEMETRY_SWITCHES = {
     "ANONYMIZED_TELEMETRY": "False",  # Chroma
     "HF_HUB_DISABLE_TELEMETRY": "1",  # huggingface_hub
 }
-"""Variables that turn off the telemetry of dependencies, and their values; docs/security.md says the rest."""
+"""Variables that turn off the telemetry of dependencies, and their values; see docs/security.md."""
 
 
 def _switch_off_telemetry() -> None:
@@ -60,7 +60,7 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
         """Import a public name on first use; see `exports`, which is itself a module of this package."""
-        if name not in __all__:  # a module of this package, perhaps, which Python then looks for
+        if name not in __all__:  # perhaps a submodule, which Python looks for next
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from loom_core.exports import exports
 

@@ -34,7 +34,7 @@ def run_blocking(function: Callable[_P, Coroutine[Any, Any, _T]], *args: _P.args
     An interrupt (Ctrl-C) cancels the call and is raised again once the call has cleaned up.
 
     Raises:
-        InvalidInputError: an async function that was itself called this way calls this; it can await instead.
+        InvalidInputError: the caller is an async function that `run_blocking` runs; it can await instead.
         Exception: whatever the function raises, unchanged.
     """
     with _starting:

@@ -7,8 +7,8 @@
     config.enable_metrics(True)
     agent = Agent(tools=[search])
 
-An agent takes the defaults when it is made; what is set later changes none that there is. They may be set and
-read in any thread or task; all of them are replaced at once, so no reader sees half of a change.
+An agent takes the defaults when it is created; later changes do not affect existing agents. The defaults may
+be set and read in any thread or task: all are replaced at once, so no reader sees half of a change.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Defaults:
     """The defaults for agents.
 
     Attributes:
-        llm: the model of an agent: a provider, which all agents share then, or a configuration for
-            `create_provider`, of which each makes its own; None for none. Retrievers that need a model take
-            it, too, where their knowledge base has none.
-        memory: what keeps the conversations of agents, shared by all; None for one of each agent's own.
-        max_iterations: turns of the model that a run may take, of an agent that is given no budget.
+        llm: the model of an agent: a provider, which all agents share, or a configuration for
+            `create_provider`, from which each agent creates its own; None for none. Retrievers that need a
+            model use it, too, if their knowledge base has none.
+        memory: memory for the conversations of all agents; None if each agent has its own.
+        max_iterations: maximum number of model turns in a run, for an agent without a budget.
     """
 
     llm: LLMProvider | str | None = None
@@ -66,7 +66,7 @@ def set_default_llm(llm: LLMProvider | str | None) -> None:
     """Set the model of agents and retrievers that get none; see `Defaults.llm`.
 
     Raises:
-        ConfigError: it is no model, or there is no such vendor.
+        ConfigError: it is not a model, or the vendor is unknown.
     """
     from loom_core.llm.config import ProviderConfig
     from loom_core.llm.factory import check_provider
@@ -86,7 +86,7 @@ def set_default_memory(memory: Memory | None) -> None:
     """Set the memory that keeps the conversations of agents without one; see `Defaults.memory`.
 
     Raises:
-        ConfigError: it is no memory.
+        ConfigError: it is not a memory.
     """
     from loom_core.runs.memory import Memory
 
@@ -99,7 +99,7 @@ def set_max_iterations(most: int) -> None:
     """Set the maximum number of model turns in a run, for agents without a budget.
 
     Raises:
-        ConfigError: it is no whole number from 1 on.
+        ConfigError: it is not a whole number above 0.
     """
     if not isinstance(cast("object", most), int) or isinstance(most, bool) or most < 1:
         raise ConfigError(f"A run cannot take {most!r} turns.", advice="Use a whole number from 1 on.")
@@ -107,10 +107,10 @@ def set_max_iterations(most: int) -> None:
 
 
 def enable_metrics(on: bool = True) -> None:
-    """Have the numbers of this process counted (`LoomMetrics`), or no more.
+    """Enable or disable the metrics of this process (`LoomMetrics`).
 
     Raises:
-        ConfigError: it is neither True nor False: `"no"` would count.
+        ConfigError: it is neither True nor False; a text such as `"no"` would count as true.
     """
     if not isinstance(cast("object", on), bool):
         raise ConfigError(f"Metrics cannot be {on!r}.", advice="Use True or False.")
@@ -118,7 +118,7 @@ def enable_metrics(on: bool = True) -> None:
 
 
 def reset() -> None:
-    """Have everything as it was at the beginning; no metrics are counted, and those that were stay."""
+    """Reset all defaults and disable metrics; the values counted so far stay."""
     global _defaults
     with _lock:
         _defaults = Defaults()

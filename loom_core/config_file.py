@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 ConfigPath: TypeAlias = tuple[str | int, ...]
-"""Keys and places of lists that lead to a value."""
+"""Keys and list indices that lead to a value."""
 
 _MAX_LISTED = 3
 _MAX_NAME_LENGTH = 200
@@ -52,8 +52,8 @@ class ConfigProblem:
     """A problem in a configuration, with its path.
 
     Attributes:
-        path: where, as far as the file goes.
-        message: what, in a sentence.
+        path: its path in the file; the part of it that exists.
+        message: the problem, in a sentence.
         advice: what to do about it; may be empty.
     """
 
@@ -67,10 +67,10 @@ class PlacedProblem:
     """A problem in a file, with line and column.
 
     Attributes:
-        file: what the file is called.
-        line: where, counted from 1; 0 for the file as a whole, which the message names then.
-        column: where in that line, likewise.
-        message: what, in a sentence.
+        file: name of the file in messages.
+        line: line, counted from 1; 0 for the whole file, which the message then names.
+        column: column, likewise.
+        message: the problem, in a sentence.
         advice: what to do about it; may be empty.
     """
 
@@ -90,10 +90,10 @@ class PlacedProblem:
 
 
 class UnreadableConfigError(ConfigError):
-    """A configuration is not there, cannot be read, or is no JSON.
+    """A configuration is missing, cannot be read, or is not JSON.
 
     Attributes:
-        problem: why.
+        problem: the reason, with its position.
     """
 
     def __init__(self, problem: PlacedProblem) -> None:
@@ -106,8 +106,8 @@ class ConfigText:
 
     Args:
         text: the text.
-        root: what was read from it.
-        name: what the file is called in messages.
+        root: the parsed value.
+        name: name of the file in messages.
 
     Attributes:
         text: the text.
@@ -124,11 +124,11 @@ class ConfigText:
 
         Args:
             text: JSON with comments and trailing commas.
-            name: what the file is called in messages.
-            depth: how many levels have places, and names that may be there once only.
+            name: name of the file in messages.
+            depth: number of levels whose values have positions, and whose names must be unique.
 
         Raises:
-            UnreadableConfigError: it is no such text.
+            UnreadableConfigError: the text is invalid.
         """
         try:
             root = JsonReader(depth=depth).read(text)
@@ -144,7 +144,7 @@ class ConfigText:
         return self._root.value
 
     def where(self, path: Sequence[str | int]) -> str:
-        """`file:line:column` of the value at a path, or of as much of the path as there is."""
+        """`file:line:column` of the value at a path, or of the longest part of the path that exists."""
         at = self._at(path)
         return f"{self._name}:{at.line}:{at.column}"
 
@@ -164,11 +164,11 @@ class ConfigText:
         """Validate the value as a model.
 
         Args:
-            model: what it has to be.
-            advice: how to fix it.
+            model: the model to validate against.
+            advice: how to fix an invalid value.
 
         Raises:
-            ConfigError: something is wrong; it names the first places.
+            ConfigError: the value is invalid; the message names the first problems.
         """
         try:
             return model.model_validate(self.value)
@@ -185,7 +185,7 @@ class ConfigText:
         """Yield the problems that a model has with the value: one for each place."""
         found = error.errors(include_url=False, include_context=False, include_input=False)
         places: dict[ConfigPath, ErrorDetails] = {}
-        for detail in found:  # of the branches of a choice, the first says enough
+        for detail in found:  # for a union, the error of the first branch is enough
             places.setdefault(existing_path(self.value, detail["loc"]), detail)
         for path, detail in places.items():
             yield ConfigProblem(path, _describe(path, detail, model))
@@ -204,13 +204,12 @@ def read_config_file(
     Args:
         path: the file.
         depth: as for `ConfigText.of`.
-        max_bytes: it may be so large.
-        required: whether it has to be there.
-        too_large: advice on a larger one.
+        max_bytes: maximum size of the file.
+        required: whether the file must exist.
+        too_large: advice for a larger file.
 
     Raises:
-        UnreadableConfigError: it is not there, cannot be read, or is no such text; the message says where and
-            why.
+        UnreadableConfigError: it is missing, cannot be read, or is invalid; the message says where and why.
     """
 
     def unreadable(message: str, advice: str) -> UnreadableConfigError:
@@ -227,12 +226,12 @@ def read_config_file(
     except UnicodeDecodeError:
         raise unreadable(f"{path} cannot be read: it is no UTF-8.", "Save it as UTF-8.") from None
     except OSError as error:
-        raise unreadable(f"{path} cannot be read: {error.strerror}.", "Put it right.") from None
+        raise unreadable(f"{path} cannot be read: {error.strerror}.", "Make it readable.") from None
     return ConfigText.of(text, name=str(path), depth=depth)
 
 
 def existing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
-    """Return the part of a path that is in a value: Pydantic names the branches of a choice, too."""
+    """Return the parts of a path that exist in a value; Pydantic also adds the branches of a union."""
     at: Any = value
     standing: list[str | int] = []
     for part in path:
@@ -245,7 +244,7 @@ def existing_path(value: object, path: Sequence[str | int]) -> ConfigPath:
 
 
 def plain_reason(detail: ErrorDetails) -> str:
-    """Return Pydantic's reason, without what only programmers want to know; no full stop at its end."""
+    """Return Pydantic's reason in plain words, without a full stop at its end."""
     reason = detail["msg"].removeprefix("Value error, ").rstrip(".")
     should = _SHOULD.match(reason)
     if should is None:
@@ -290,7 +289,7 @@ def _branches(kind: Any) -> list[Any]:  # noqa: ANN401 - a type annotation
 
 
 def _below(kind: Any, part: str | int) -> list[Any]:  # noqa: ANN401 - a type annotation
-    """Return the types of a value of an annotation under a key, or at a place of a list."""
+    """Return the types of a value of an annotation under a key, or at an index of a list."""
     if _is_model(kind):
         return [field.annotation for name, field in _fields(kind) if part in {name, field.alias}]
     origin, inner = get_origin(kind), get_args(kind)

@@ -1,4 +1,4 @@
-"""One family of errors: each message says what happened and what to do next."""
+"""Exceptions of Loom: each has a message that says what happened, and advice on what to do next."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ConfigError(LoomError):
 
 
 class UnreadableTextError(ConfigError):
-    """A text is not what its format says.
+    """A text violates its format.
 
     Attributes:
         reason: the fault.
@@ -90,18 +90,18 @@ class DocumentError(LoomError):
 ModelFailure = Literal[
     "authentication",  # the key is missing, wrong, or may not do this
     "not_found",  # there is no such model or address
-    "invalid_request",  # the vendor refuses what it is asked
+    "invalid_request",  # the vendor rejects the request
     "too_long",  # the conversation does not fit the model
-    "quota",  # nothing is left to pay with
-    "rate_limit",  # too much is asked in too short a time
-    "overloaded",  # the vendor has no room now
+    "quota",  # the account has no credit left
+    "rate_limit",  # too many requests in a short time
+    "overloaded",  # the vendor is at capacity
     "server",  # the vendor failed
     "timeout",
     "connection",
-    "unreadable",  # the answer is not what it should be
-    "interrupted",  # it broke off after its beginning was handed on, or we closed the connection
+    "unreadable",  # the response cannot be parsed
+    "interrupted",  # it broke off after its beginning was passed on, or we closed the connection
     "refused",  # the model or a filter refuses to answer
-    "unavailable",  # it failed so often that it is not asked for a while
+    "unavailable",  # the circuit breaker is open after repeated failures
     "other",
 ]
 """Why a model gave no answer."""
@@ -112,13 +112,13 @@ _PASSING: frozenset[ModelFailure] = frozenset(
 
 
 class ModelError(LoomError):
-    """A model cannot be reached or loaded, refuses, or answers with nothing that can be read.
+    """A model cannot be reached or loaded, refuses, or sends a response that cannot be read.
 
     Attributes:
         failure: why.
         provider: which provider it was, or empty.
         status: the HTTP status, or None where there was none.
-        retry_after: seconds that the vendor asks to wait, or None where it says nothing.
+        retry_after: seconds that the vendor asks to wait, or None if it does not ask.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ModelError(LoomError):
 
 
 class LLMError(ModelError):
-    """A language model cannot be reached, refuses, or answers with nothing that can be read."""
+    """A language model cannot be reached, refuses, or sends a response that cannot be read."""
 
 
 class EmbeddingError(ModelError):
@@ -163,19 +163,19 @@ class EmbeddingError(ModelError):
 
 
 NetFailure = Literal[
-    "refused",  # it, or where it redirects to, may not be asked, or is no address
+    "refused",  # the address, or that of a redirect, is not allowed or not valid
     "connection",  # no host was reached; the request has not been executed
     "interrupted",  # the connection broke; whether what was asked has been done is not known
     "timeout",  # there was no answer in time; whether what was asked has been done is not known
-    "unavailable",  # it failed so often that it is not asked for a while
-    "unusable",  # there is an answer, and it cannot be used: too large, not as it says it is
+    "unavailable",  # the circuit breaker is open after repeated failures
+    "unusable",  # the response cannot be used: it is too large, or not of the declared kind
     "other",
 ]
 """Why a web address gave no answer."""
 
 
 class NetError(LoomError):
-    """A web address may not be asked, does not answer, or answers with what cannot be used.
+    """A request to a web address is not allowed, or gets no response or an unusable one.
 
     Attributes:
         failure: why.
@@ -195,7 +195,7 @@ class SourceError(LoomError):
 
 
 class SourceStartingError(SourceError):
-    """A source of knowledge cannot be asked yet: it is being started, and that goes on."""
+    """A source of knowledge cannot be asked yet: it is still starting."""
 
 
 ServerFailure = Literal[
@@ -208,19 +208,19 @@ ServerFailure = Literal[
     "busy",  # it has no room now
     "too_large",  # the request is too large for it, or its answer for us
     "unreadable",  # what it answers breaks the protocol
-    "loop",  # it would be started by what it has started itself
+    "loop",  # the server would start itself again
     "closed",  # we have closed the connection
 ]
 """Why an MCP server gave no answer."""
 
 
 class ServerError(LoomError):
-    """An MCP server cannot be reached, refuses, or answers with nothing that can be used.
+    """An MCP server cannot be reached, refuses, or sends a response that cannot be used.
 
     Attributes:
         server: its id in the configuration.
         failure: why.
-        code: of the JSON-RPC error it answered with, or None.
+        code: code of the JSON-RPC error that it answered with, or None.
         status: the HTTP status, or None where there was none.
     """
 
@@ -242,7 +242,7 @@ class ServerError(LoomError):
 
 
 class StoreError(LoomError):
-    """The record (`record.db`) cannot be opened or written: disk full, read-only, newer version."""
+    """A store, such as `record.db`, cannot be opened or written: disk full, read-only, newer version."""
 
 
 class PeerError(LoomError):
@@ -257,7 +257,7 @@ class StoreBusyError(LoomError):
 
 
 class IndexDamagedError(LoomError):
-    """A derived index does not open or does not agree with itself; it is rebuilt from the record."""
+    """A derived index cannot be opened, or is inconsistent; it is rebuilt from the store."""
 
 
 def capitalise(message: str) -> str:

@@ -1,9 +1,9 @@
 """Lazy exports: packages that import a module when one of its public names is used.
 
-A package that imports its own modules when it is imported itself can bring two threads to a standstill: the
-one imports the package and waits for a module of it, the other imports that module and waits for the package
-(Python ends it with `_DeadlockError`). Loom imports what is heavy at first use, in threads, so its packages
-do not.
+A package that imports its own modules when it is imported itself can deadlock two threads: one imports the
+package and waits for one of its modules, the other imports that module and waits for the package (Python
+breaks this with `_DeadlockError`). Loom imports heavy modules at first use, in threads, so its packages are
+lazy.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def exports(package: str) -> tuple[Callable[[str], object], Callable[[], list[st
         if not TYPE_CHECKING:
             __getattr__, __dir__ = exports(__name__)
 
-    Which module has a name is read from the imports for type checkers, in the source of the package, when the
-    first name is asked for: 0.2 ms. No module of the package may have one of the names.
+    The module of each name is read from the `TYPE_CHECKING` imports in the package's source, at the first use
+    of a name: 0.2 ms. No module of the package may have one of the names.
     """
     module = sys.modules[package]
 

@@ -1,7 +1,7 @@
 """The Python environment of this process, and advice on how to install a package into it.
 
 `pip install` changes nothing for a program that `uvx` runs, whose environment is rebuilt; for one of
-`uv tool` or `pipx` it meets another Python; and in a container nothing can be written.
+`uv tool` or `pipx` it may use another Python; and in a container the environment may be read-only.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _CACHES = {".cache", "Cache", "Caches"}
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """A Python environment, and what its packages are installed with.
+    """A Python environment, and how packages are installed into it.
 
     Attributes:
         prefix: the environment's folder.
         packages: the folder of its packages.
         interpreter: its Python.
-        command: the command of Loom's in it, such as `loom-kb`; empty where there is none, or are several.
+        command: Loom's command in it, such as `loom-kb`; empty if there is none, or several.
         has_pip: whether pip is among its packages.
     """
 
@@ -84,7 +84,7 @@ def how_to_install(requirement: str) -> str:
 
 
 def cache_keeper(prefix: Path) -> Literal["uv", "pipx", ""]:
-    """Whose cache an environment is in, and may be gone from tomorrow; empty where it is to stay."""
+    """Return the tool in whose cache an environment is, which may be deleted; empty for a permanent one."""
     parts = set(prefix.parts)
     if parts & _UV_CACHE:
         return "uv"

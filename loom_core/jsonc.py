@@ -16,7 +16,7 @@ from loom_core.errors import UnreadableTextError
 __all__ = ["JsonMember", "JsonNode", "JsonReader", "object_of"]
 
 _DEPTH = 200  # levels; no configuration has more, and the reader recurses
-_LOOKED_AT = 2  # levels whose members have places: the file, and a section of it
+_LOOKED_AT = 2  # levels whose members have positions: the file, and a section of it
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRICT_BLANK = re.compile(r"[ \t\r\n]*")
 
@@ -27,9 +27,9 @@ class JsonNode:
 
     Attributes:
         start: index of its first character in the text.
-        end: index behind its last one.
-        value: as `json.loads` has it.
-        members: those of an object, in their order, as far down as the reader looks.
+        end: index after its last character.
+        value: as `json.loads` returns it.
+        members: those of an object, in order, down to the reader's `depth`.
         items: the elements of an array, likewise.
         trailing_comma: whether a comma follows the last of them.
     """
@@ -79,9 +79,9 @@ class JsonReader:
 
     Args:
         comments: whether comments and trailing commas are allowed.
-        depth: how many levels have their members looked at one by one; what is below is read at once, which
-            is much faster.
-        unique: whether an object may not have two members of one name on those levels; otherwise the last
+        depth: number of levels whose members are parsed one by one; deeper values are parsed as a whole,
+            which is much faster.
+        unique: whether a repeated name in an object is an error on those levels; otherwise the last one
             counts.
     """
 
@@ -94,7 +94,7 @@ class JsonReader:
         """Parse the outermost object; None for an empty text.
 
         Raises:
-            UnreadableTextError: it is no such text; line and column say where.
+            UnreadableTextError: the text is invalid; line and column say where.
         """
         start = self.skip(text, 0)
         if start == len(text):
@@ -182,7 +182,7 @@ class JsonReader:
 
 
 def object_of(value: object) -> dict[str, Any]:
-    """Return a value that should be an object; an empty one for anything else."""
+    """Return a value that should be an object; an empty object for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

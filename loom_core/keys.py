@@ -58,18 +58,17 @@ def find_key(
 ) -> SecretStr | None:
     """Find a key by the name of its variable: in the environment, else in the keyring; None if in neither.
 
-    A keyring that is not there, is locked, fails, or does not answer in time counts as empty. Asking it may
-    take a while: call this in a thread where others wait.
+    A keyring that is not there, is locked, fails, or does not answer in time counts as empty. Reading it may
+    take a while: async code calls this in a thread.
 
     Args:
         variable: an environment variable, and the name (`username`) of an entry of the keyring.
-        keyring: whether the keyring is asked, too. For a key that need not be, it is not: that takes about a
-            second, and may show the user a prompt.
-        keyring_service: what the keyring files the entry under.
-        keyring_seconds: so long is waited for the keyring, which may be asking the user.
+        keyring: whether to read the keyring, too; that takes about a second, and may show the user a prompt.
+        keyring_service: service name of the entry in the keyring.
+        keyring_seconds: timeout for the keyring, which may be asking the user.
 
     Raises:
-        ConfigError: there is a key, but no vendor's keys look so; see `check_key`.
+        ConfigError: there is a key, but it cannot be valid; see `check_key`.
     """
     key = _from_environment(variable)
     return key if key or not keyring else _from_keyring(variable, keyring_service, keyring_seconds)
@@ -79,8 +78,8 @@ def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds:
     """Resolve a reference `env:NAME` or `keyring:NAME` of a configuration to the secret.
 
     Raises:
-        ConfigError: it is no such reference, or there is nothing where it points to. The message does not
-            repeat what may be a secret.
+        ConfigError: it is no such reference, or the secret does not exist. The message does not repeat what
+            may be a secret.
     """
     check_reference(reference)
     place, _, name = reference.partition(":")
@@ -98,16 +97,16 @@ def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds:
 def own_key(
     name: str, *, make: Callable[[], str], keyring_service: str = _SERVICE, keyring_seconds: float = 10.0
 ) -> SecretStr | None:
-    """Return a key of Loom itself from the keyring, created on first use; None without a keyring.
+    """Return one of Loom's own keys from the keyring, created on first use; None without a keyring.
 
-    Asking the keyring may take a while: call this in a thread where others wait. And call it in one process
-    at a time, as the keyring keeps the last of two keys that are made at once.
+    Reading the keyring may take a while: async code calls this in a thread. Only one process at a time may
+    call it: of two keys created at once the keyring keeps the last.
 
     Args:
-        name: of the entry.
-        make: makes a key of printable ASCII; called if there is none.
-        keyring_service: what the keyring files the entry under.
-        keyring_seconds: so long is waited for the keyring, which may be asking the user.
+        name: name of the entry.
+        make: creates a key of printable ASCII; called if there is none.
+        keyring_service: service name of the entry in the keyring.
+        keyring_seconds: timeout for the keyring, which may be asking the user.
     """
 
     def get_or_make() -> str | None:
@@ -126,8 +125,8 @@ def check_reference(text: str) -> str:
     """Validate a reference to a secret, and return it.
 
     Raises:
-        ConfigError: it is none, or there is no name behind its colon, and so it may be a secret, which the
-            message does not repeat.
+        ConfigError: it is not a reference, or has no name after its colon. It may be a secret, so the
+            message does not repeat it.
     """
     place, _, name = text.partition(":")
     if place == "env" and name:
@@ -146,8 +145,8 @@ def check_variable(name: str, *, setting: str, advice: str) -> str:
     """Validate the name of an environment variable, and return it.
 
     Args:
-        name: what is to be one.
-        setting: its place, for the message, such as `api_key_env of the reranker api`.
+        name: the name to check.
+        setting: the setting that holds it, for the message, such as `api_key_env of the reranker api`.
         advice: what to write there instead.
 
     Raises:
@@ -167,8 +166,8 @@ def check_key(key: str | SecretStr, *, source: str) -> SecretStr:
         source: where it comes from, for the message, such as `the environment variable OPENAI_API_KEY`.
 
     Raises:
-        ConfigError: it is empty, or holds white space or what is no ASCII: it cannot be a header, and the
-            error of who tried would show it.
+        ConfigError: it is empty, or contains white space or non-ASCII characters: it could not be sent in a
+            header, and the HTTP library's error would show it.
     """
     text = (key.get_secret_value() if isinstance(key, SecretStr) else key).strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
@@ -180,8 +179,8 @@ def check_key(key: str | SecretStr, *, source: str) -> SecretStr:
 def register_secret(secret: SecretStr) -> SecretStr:
     """Register a secret and return it: this process redacts it from everything it writes; see `redaction`.
 
-    Every key that is found here is remembered. Call this for what comes from elsewhere, such as the token of
-    a request. One of fewer than eight characters is not.
+    Keys that this module finds are registered already; call this for secrets from elsewhere, such as the
+    token of a request. A secret of fewer than eight characters is not registered.
     """
     value = secret.get_secret_value()
     if len(value) >= _MIN_KNOWN_LENGTH:

@@ -27,7 +27,7 @@ PluginKind = Literal["llm", "memory", "reranker", "retriever", "tool"]
 
 _GROUP = "loom.plugins"
 
-# Loom's own are named by text and imported when they are wanted.
+# Loom's own plugins, by the module that registers them; it is imported on demand.
 _RETRIEVERS = "loom_core.knowledge.retrieval.retrievers"
 _RERANKERS = "loom_core.knowledge.retrieval.rerankers"
 _TOOLS = "loom_core.tools.builtin"
@@ -64,17 +64,17 @@ _BUILT_IN: Mapping[PluginKind, Mapping[str, str]] = {
     },
 }
 
-# Names of retrievers over stores that Loom does not connect to yet, and what finds in the same way.
+# Names of retrievers over stores that Loom does not connect to yet, and Loom's own equivalents.
 _INSTEAD = {"llama_bm25": "bm25", "llama_dense": "dense", "llama_hybrid": "hybrid"}
 
 _F = TypeVar("_F", bound="Factory")
 
 
 def register(kind: PluginKind, name: str) -> Callable[[_F], _F]:
-    """Register the decorated class or function, which makes an implementation when it is called.
+    """Return a decorator that registers a class or function as the factory of a plugin.
 
     Args:
-        kind: what it makes.
+        kind: kind of plugin that it creates.
         name: the name to create it by.
 
     Raises:
@@ -89,10 +89,10 @@ def register(kind: PluginKind, name: str) -> Callable[[_F], _F]:
 
 
 def create(kind: PluginKind, name: str, *args: object, **params: object) -> Any:  # noqa: ANN401 - it lies below the types of what it makes
-    """Make what is registered under a name; `loom_core.plugins.create` is the same with types.
+    """Create the plugin that is registered under a name; `loom_core.plugins.create` adds types.
 
     Args:
-        kind: what it is.
+        kind: kind of the plugin.
         name: the name it is registered under.
         args: positional arguments of its constructor, such as the sources of a retriever.
         params: keyword arguments of its constructor.
@@ -121,7 +121,7 @@ def list_registered(kind: PluginKind) -> list[str]:
 
 
 class _Registry:
-    """The registered plugins, and whether other distributions have been loaded."""
+    """The registered plugins, and whether those of other distributions have been loaded."""
 
     def __init__(self) -> None:
         self._factories: dict[tuple[PluginKind, str], Factory] = {}

@@ -39,10 +39,10 @@ def create(kind: Literal["retriever"], name: str, *args: object, **params: objec
 @overload
 def create(kind: Literal["tool"], name: str, *args: object, **params: object) -> Tool: ...
 def create(kind: PluginKind, name: str, *args: object, **params: object) -> object:
-    """Make what is registered under a name.
+    """Create the plugin that is registered under a name.
 
     Args:
-        kind: what it is.
+        kind: kind of the plugin.
         name: the name it is registered under.
         args: positional arguments of its constructor, such as the sources of a retriever.
         params: keyword arguments of its constructor.
@@ -56,20 +56,20 @@ def create(kind: PluginKind, name: str, *args: object, **params: object) -> obje
 class PluginRegistry:
     """`register` and `create` by the name of the kind: `@PluginRegistry.register_tool("clock")`.
 
-    There is one registry in a process, and this is another spelling for it.
+    A facade: all instances share the one registry of the process.
 
         operator_registry = PluginRegistry([knowledge_base])
         retriever = operator_registry.get("retriever", "hybrid")(dense_weight=0.6, sparse_weight=0.4)
 
     Args:
-        sources: what retrievers search that `get` makes.
+        sources: sources for the retrievers that `get` creates.
     """
 
     def __init__(self, sources: Sequence[PassageSource] = ()) -> None:
         self._sources = sources
 
     def get(self, kind: PluginKind, name: str) -> Callable[..., Any]:
-        """Return what makes an implementation of its parameters; retrievers search the `sources`."""
+        """Return the factory of a plugin, which takes its parameters; retrievers search the `sources`."""
         make = cast("Callable[..., Any]", create)
         return partial(make, kind, name, self._sources) if kind == "retriever" else partial(make, kind, name)
 

@@ -10,10 +10,10 @@ _LEAST = (3, 11)
 
 
 def require_python(program: str) -> None:
-    """End the process with a message where Python is too old: nothing installs what is only on the path.
+    """End the process with a message if Python is too old; code on the path bypasses the installer.
 
     Args:
-        program: the command that was started, which is its distribution, too.
+        program: the command that was started; its distribution has the same name.
     """
     if sys.version_info < _LEAST:
         here = ".".join(map(str, sys.version_info[:2]))

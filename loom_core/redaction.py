@@ -1,8 +1,8 @@
 """Redaction: the one place that decides which secrets must not be written.
 
-Three things are hidden: secrets that this process knows (`keys.remember`, and what the environment holds
-under names that say so), what has the form of a key or a token, and, where a text is only for people who
-debug, values that are assigned to such names. It cannot promise to find every secret; what it does
+Three things are redacted: secrets that this process knows (`keys.register_secret`, and variables of the
+environment with the names of secrets), values in the form of a key or a token, and, in logs and messages,
+values that are assigned to such names. It cannot promise to find every secret; what it does
 find is tested with secrets planted at every entrance (`tests/e2e/test_planted_secrets.py`).
 """
 
@@ -39,7 +39,7 @@ SECRET = "[secret]"
 """Placeholder for a secret."""
 
 _SHORTEST_FORM = 8  # characters
-_FEW = 100  # forms of secrets that are quicker looked for one by one
+_FEW = 100  # number of forms up to which searching for each one is faster
 _BEGINNING = 4  # characters that tell forms apart; none is shorter
 _SHORTEST = 8  # characters of a variable's value; `1` and `true` are no secrets
 
@@ -127,8 +127,8 @@ class Redaction:
     """Redactor of the secrets that are known at one moment, for many texts.
 
     Attributes:
-        known: how known secrets may be written.
-        assigned: whether `token=…` tells a token: in logs and messages; in a program it would be code.
+        known: the encoded forms of known secrets.
+        assigned: whether the value in `token=…` is redacted: for logs and messages; in a program it is code.
     """
 
     known: tuple[str, ...]
@@ -139,8 +139,8 @@ class Redaction:
         """Create a redactor of all secrets that this process knows now.
 
         Args:
-            secrets: others besides.
-            assigned: as the attribute.
+            secrets: further secrets.
+            assigned: see the attribute.
         """
         return cls(secret_forms((*secrets, *list_known_secrets(), *secrets_in_environment())), assigned)
 
@@ -150,16 +150,16 @@ class Redaction:
         return hide_assigned(text) if self.assigned else text
 
     def identifier(self, text: str) -> str:
-        """Redact an identifier: without secrets that are known, and whole otherwise.
+        """Redact only the known secrets in an identifier.
 
-        Such as `token:3f2a…` or `oauth:https://issuer:client:ada@example.org`, which looks like a secret.
+        One such as `token:3f2a…` or `oauth:https://issuer:client:ada@example.org` looks like a secret.
         """
         for form in _possible(self.known, text):
             text = text.replace(form, SECRET)
         return text
 
     def value(self, value: object) -> object:
-        """JSON whose texts are all without secrets, the names of members, too."""
+        """Redact all texts of a JSON value, including the names of members."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -192,7 +192,7 @@ def without_assigned(text: str) -> str:
 
 
 def hide_forms(text: str) -> str:
-    """Return a text without anything in the form of a key or a token."""
+    """Redact values in the form of a key or a token."""
     if len(text) >= _SHORTEST_FORM:
         for pattern, instead in _FORMS:
             text = pattern.sub(instead, text)

@@ -28,16 +28,15 @@ class RetryPolicy:
     """Retry policy: attempts, backoff and deadline of a request.
 
     The n-th wait is between half and all of `base * 2**(n-1)` seconds, `cap` at most. The random half keeps
-    clients that failed together from coming back together; the half that is always waited is there because
-    attempts are few: they must not be used up within the moment in which the vendor has no room. Where the
-    vendor says how long to wait, that is waited besides.
+    clients that failed together from coming back together. The fixed half is there because attempts are few:
+    they must not be used up in the short time in which the vendor is at capacity. A delay that the vendor
+    asks for is added.
 
     Attributes:
-        attempts: how often a request is made at most.
+        attempts: maximum number of attempts.
         base: seconds; the longest first wait.
         cap: seconds; the longest wait of our own choice.
-        longest_wait: seconds; a vendor that asks for a longer wait is not waited for: the error is raised at
-            once.
+        longest_wait: seconds; if the vendor asks for a longer wait, the error is raised at once.
         deadline: seconds for everything together: attempts, waits, and what an attempt waits for.
         sleep: how to wait.
         random: a number in [0, 1).
@@ -74,13 +73,13 @@ class RetryPolicy:
 
         Args:
             attempt: makes the request once. It is called again for each attempt.
-            title: whom people know the vendor as, for messages.
-            provider: `ModelError.provider` of the error that says that the deadline has passed.
+            title: display name of the vendor, for messages.
+            provider: `ModelError.provider` of the error for a passed deadline.
             kind: class of that error.
 
         Raises:
-            ModelError: what the last attempt raised, if it is not passing, or was the last one, or there is
-                no time for another; else of failure `timeout`. Every other error comes through at once.
+            ModelError: the error of the last attempt, if it is not transient, no attempts are left, or there
+                is no time for another; otherwise one with failure `timeout`. Other exceptions pass through.
         """
         ends = anyio.current_time() + self.deadline
         number, last = 0, None
@@ -130,7 +129,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the delay in seconds that a `Retry-After` header asks for; None if there is none.
 
     Args:
-        headers: of the answer, by name in lower case or whatever the case.
+        headers: of the response; names in lower case, or a mapping that ignores case.
     """
     if (seconds := _seconds(headers.get("retry-after-ms", ""))) is not None:
         return seconds / 1000

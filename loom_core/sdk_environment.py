@@ -1,4 +1,4 @@
-"""Environment variables whose values the vendors' SDKs send to any server."""
+"""Headers that vendors' SDKs take from environment variables and send to any server."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _CJK_RUN = re.compile(f"[{CJK}]+")
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a multilingual embedder or a language model makes of a text.
+    """Estimate how many tokens a text has for a multilingual embedder or a language model.
 
     Two thirds of a token for a CJK character, a quarter for any other (both rounded up together):
     within 15 % of XLM-R's tokeniser on ordinary English and Chinese prose.
