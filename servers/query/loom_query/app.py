@@ -36,7 +36,7 @@ _CHATGPT_WORDING = ChatGPTWording(
 
 
 def build(settings: Settings) -> LoomServer:
-    """Make the server; no source is opened or connected before the first call that needs it.
+    """Create the server; no source is opened or connected before the first call that needs it.
 
     Raises:
         ConfigError: the configuration cannot be read.
@@ -79,8 +79,8 @@ async def watch_sources(server: LoomServer, sources: Sources, *, interval: float
     """Poll for changes of the sources until cancelled; notify clients when tool descriptions change.
 
     Args:
-        server: notifies its clients.
-        sources: are reloaded.
+        server: the server whose clients are notified.
+        sources: the sources to reload.
         interval: seconds between two polls. A poll opens no file unless one has changed.
     """
     told = sources.description_key()

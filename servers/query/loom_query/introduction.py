@@ -1,4 +1,4 @@
-"""The server's introduction in the handshake, without an import of the rest."""
+"""The server's introduction in the handshake; importing it does not import the rest of the server."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 Pattern = Literal["rag", "multi_query", "hierarchical"]
-"""How `ask` finds what it answers from."""
+"""How `ask` finds the passages to answer from."""
 
 SourceInfoState = Literal["idle", "connecting", "ready", "failed"]
 """Connects at its first question; connecting; can be asked; cannot be asked, or the last question failed."""
@@ -42,7 +42,7 @@ _CONCISE: dict[str, object] = {
 
 
 class Passage(BaseModel):
-    """A passage that was found. What has a default is left out of a concise answer."""
+    """A passage that was found. A concise answer omits the fields that have a default."""
 
     number: int = Field(default=0, description="Citation number: its place in the list, from 1.")
     id: str = Field(description="For `fetch`: the source and the passage's id there.")
@@ -64,7 +64,7 @@ class Passage(BaseModel):
     also_in: list[str] = Field(default=[], description="Ids of the same text in other sources.")
 
     def concise(self) -> Passage:
-        """Keep only what a concise text has."""
+        """Return a copy with only the fields of a concise answer."""
         return self.model_copy(update=_CONCISE)
 
 
@@ -91,7 +91,7 @@ class QueryResult(BaseModel):
     )
 
     def concise(self) -> QueryResult:
-        """Keep only what a concise text has, so that it costs no more tokens."""
+        """Return a copy with only what the concise text has, so that it costs no more tokens."""
         passages = [passage.concise() for passage in self.passages]
         return self.model_copy(update={"passages": passages, "sources": _missing(self.sources)})
 
@@ -152,7 +152,7 @@ class AskResult(BaseModel):
     notes: list[str] = []
 
     def concise(self) -> AskResult:
-        """Keep only what the text has."""
+        """Return a copy with only what the text has."""
         passages = [passage.concise() for passage in self.passages]
         if self.answered:
             passages = [passage.model_copy(update={"text": ""}) for passage in passages]

@@ -52,7 +52,7 @@ class QueryService:
 
     Attributes:
         settings: of the run.
-        sources: what is asked.
+        sources: the sources that can be asked.
     """
 
     def __init__(self, settings: Settings, *, upkeep: bool = True) -> None:
@@ -130,13 +130,13 @@ class QueryService:
             question: a question or keywords.
             sources: names of those to ask; empty for all.
             filters: as in `KnowledgeBaseProvider.query`.
-            limit: how many passages.
+            limit: maximum number of passages.
             told: called with the report of each source as soon as it is known.
 
         Raises:
             InvalidInputError: the question, the limit or a filter cannot be used.
             NotFoundError: there is no such source, or none at all.
-            SourceError: not one source gave an answer.
+            SourceError: no source gave an answer.
         """
         names = self.select_sources(sources)
         async with self.sources.federate(names) as federation:
@@ -156,13 +156,13 @@ class QueryService:
         """Read the text around a passage from the source that gave it.
 
         Args:
-            id_: as `query` gave it; without the name of a source it is looked for in all.
-            start: offset to read from; None for a passage amid its context, where its source can do that.
+            id_: the id that `query` gave; without a source's name, all sources are searched for it.
+            start: offset to read from; None for the passage with its context, if its source supports that.
             tokens: limit of the text.
 
         Raises:
             NotFoundError: no source has it.
-            LoomError: the source that has it cannot be asked.
+            LoomError: the source that the id names cannot be asked.
         """
         allowed = self._list_allowed()
         named = [name for name in allowed if id_.startswith(f"{name}:")]
@@ -239,7 +239,7 @@ class QueryService:
             sources: names of those to ask; empty for all.
             filters: as for `query`.
             pattern: how the passages are found.
-            limit: how many passages the model is shown.
+            limit: maximum number of passages for the model.
             told: as for `query`.
 
         Raises:
@@ -286,7 +286,7 @@ class QueryService:
         """Return the language model of `ask`, or None if none is configured. Blocks; may read a keyring.
 
         Raises:
-            ConfigError: what is configured cannot be used.
+            ConfigError: the configured model cannot be used.
         """
         return self._model.of(self.sources.file)
 

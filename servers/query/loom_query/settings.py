@@ -18,9 +18,9 @@ class Settings:
     Attributes:
         home: Loom's home.
         config: the file that names the sources; without one, all knowledge bases of the home are sources.
-        config_given: whether the file was named, so that it has to be there.
+        config_given: whether the file was named by the user, so that it must exist.
         profile: `full` for the four tools, `chatgpt` for `search` and `fetch` as ChatGPT wants them.
-        version: of this server.
+        version: version of this server.
     """
 
     home: Path

@@ -91,7 +91,7 @@ def sources_text(result: SourcesResult, *, config: str) -> str:
 
 
 def sentence_line(sentence: SentenceInfo) -> str:
-    """Format a sentence that needs caution, with the reason."""
+    """Format an unsupported or weakly supported sentence, with the reason."""
     if not sentence.supported:
         return f"- not supported by any passage: {sentence.text}"
     doubtful = ", ".join(f"[{number}]" for number in sentence.weak)

@@ -1,1 +1,1 @@
-"""Commands at a terminal."""
+"""Commands of loom-query-server at a terminal."""

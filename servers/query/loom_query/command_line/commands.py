@@ -1,4 +1,4 @@
-"""The commands that are not servers: query, fetch, ask, sources, mcp, token, doctor."""
+"""The commands that ask sources: query, fetch, ask, sources."""
 
 from __future__ import annotations
 

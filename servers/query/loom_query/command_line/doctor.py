@@ -1,4 +1,4 @@
-"""`loom-query-server doctor`: a quick look at the installation and every source, which changes nothing."""
+"""`loom-query-server doctor`: checks of the configuration, the language model and every source; read-only."""
 
 from __future__ import annotations
 

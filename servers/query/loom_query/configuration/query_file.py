@@ -70,8 +70,8 @@ class SourceProblem:
     """Problem of an entry that cannot be used.
 
     Attributes:
-        name: of the entry.
-        kind: as far as it is known.
+        name: name of the entry.
+        kind: kind of the source, if it is known.
         message: what is wrong, with `file:line:column` in front.
         advice: what to write instead.
     """
@@ -91,8 +91,8 @@ class QueryFile:
 
     Attributes:
         sources: the entries that can be used, in their order.
-        problems: the others.
-        llm: the language model of `ask`; None without.
+        problems: the problems of the other entries.
+        llm: the language model of `ask`; None if none is configured.
         llm_problem: why it cannot be used, or empty.
         variables: environment variables that the file refers to.
     """
@@ -109,10 +109,10 @@ def read_query_file(path: Path, *, required: bool = False) -> QueryFile:
 
     Args:
         path: the file.
-        required: whether it has to be there.
+        required: whether the file must exist.
 
     Raises:
-        ConfigError: it cannot be read, or is no such configuration; the message says where and why.
+        ConfigError: it cannot be read, or is invalid; the message says where and why.
     """
     written = read_config_file(
         path,

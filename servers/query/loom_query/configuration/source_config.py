@@ -34,7 +34,7 @@ Kind = Literal["local", "http", "mcp", "documents"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 LONGEST_DEADLINE = 40.0
-"""Seconds; hosts give up a call after some more."""
+"""Seconds; shorter than the timeout of hosts for a call."""
 
 
 class _Written(BaseModel):
@@ -103,7 +103,7 @@ class ConfiguredSource:
     """One entry of the configuration, read.
 
     Attributes:
-        name: of the source; for all knowledge bases of a home, of the entry.
+        name: name of the source; for all knowledge bases of a home, that of the entry.
         written: the common keys.
         config: the keys of its kind.
         deadline: seconds it has for an answer.
@@ -126,8 +126,8 @@ def advice_on(error: ErrorDetails, model: type[BaseModel]) -> str:
     """Return advice for a validation error.
 
     Args:
-        error: of Pydantic.
-        model: of the values.
+        error: the error of Pydantic.
+        model: the model that was validated.
     """
     names = [name for name in model.model_fields if name not in SourceConfigBase.model_fields]
     name = str(error["loc"][0]) if error["loc"] else ""

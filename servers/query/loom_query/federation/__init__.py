@@ -1,1 +1,1 @@
-"""Sources as they are asked now, and answers from several of them."""
+"""Live sources, their hot reload, and answers from several of them."""

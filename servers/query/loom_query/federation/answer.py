@@ -35,7 +35,7 @@ async def generate_answer(
     limit: int,
     told: Callable[[SourceReport], Awaitable[None]] | None,
 ) -> tuple[AskResult, list[SourceReport]]:
-    """Generate an answer with citations, and report the outcome of each source; see `Service.ask`.
+    """Generate an answer with citations, and report the outcome of each source; see `QueryService.ask`.
 
     Raises:
         LLMError: the model fails, or does not answer in time.

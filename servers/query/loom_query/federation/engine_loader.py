@@ -15,12 +15,12 @@ _MODULES = ("loom_core.knowledge.rag.knowledge_base", "loom_core.knowledge.retri
 class EngineLoader:
     """Loader of the modules for knowledge bases and generation, which take a second to import.
 
-    Sources are asked concurrently, each in its own threads. One thread imports everything before: no deadline
-    includes that time, and not every library is known to be safe when two threads import it for the first
-    time at once.
+    Sources are asked concurrently, each in its own threads. One thread imports everything first: no deadline
+    includes that time, and some libraries may not be safe when two threads import them for the first time at
+    once.
 
     Attributes:
-        turn: held during the import; hold it for other first imports.
+        turn: lock held during the import; hold it for other first imports.
     """
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class EngineLoader:
         self._loaded = False
 
     async def load(self) -> None:
-        """Import them, or wait until they are."""
+        """Import the modules, or wait until another task has."""
         async with self.turn:
             if not self._loaded:
                 await to_thread.run_sync(_import_all)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LanguageModel"]
 
-_KEYRING_SECONDS = 5.0  # it may ask the user; a mere look at the sources does not wait for that
+_KEYRING_SECONDS = 5.0  # it may ask the user; listing the sources does not wait for that
 
 
 class LanguageModel:
@@ -35,7 +35,7 @@ class LanguageModel:
         """Return the model that a configuration names, or None. May read a keyring, which blocks.
 
         Raises:
-            ConfigError: what is configured cannot be used.
+            ConfigError: the configured model cannot be used.
         """
         if file.llm_problem:
             raise ConfigError(file.llm_problem)
@@ -75,6 +75,6 @@ class LanguageModel:
         return ""
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections of all models."""
         for _, model in self._made:
             await model.aclose()

@@ -1,4 +1,4 @@
-"""Live sources: the open sources of a run, with their state and last problem."""
+"""Live sources: the open sources of one run of the program, with their state and last problem."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class LiveSource:
     """A source that can be asked.
 
     Attributes:
-        provider: answers questions.
-        kind: what it is.
+        provider: provider that is asked.
+        kind: kind of the source.
         deadline: seconds it has for an answer.
     """
 
@@ -69,7 +69,7 @@ class LiveSource:
         return self._failure
 
     def note(self, report: SourceReport) -> None:
-        """Remember the outcome of the last question, for `sources`."""
+        """Record the outcome of the last question, for `sources`."""
         if not report.is_refusal and report.state != "starting":
             self._failure = f"Asked last: {report.problem}" if report.problem else ""
 
@@ -77,8 +77,8 @@ class LiveSource:
         """Read an excerpt of the text with an id; None if the source has none.
 
         Args:
-            id_: as the source itself gave it.
-            start: offset to read from; None begins at the beginning.
+            id_: the id that the source itself gave.
+            start: offset to read from; None for the beginning.
             tokens: limit of the text.
 
         Raises:
@@ -89,7 +89,7 @@ class LiveSource:
 
     @asynccontextmanager
     async def in_use(self) -> AsyncGenerator[None]:
-        """Keep it open while the block lasts, even when it is retired."""
+        """Keep the source open in the block, even if it is retired."""
         self._uses += 1
         try:
             yield
@@ -98,7 +98,7 @@ class LiveSource:
             await self._close_if_retired()
 
     async def retire(self) -> None:
-        """Close it as soon as it is not in use: now, or when its last user is done."""
+        """Close the source as soon as it is not in use: now, or after its last use."""
         self._retired = True
         await self._close_if_retired()
 
@@ -119,11 +119,11 @@ class OwnLiveSource(LiveSource):
     """A knowledge base of Loom in this process: `read` returns any excerpt of its documents.
 
     Args:
-        provider: asks it.
-        base: opens it.
-        kind: what it is.
+        provider: provider that is asked.
+        base: opens the knowledge base.
+        kind: kind of the source.
         deadline: seconds it has for an answer.
-        close: releases it, if this source owns it; may block.
+        close: releases the knowledge base, if this source owns it; may block.
     """
 
     def __init__(
@@ -159,14 +159,14 @@ class McpLiveSource(LiveSource):
     """A search tool of an MCP server; the server is started or connected to on first use.
 
     Args:
-        provider: asks the server.
-        connection: to the server.
-        begin: starts the connection's owner task, once, in a task group that outlives the source.
+        provider: provider that asks the server.
+        connection: connection to the server.
+        begin: starts the supervisor task of the connection, once, in a task group that outlives the source.
         deadline: seconds it has for an answer.
-        patient: whether a question waits until the server is started or has failed to start.
+        patient: whether a question waits until the server has started or has failed to start.
 
     Attributes:
-        begin: see above; waits for nothing.
+        begin: see above; returns at once.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ def passage_of(number: int, item: KnowledgeItem) -> Passage:
 
     Args:
         number: its citation number.
-        item: as `Federation.query` gives it.
+        item: an item of the answer of `Federation.query`.
     """
     metadata = item.metadata
     return Passage(

@@ -39,14 +39,14 @@ class LocalBase:
 
 @dataclass(frozen=True, slots=True)
 class PlannedSource:
-    """A desired source; equal to another one if the open source can stay in use.
+    """A desired source. If it equals the previous one, the open source stays in use.
 
     Attributes:
-        name: of the source.
+        name: name of the source.
         configured: the entry that it comes from.
-        place: the knowledge base, of a local one.
-        server: the server, of one that is asked over MCP.
-        info: current description of a local one.
+        place: the knowledge base, for a local source.
+        server: the server, for a source that is asked over MCP.
+        info: current description, for a local source.
     """
 
     name: str
@@ -75,7 +75,7 @@ def plan(settings: Settings) -> SourcePlan:
     """Plan the sources of the current configuration. Blocks; may read a keyring.
 
     Raises:
-        ConfigError: the configuration is no such file.
+        ConfigError: the configuration cannot be read.
     """
     file = read_query_file(settings.config, required=settings.config_given)
     sources: dict[str, PlannedSource] = {}
@@ -98,8 +98,8 @@ def fingerprint(settings: Settings, homes: frozenset[Path]) -> object:
     """Return a fingerprint that changes when a plan may change: dates and sizes of its files. Blocks.
 
     Args:
-        settings: of the run.
-        homes: the folders of Loom that knowledge bases are taken from.
+        settings: settings of the run.
+        homes: Loom's folders that hold the knowledge bases.
     """
     files: dict[Path, tuple[int, int]] = {}
     for path in (settings.config, user_file(settings.home)):

@@ -1,4 +1,4 @@
-"""The sources of one run, with hot reload when the configuration changes."""
+"""The sources of one run of the program, with hot reload when the configuration changes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sources:
         settings: of the run.
         file: the last valid configuration.
         problems: the entries that cannot be used.
-        complaint: why the current configuration is not used; empty if it is.
+        complaint: reason why the current configuration is not used; empty if it is used.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Sources:
 
         Args:
             settings: of the run.
-            engine: what local knowledge bases need.
+            engine: loads the modules that local knowledge bases need.
             model: the language model, for retrievers that need one.
             upkeep: whether this is a server and not one command. Then MCP servers start in the background,
                 and local knowledge bases get maintenance, as in their own server: models load while a
-                question waits, and documents that have no embeddings yet get them.
+                question waits, and documents without embeddings get them.
         """
         self.settings = settings
         self._engine = engine
@@ -94,7 +94,7 @@ class Sources:
         """Read the configuration for the first time. Blocks.
 
         Raises:
-            ConfigError: it is no such file.
+            ConfigError: it cannot be read.
         """
         self._seen = fingerprint(self.settings, self._homes())
         self._take(plan(self.settings))
@@ -110,7 +110,7 @@ class Sources:
                 gone = self._take(await to_thread.run_sync(plan, self.settings))
         except ConfigError as error:
             if self.complaint != str(error):
-                _log.warning("The configuration is not taken over: %s", error)
+                _log.warning("The changed configuration is not used: %s", error)
             self.complaint = str(error)
             return
         self.complaint = ""
@@ -138,7 +138,7 @@ class Sources:
         """Open a federation of some sources. They stay open in the block, even if the configuration changes.
 
         Args:
-            names: of sources in `live`.
+            names: names of sources in `live`.
         """
         chosen = [self.live[name] for name in names]
         async with AsyncExitStack() as uses:
@@ -161,7 +161,7 @@ class Sources:
         return frozenset({self.settings.home, *self._libraries})
 
     def _take(self, planned: SourcePlan) -> list[LiveSource]:
-        """Open new sources, keep unchanged ones, and return those that are gone."""
+        """Apply a plan: open new sources, keep unchanged ones, and return those to close."""
         live: dict[str, tuple[PlannedSource, LiveSource]] = {}
         problems = list(planned.problems)
         for source in planned.sources:
@@ -249,7 +249,7 @@ class Sources:
 
     def _login(self, server: ServerConfig) -> httpx2.Auth | None:
         from loom_core.mcp_client.oauth.authentication import (
-            oauth_auth,  # it loads what only few servers need
+            oauth_auth,  # loads modules that few servers need
         )
 
         return oauth_auth(server, self.settings.home)

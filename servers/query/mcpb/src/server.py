@@ -1,4 +1,4 @@
-"""Starts loom-query-server for a host that runs this bundle; its argument is the configuration, if any."""
+"""Start loom-query-server for a host that runs this bundle; its argument, if any, is the configuration."""
 
 from __future__ import annotations
 
