@@ -27,10 +27,10 @@ class SamplingRequest:
     Attributes:
         origin: id of the server.
         turns: the conversation, texts only.
-        system: what it wants as system prompt; may be empty.
-        max_tokens: how long the answer may be.
-        temperature: what it wants, or None.
-        stop: what ends the answer.
+        system: the system prompt that it asks for; may be empty.
+        max_tokens: maximum length of the answer.
+        temperature: the temperature that it asks for, or None.
+        stop: stop sequences.
     """
 
     origin: str
@@ -57,10 +57,10 @@ class Callbacks:
     """Callbacks that answer a server's own requests: elicitation and sampling.
 
     Attributes:
-        ask: asks the user. If it is not given, the server learns that no user can be asked; a call's own
-            `ask` is used only if it is given.
+        ask: asks the user. Without it, elicitation is not declared as a capability, so a call's own `ask` is
+            not used either.
         sample: asks a language model; used only for servers whose configuration allows it (`sampling`).
-        seconds: how long an answer may take; then the question counts as cancelled.
+        seconds: timeout of an answer; after it the question counts as cancelled.
     """
 
     ask: AskFunction | None = None

@@ -1,4 +1,4 @@
-"""Clients for programs that talk to one server, without a configuration file or a registry."""
+"""Clients of a single MCP server, without a configuration file or a registry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["HttpClient", "MCPClient", "StdioClient"]
 class MCPClient:
     """A client of one server: use `async with`, or `connect` and `close`, in any task.
 
-    What it is asked before it is connected connects it. If the server goes away, it is connected to again.
+    A request connects it if it is not connected. If the server goes away, the client reconnects.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class MCPClient:
 
         Args:
             config: the server.
-            callbacks: what answers the server's own questions.
-            auth: signs requests over HTTP.
+            callbacks: answer the server's own requests.
+            auth: authenticates requests over HTTP.
         """
         self._connection = ServerConnection(config, callbacks=callbacks, auth=lambda _config: auth)
         self._owner: asyncio.Task[None] | None = None
 
     async def connect(self) -> Self:
-        """Connect, if that has not been done.
+        """Connect, if it is not connected.
 
         Raises:
             ServerError: it cannot be connected to; the client is closed then.
@@ -63,7 +63,7 @@ class MCPClient:
         return self
 
     async def close(self) -> None:
-        """Close the connection; for a child that means its end. It may be called again."""
+        """Close the connection, which ends a child process. It may be called again."""
         await self._connection.close()
         if self._owner is not None:
             await asyncio.wait([self._owner])
@@ -104,11 +104,11 @@ class MCPClient:
         Args:
             name: the tool.
             arguments: as its schema wants them.
-            seconds: how long it may take without a sign of life; 120 if not given.
+            seconds: timeout without progress; 120 if not given.
             progress: called with the progress.
 
         Returns:
-            What it answers; `is_error` where it says that it failed.
+            The tool's output; `is_error` if the tool reports a failure.
 
         Raises:
             ServerError: see `ServerError.failure`.
@@ -174,12 +174,12 @@ class StdioClient(MCPClient):
 
         Args:
             command: the program.
-            args: what it is given.
-            env: its environment besides the few variables that every child gets; keys of this process are not
-                among them.
-            cwd: the folder that it is started in.
-            name: what messages call it.
-            callbacks: what answers the server's own questions.
+            args: its arguments.
+            env: environment variables in addition to the few that every child gets; keys of this process are
+                not among those.
+            cwd: its working directory.
+            name: its name in messages.
+            callbacks: answer the server's own requests.
         """
         config = ServerConfig(
             name=name, transport="stdio", command=command, args=tuple(args), env=env or {}, cwd=cwd
@@ -207,10 +207,10 @@ class HttpClient(MCPClient):
             url: the address.
             headers: sent with every request.
             bearer: a token, sent as `Authorization: Bearer …`.
-            auth: signs the requests in its own way instead.
-            transport: `sse` for servers of the old kind.
-            name: what messages call it.
-            callbacks: what answers the server's own questions.
+            auth: authenticates the requests, instead of `bearer`.
+            transport: `sse` for servers with the older transport.
+            name: its name in messages.
+            callbacks: answer the server's own requests.
         """
         sent = {**(headers or {}), **({"Authorization": f"Bearer {bearer}"} if bearer else {})}
         config = ServerConfig(name=name, transport=transport, url=url, headers=sent)

@@ -48,11 +48,11 @@ class ServerStatus:
     Attributes:
         name: its id.
         state: see `State`; `misconfigured` for an entry that cannot be used.
-        problem: why it has no tools or may have other ones, with advice; empty if there is no problem.
-        tools: how many can be called.
-        left_out: tools that cannot be, with the reason.
-        facts: what it says of itself, or None.
-        required: whether its entry says that nothing is to be done without it.
+        problem: why it has no tools, or possibly outdated ones, with advice; empty if there is no problem.
+        tools: number of tools that can be called.
+        left_out: tools that cannot be called, with the reason.
+        facts: facts that it reported about itself, or None.
+        required: whether its entry marks it as required.
     """
 
     name: str
@@ -73,9 +73,9 @@ class MCPToolRegistry:
             tools = await registry.load_servers(["filesystem", "github"])
             output = await registry.find("filesystem:read_file").call({"path": "README.md"})
 
-    Each server is started, watched and closed on its own: one that hangs, fails or floods delays and spoils
-    no other. Its tools are swapped as a whole when it changes them, and one that has gone is refused when it
-    is called, even by a caller that still holds it.
+    Servers are started, supervised and closed independently: one that hangs, fails or floods does not affect
+    the others. When a server changes its tools, they are replaced as a whole; a call of a removed tool is
+    refused, even from a caller that still holds it.
 
     Attributes:
         search: a tool that finds tools, for a model that is not shown all of them.
@@ -95,7 +95,7 @@ class MCPToolRegistry:
             home: Loom's folder, with `mcp.json` in it; by default `$LOOM_HOME` or `~/.loom`.
             project: a project's `.mcp.json`; it counts only once it is trusted.
             servers: more servers, not from a file; they come before one of the same name in a file.
-            callbacks: what answers the servers' own questions.
+            callbacks: answer the servers' own requests.
         """
         self._home = loom_home(home)
         self._project = project
@@ -126,17 +126,17 @@ class MCPToolRegistry:
             await self.close()
 
     async def discover_local_servers(self) -> list[str]:
-        """Discover the configured servers that can be started, by name; `servers` has the others."""
+        """Return the names of the configured servers that can be started; `servers` lists the others, too."""
         return list(await self._list_configured(None))
 
     async def load_servers(self, names: Sequence[str] | None = None) -> list[ServerTool]:
-        """Start servers and give their tools, once each of them has answered or cannot be had.
+        """Start servers, and return their tools once each server is ready or has failed.
 
         A server that fails costs its own tools only: `servers` says why. One that is running stays as it is,
         and one that has failed is tried again.
 
         Args:
-            names: which ones, also those that are switched off; None for all that are switched on.
+            names: which ones, including disabled ones; None for all enabled ones.
 
         Raises:
             NotFoundError: no server of such a name is configured.
@@ -157,7 +157,7 @@ class MCPToolRegistry:
         """Find a tool by its name for people (`server:tool`) or models (`server__tool`).
 
         Raises:
-            NotFoundError: there is none now; it names the nearest.
+            NotFoundError: there is none now; the advice names similar ones.
         """
         return self._snapshot.find(name)
 
@@ -183,13 +183,13 @@ class MCPToolRegistry:
         return [*running, *wrong]
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called whenever tools or states of servers have changed.
+        """Subscribe a listener to changes of tools and of servers' states.
 
         Args:
             listener: must neither wait nor raise.
 
         Returns:
-            What ends it.
+            A function that unsubscribes the listener.
         """
         key = object()
         self._listeners[key] = listener
@@ -200,7 +200,7 @@ class MCPToolRegistry:
         return forget
 
     async def approve(self, tools: Iterable[ServerTool]) -> None:
-        """Note that the user has looked at tools and lets them be called, as they are now.
+        """Record that the user has reviewed and approved tools in their current definition.
 
         Raises:
             ConfigError: `trust.json` cannot be read or written.
@@ -300,7 +300,7 @@ _NEAREST = 3
 
 @dataclass(frozen=True, slots=True)
 class ToolSnapshot:
-    """All tools at one time. Made by `ToolSnapshot.of`.
+    """Snapshot of all tools, by name. Created by `ToolSnapshot.of`.
 
     Attributes:
         tools: those that can be called, in the order in which they were offered.
@@ -326,7 +326,7 @@ class ToolSnapshot:
         """Find a tool by its name for people (`server:tool`) or models (`server__tool`).
 
         Raises:
-            NotFoundError: there is none; it names the nearest.
+            NotFoundError: there is none; the advice names similar ones.
         """
         tool = self._by_name.get(name)
         if tool is None:

@@ -24,7 +24,7 @@ __all__ = ["EVERYTHING", "RemoteTools"]
 _log = logging.getLogger(__name__)
 
 EVERYTHING = "all"
-"""Instead of a list of names: all that are enabled."""
+"""Value instead of a list of names: all enabled servers."""
 
 
 class RemoteTools:
@@ -32,7 +32,7 @@ class RemoteTools:
 
     Args:
         home: Loom's folder, with `mcp.json` in it.
-        user: what names servers, in messages.
+        user: the configuration that names servers, for messages.
     """
 
     def __init__(self, home: Path, *, user: str = "the profile") -> None:
@@ -47,14 +47,14 @@ class RemoteTools:
         self._turn = anyio.Lock()
 
     def start_in(self, tasks: TaskGroup) -> None:
-        """Start servers in a task group that the caller ends."""
+        """Use the caller's task group for starting servers."""
         self._tasks = tasks
 
     async def start_servers(self, names: Literal["all"] | Sequence[str]) -> Sequence[str]:
         """Start servers in the background.
 
         Args:
-            names: which ones; `all` that are enabled.
+            names: which ones; `all` for all enabled ones.
 
         Returns:
             Their names.
@@ -75,16 +75,16 @@ class RemoteTools:
     async def wait_for_servers(self, names: Literal["all"] | Sequence[str], *, patience: float) -> None:
         """Wait for a limited time until servers are ready.
 
-        One that is not goes on being tried, and its tools come when it is. Only one whose entry says that it
-        is required has to be there; and one that is named has to be configured.
+        A server that is not ready in time is still being started, and its tools appear once it is. It is an
+        error only if its entry marks it as required, or if it is named and not configured.
 
         Args:
             names: as for `start_servers`.
             patience: seconds to wait at most.
 
         Raises:
-            SourceError: a required one is not there, or one that is named cannot be started.
-            ConfigError: one that is named is not configured.
+            SourceError: a required server is not ready, or the entry of a named one cannot be used.
+            ConfigError: a named server is not configured.
         """
         chosen = await self.start_servers(names)
         with anyio.move_on_after(patience):
@@ -137,7 +137,7 @@ class RemoteTools:
                 from loom_core.mcp_client.callbacks import Callbacks
                 from loom_core.mcp_client.registry import MCPToolRegistry
 
-                # A question belongs to a call, and goes to the run that made it; no other can be answered.
+                # Questions during a call go to the run that made it; others cannot be answered.
                 self._registry = MCPToolRegistry(home=self._home, callbacks=Callbacks(ask=_no_user))
             return self._registry
 
@@ -146,7 +146,7 @@ class RemoteTools:
         try:
             await registry.load_servers([name])
         except LoomError as error:
-            if name not in self._named:  # who names it gets the error
+            if name not in self._named:  # for a named one, `wait_for_servers` raises the error
                 _log.warning("the MCP server %s is not there: %s", name, error)
             self._failures[name] = error
             del self._loading[name]  # the next run tries again

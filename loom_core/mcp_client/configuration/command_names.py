@@ -18,14 +18,14 @@ def verb(words: str) -> str:
     """Format a verb as it is typed: `verb("list")` is "`loom-query-server mcp list`", quotes included.
 
     Args:
-        words: the verb, and what is given to it.
+        words: the verb and its arguments.
     """
     return f"`{_program.get()} mcp {words}`"
 
 
 @contextmanager
 def use_program(program: str) -> Generator[None]:
-    """Name another program while the block lasts: the one whose verbs are run."""
+    """Name another program in messages while the block lasts: the one whose command runs."""
     token = _program.set(program)
     try:
         yield

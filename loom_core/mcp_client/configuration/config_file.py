@@ -15,7 +15,7 @@ from loom_core.jsonc import JsonMember, JsonNode, JsonReader, object_of
 __all__ = ["SECTION", "ServerFile", "project_file", "user_file"]
 
 SECTION = "mcpServers"
-"""The part of a file that holds the servers, as most hosts call it."""
+"""The section of a file that holds the servers, by the name that most hosts use."""
 
 _OTHER_SECTIONS = {
     "servers": "VS Code",
@@ -49,11 +49,11 @@ def project_file(folder: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class ServerFile:
-    """A file as it was read; None for `raw` if there is none. Comments and trailing commas are allowed.
+    """A file as it was read. Comments and trailing commas are allowed.
 
     Attributes:
-        path: where it is.
-        raw: its bytes.
+        path: its path.
+        raw: its bytes; None if there is no file.
     """
 
     path: Path
@@ -84,7 +84,7 @@ class ServerFile:
 
     @cached_property
     def text(self) -> str:
-        """Return the file's content, without a byte order mark.
+        """Content of the file, without a byte order mark.
 
         Raises:
             ConfigError: it is no UTF-8.
@@ -118,11 +118,11 @@ class ServerFile:
         ]
 
     def where(self, name: str, path: Sequence[str | int] = ()) -> str:
-        """`file:line:column` of an entry, or of what a path in it leads to.
+        """`file:line:column` of an entry, or of the value at a path in it.
 
         Args:
-            name: of an entry that is there.
-            path: names and numbers, from the entry on.
+            name: name of an existing entry.
+            path: keys and list indices, from the entry on.
         """
         if not path:
             return self._place(next(member.start for member in reversed(self._members) if member.key == name))

@@ -1,8 +1,8 @@
 """One entry of a configuration file, as Loom and other hosts write it.
 
-What hosts share is read as they write it: `command`, `args`, `env`, `cwd`, `type`, `url`, `headers`,
-`disabled`, `timeout`. Loom's own settings are under `loom`, so that other hosts ignore them; a name
-there that Loom does not know is an error, one elsewhere is not.
+Settings that hosts share are read as they write them: `command`, `args`, `env`, `cwd`, `type`, `url`,
+`headers`, `disabled`, `timeout`. Loom's own settings are under `loom`, so that other hosts ignore them; a
+name there that Loom does not know is an error, one elsewhere is not.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class EntryError(ConfigError):
     """An entry of a configuration cannot be used.
 
     Attributes:
-        path: the names and numbers that lead from the entry to the problem.
+        path: the keys and list indices that lead from the entry to the problem.
     """
 
     def __init__(self, message: str, *, advice: str = "", path: _Place = ()) -> None:
@@ -126,7 +126,7 @@ class Entry(_Form):
         """Validate an entry of a file.
 
         Raises:
-            EntryError: it has not the shape of one.
+            EntryError: it is not a valid entry.
         """
         try:
             return cls.model_validate({key: value for key, value in written.items() if value is not None})
@@ -138,7 +138,7 @@ class Entry(_Form):
         """Transport of the server.
 
         Raises:
-            EntryError: the entry does not say it, or says two things.
+            EntryError: the entry does not define it, or contradicts itself.
         """
         if self.command and self.url:
             raise EntryError("It has a command and a url.", advice="Keep one of them.", path=("url",))
@@ -176,9 +176,9 @@ def expand_entry(entry: Entry, expansion: Expansion, *, folder: Path) -> dict[st
     """Expand an entry to the attributes of a `ServerConfig`, without its name. Blocks; see `Expansion`.
 
     Args:
-        entry: what is written.
-        expansion: puts in variables and secrets.
-        folder: what a relative `cwd` or root is relative to.
+        entry: the entry as it is written.
+        expansion: inserts variables and secrets.
+        folder: the folder that a relative `cwd` or root is relative to.
 
     Raises:
         EntryError: a variable is not set, or the entry does not say how the server is reached.
@@ -253,7 +253,7 @@ def _text(value: object) -> object:
 
 
 def _at(path: _Place, expand: Callable[[str], str], text: str) -> str:
-    """Expand a text; an error has its path."""
+    """Expand a text, and add its path to an error."""
     try:
         return expand(text)
     except ConfigError as error:

@@ -1,11 +1,11 @@
 """Expansion of variables and secrets in a server's entry.
 
-`${VAR}` stands for an environment variable, `${VAR:-default}` for one that may be unset or empty. What is put
-in is not looked at again. A whole value of `env` or `headers` may also be `env:NAME` or `keyring:NAME`, as
+`${VAR}` is an environment variable, `${VAR:-default}` one that may be unset or empty. Inserted values are not
+expanded again. A whole value of `env` or `headers` may also be `env:NAME` or `keyring:NAME`, as
 keys are written elsewhere in Loom, in a header with a scheme in front: `Bearer keyring:NAME`.
 
-Only what a user has written, or has looked at and trusted, may be expanded: a file of another person could
-send any variable anywhere.
+Only entries that the user has written, or has reviewed and trusted, may be expanded: a file of another person
+could send any variable anywhere.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Expansion:
 
     Args:
         variables: the environment.
-        keyring: whether the keyring is asked, which may take a while and show the user a prompt. Without it
-            each value is `…`: enough for a mere display.
+        keyring: whether the keyring is read, which may take a while and show the user a prompt. Without it,
+            each of its values is `…`, which is enough for a display.
     """
 
     def __init__(self, variables: Mapping[str, str], *, keyring: bool = True) -> None:
@@ -63,7 +63,7 @@ class Expansion:
         """Expand the variables of a text.
 
         Raises:
-            ConfigError: one is not set and has no default, or is written as another program writes it.
+            ConfigError: a variable is not set and has no default, or is in the syntax of another program.
         """
         if foreign := _FOREIGN.search(text):
             _refuse(foreign)
@@ -73,7 +73,7 @@ class Expansion:
         """Expand a value of `env` or `headers`, which may be a reference. Blocks if it reads the keyring.
 
         Raises:
-            ConfigError: as for `text`; or there is nothing where the reference points to.
+            ConfigError: as for `text`; or the referenced secret does not exist.
         """
         reference = _REFERENCE.fullmatch(text)
         if reference is None:

@@ -1,4 +1,4 @@
-"""OAuth settings of one server: how a token is got, and where tokens, secrets and people may be sent."""
+"""OAuth settings of one server: how to get a token, and where tokens, secrets and people may be sent."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["OAuthConfig", "is_secure_address", "origin_of"]
 class OAuthConfig(BaseModel):
     """OAuth client settings for the authorization server of one MCP server; all are optional.
 
-    A client that is registered nowhere describes itself by `client_metadata_url`, where the authorization
-    server reads such documents, and registers itself otherwise.
+    An unregistered client identifies itself by `client_metadata_url` if the authorization server supports
+    such documents, and registers itself otherwise.
     """
 
     # Inputs stay out of messages, as one may be a secret in the wrong place.
@@ -75,10 +75,10 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def origin_of(url: str) -> tuple[str, str, int | None]:
-    """Scheme, host and port of a web address, comparable: in lower case, with the port that is meant.
+    """Return the origin of a URL for comparison: scheme, host in lower case, and explicit or default port.
 
     Raises:
-        ValueError: its port is none.
+        ValueError: its port is invalid.
     """
     place = urlsplit(url)
     return place.scheme, place.hostname or "", place.port or _PORTS.get(place.scheme)
@@ -87,12 +87,12 @@ def origin_of(url: str) -> tuple[str, str, int | None]:
 def is_secure_address(url: str, *, server_url: str = "") -> bool:
     """Return whether a secret may be sent to an address.
 
-    It may over https; over http on this machine; and over http to the origin of `server_url`, where the user
-    has chosen to speak without encryption already.
+    Allowed are https, http on this machine, and http to the origin of `server_url`, for which the user has
+    already accepted an unencrypted connection.
 
     Args:
-        url: where it would be sent.
-        server_url: the MCP server that led there, or empty where the user names the address.
+        url: the address that the secret would be sent to.
+        server_url: the MCP server that gave the address, or empty if the user gave it.
     """
     try:
         scheme, host, _ = origin = origin_of(url)
@@ -100,7 +100,7 @@ def is_secure_address(url: str, *, server_url: str = "") -> bool:
             return bool(host)
         if server_url and origin == origin_of(server_url):
             return True
-        # A server elsewhere has no business with what listens on this machine.
+        # A remote server must not direct requests to services on this machine.
         is_local = not server_url or origin_of(server_url)[1] in _LOOPBACK
         return scheme == "http" and host in _LOOPBACK and is_local
     except ValueError:

@@ -89,30 +89,30 @@ _Seconds = Annotated[float, AfterValidator(_seconds)]
 
 
 class ServerConfig(BaseModel):
-    """ONE server, expanded and ready to start. Of its values only the harmless ones are in its `repr`.
+    """Configuration of one server, expanded and ready to start. Its `repr` has no values that may be secret.
 
     Attributes:
-        name: what it is called here: letters and digits of any script, and `_.-`; never a colon, as a tool
-            is `server:tool`.
+        name: its id: letters and digits of any script, and `_.-`; no colon, as a tool is `server:tool`.
         transport: how it is reached.
-        command: the program, of `stdio`.
-        args: what that is given.
-        env: its environment, besides the few variables of `environment.child_environment`.
-        cwd: the folder that it is started in; None for that of this process.
-        url: where it is, of `http` and `sse`.
-        headers: what every request carries.
-        auth: whether it is logged in to by OAuth.
-        oauth: how, where it is not the usual way.
+        command: the program, for `stdio`.
+        args: arguments of the program.
+        env: environment variables, in addition to those of `environment.child_environment`.
+        cwd: working directory; None for that of this process.
+        url: its URL, for `http` and `sse`.
+        headers: headers of every request.
+        auth: whether requests authenticate by OAuth.
+        oauth: settings of OAuth; None for the defaults.
         enabled: whether it is to be used.
-        required: whether a first question waits for it.
-        start_seconds: so long may it take to start and to answer.
-        call_seconds: so long may a call take without a sign of life.
-        era: which generation of the protocol is spoken.
+        required: whether the first request waits for it.
+        start_seconds: timeout for its start and its first answer.
+        call_seconds: timeout of a call without progress.
+        era: protocol era to use.
         allow: which of its tools may be used: names with `*` and `?`.
-        deny: which may not, whatever `allow` says.
-        trusted: whether its annotations may lower the risk of a tool, and an approval outlasts other words.
-        sampling: whether it may ask our language model.
-        roots: folders that the client declares to it as its workspace.
+        deny: which may not; takes precedence over `allow`.
+        trusted: whether its annotations may lower the risk of a tool, and an approval stays valid if the tool
+            is reworded.
+        sampling: whether it may use Loom's language model.
+        roots: folders announced to it as roots.
         where: `file:line:column` of its entry, for messages; empty where it is in no file.
         expanded: secrets that were put into it from variables and the keyring.
     """
@@ -144,9 +144,9 @@ class ServerConfig(BaseModel):
     expanded: tuple[SecretStr, ...] = Field(default=(), repr=False)
 
     def allows(self, tool: str) -> bool:
-        """Return whether a tool may be used, by its name as the server says it: case matters.
+        """Return whether a tool may be used, by the server's own name for it; case matters.
 
-        Asked when tools are listed and again at each call: a tool that is not listed cannot be called either.
+        This is checked when tools are listed, and again at each call.
         """
         return _fits(tool, self.allow) and not _fits(tool, self.deny)
 
@@ -175,13 +175,13 @@ class ServerConfig(BaseModel):
 
         Args:
             name: what it is called there.
-            written: the entry: what hosts write, and Loom's own settings under `loom`.
-            expansion: puts in variables and secrets; one for each entry.
-            folder: what relative paths of the entry are relative to.
+            written: the entry, with Loom's own settings under `loom`.
+            expansion: inserts variables and secrets; one for each entry.
+            folder: the folder that relative paths of the entry are relative to.
             where: `file:line:column` of the entry.
 
         Raises:
-            EntryError: the entry cannot be used; its `path` says what of it is wrong.
+            EntryError: the entry cannot be used; its `path` leads to the problem.
         """
         fields = expand_entry(Entry.of(written), expansion, folder=folder)
         try:

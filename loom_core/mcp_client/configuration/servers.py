@@ -30,7 +30,7 @@ class ServerProblem:
     Attributes:
         message: the problem, in a sentence.
         advice: what to do about it, in a sentence; may be empty.
-        where: `file:line:column`, or the file; empty where nothing is in any file.
+        where: `file:line:column`, or the file; empty if no file has the entry.
         untrusted: whether the only problem is that the user has not reviewed the file.
     """
 
@@ -41,7 +41,7 @@ class ServerProblem:
 
     @property
     def placed(self) -> str:
-        """The message with the place in front, if it does not begin with it."""
+        """The message with its position in front."""
         told = not self.where or self.message.startswith(self.where)
         return self.message if told else f"{self.where}: {self.message}"
 
@@ -55,9 +55,9 @@ class Servers:
 
     Attributes:
         ready: the servers that can be started.
-        problems: why others cannot, by the server's name. A problem of a file has its path as the name, or,
-            where certain servers are asked for, by the name of each that is in no other file.
-        disabled: names of those that are switched off.
+        problems: why others cannot, by the server's name. A problem of a whole file is under its path; if
+            certain servers are asked for, under the name of each that no other file has.
+        disabled: names of disabled servers.
         notes: harmless facts that the user should know, such as repeated names.
     """
 
@@ -77,16 +77,16 @@ def read_servers(
 ) -> Servers:
     """Read the servers of a user's `mcp.json` and of a trusted project's `.mcp.json`.
 
-    Blocks, also while the keyring is asked: call it in a thread. Nothing of an entry is expanded that is not
-    asked for, is disabled, or is in a file that is not trusted.
+    Blocks, also while the keyring is read: async code calls it in a thread. An entry is not expanded if it is
+    not asked for, is disabled, or is in an untrusted file.
 
     Args:
         home: Loom's folder, with `mcp.json` and what is trusted.
         project: the project's `.mcp.json`, see `config_file.project_file`; it counts once it is trusted. Of
             two servers with one name the user's counts.
-        names: only these, disabled ones too, which say so by `enabled`; None for all that are enabled.
-        environment: what variables are taken from; that of this process if not given.
-        keyring: whether the keyring is asked; without it no server that needs it can be started from this.
+        names: only these, including disabled ones, whose `enabled` is False; None for all enabled ones.
+        environment: environment variables; those of this process if not given.
+        keyring: whether the keyring is read; without it, servers that need it cannot be started.
     """
     reading = _ConfigReader(names, os.environ if environment is None else environment, keyring=keyring)
     reading.read(user_file(home), home, None)
@@ -110,7 +110,7 @@ class _ConfigReader:
         self._notes: list[str] = []
 
     def read(self, path: Path, home: Path, folder: Path | None) -> None:
-        """Take the entries of a file. Those of a project are started in its folder, if it is trusted."""
+        """Read the entries of a file; a project only if trusted, with its folder as default `cwd`."""
         try:
             file = ServerFile.read(path)
             if file.raw is None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ToolPin", "ToolPins", "TrustState", "TrustedFiles", "digest_of"]
 
 TrustState = Literal["trusted", "changed", "unknown"]
-"""Whether a file is as it was when it was trusted, is another now, or was never trusted."""
+"""State of a file: unchanged since it was trusted, changed since, or never trusted."""
 
 _VERSION = 2  # 1 had the hash of a tool only
 
@@ -29,8 +29,8 @@ class ToolPin(BaseModel):
     """A tool as it was when it was approved.
 
     Attributes:
-        digest: the hash of what counts of it.
-        says: all that it said of itself, to show what has changed since; empty where that was not kept.
+        digest: hash of the part of its definition that counts for the approval.
+        says: its definition, to show later what has changed; empty if it was not kept.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -93,7 +93,7 @@ class _TrustFile:
 
 
 class TrustedFiles:
-    """The projects' files that the user trusts, as they were when he looked at them. All methods block.
+    """The project files that the user trusts, by the content that was reviewed. All methods block.
 
     Args:
         home: Loom's folder.
@@ -106,7 +106,7 @@ class TrustedFiles:
         """Return whether a file with this content is trusted.
 
         Raises:
-            ConfigError: what is trusted cannot be read; then nothing is.
+            ConfigError: `trust.json` cannot be read; then no file is trusted.
         """
         pinned = self._file.content().files.get(_key(path))
         if pinned is None:
@@ -123,7 +123,7 @@ class TrustedFiles:
         self._file.change(lambda content: content.files.update({_key(path): digest_of(raw)}))
 
     def revoke(self, path: Path) -> bool:
-        """Trust a file no longer, whatever it holds; returns whether it was trusted.
+        """Revoke the trust in a file, whatever its content; return whether it was trusted.
 
         Raises:
             ConfigError: `trust.json` cannot be read or written.
@@ -139,7 +139,7 @@ class TrustedFiles:
         return bool(found)
 
     def paths(self) -> list[Path]:
-        """Return all files that were trusted, by name, also where they have changed or gone since.
+        """Return all files that were trusted, sorted by path, including changed and missing ones.
 
         Raises:
             ConfigError: `trust.json` cannot be read.
@@ -150,7 +150,7 @@ class TrustedFiles:
 class ToolPins:
     """Pinned definitions of approved tools. All methods block.
 
-    What is hashed is for the caller to say; a digest is any short text.
+    The caller decides what is hashed; a digest is any short text.
 
     Args:
         home: Loom's folder.
@@ -168,7 +168,7 @@ class ToolPins:
         return dict(self._file.content().tools.get(server, {}))
 
     def find(self, server: str, tool: str) -> ToolPin | None:
-        """Return the pin of a tool, if it has one; a file that has not changed is not read again.
+        """Return the pin of a tool, or None; an unchanged file is not read again.
 
         Raises:
             ConfigError: as for `of`.
@@ -176,7 +176,7 @@ class ToolPins:
         return self._file.content().tools.get(server, {}).get(tool)
 
     def pin(self, server: str, pins: Mapping[str, ToolPin]) -> None:
-        """Keep pins of a server's tools, in place of those that there are; other tools keep theirs.
+        """Store pins of a server's tools; they replace those of the same tools, and other tools keep theirs.
 
         Raises:
             ConfigError: `trust.json` cannot be read or written.

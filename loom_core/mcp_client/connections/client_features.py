@@ -50,8 +50,8 @@ class ClientFeatures:
     """Handlers of the requests that one server sends to its client.
 
     Attributes:
-        config: the server; it says whether a model may be asked, and which folders may be seen.
-        callbacks: what answers.
+        config: the server; it says whether sampling is allowed, and which roots are announced.
+        callbacks: answer the requests.
     """
 
     config: ServerConfig
@@ -61,7 +61,7 @@ class ClientFeatures:
 
     @contextmanager
     def during(self, call: ActiveCall) -> Generator[None]:
-        """Let questions that come meanwhile concern this call."""
+        """Assign the server's questions to this call while the block lasts."""
         self._calls[call] = None
         token = _current.set(call)
         try:
@@ -195,14 +195,15 @@ _MOST = 10  # times the seconds of a call that reports progress
 class CallClock:
     """Timeout of a block, restarted by progress and paused while a person is asked.
 
-    Use it as a context manager in the task that waits: what is late is cancelled there, and `late` is True.
+    Use it as a context manager in the task that waits: after the timeout the block is cancelled, and `late`
+    is True.
 
     Attributes:
-        late: whether the block was ended.
+        late: whether the block timed out.
     """
 
     def __init__(self, seconds: float) -> None:
-        """Set the seconds of a block; ten times as many in all if it reports progress."""
+        """Set the timeout of a block in seconds; with progress, it may take ten times as long in all."""
         self.late = False
         self._seconds = seconds
         self._left = seconds * _MOST
@@ -235,7 +236,7 @@ class CallClock:
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        """Let no time pass while the block is open."""
+        """Pause the timeout while the block lasts."""
         if not self._waits:
             now = anyio.current_time()
             self._left -= now - self._since

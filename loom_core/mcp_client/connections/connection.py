@@ -37,9 +37,7 @@ _log = logging.getLogger(__name__)
 _connections: WeakRegistry[ServerConnection] = WeakRegistry()
 
 _LIST_SECONDS = 60.0
-_ENDING_SECONDS = (
-    5.0  # that a child may take that could not be opened: before, it is not known what it has said
-)
+_ENDING_SECONDS = 5.0  # for a child that could not be opened to end: only then is its log complete
 
 _ResultT = TypeVar("_ResultT")
 
@@ -47,9 +45,9 @@ _ResultT = TypeVar("_ResultT")
 class ServerConnection:
     """Connection to one server: an owner task opens, serves, reconnects and closes it.
 
-    Requests may come from any task of the same event loop, many at once: only opening and closing are the
-    owner's. A request waits for a connection that is being made; a server that was given up is tried again
-    for it.
+    Requests may come from any task of the same event loop, concurrently: only the owner opens and closes. A
+    request waits for a connection that is being opened; for a server that was given up, it triggers a new
+    attempt.
 
     Attributes:
         config: the server.
@@ -69,11 +67,12 @@ class ServerConnection:
 
         Args:
             config: the server.
-            callbacks: what answers the server's own questions.
+            callbacks: answer the server's own requests.
             on_change: called after a change; must neither wait nor raise.
-            auth: makes what signs requests over HTTP, see `oauth.oauth_auth`; called once for each opening.
-            lineage: what has started this program; by default what its environment says.
-            backoff: how often a lost server is tried again, and when.
+            auth: creates the authentication of requests over HTTP, see `oauth.authentication.oauth_auth`;
+                called once for each opening.
+            lineage: chain of processes that started this program; by default from its environment.
+            backoff: backoff policy for reconnecting to a lost server.
         """
         self.config = config
         self._answering = ClientFeatures(config, callbacks or Callbacks())
@@ -114,14 +113,14 @@ class ServerConnection:
         return self._upkeep.facts
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the connection: to be started once, in a task group. It ends after `close`, or cancelled."""
+        """Run the owner task: start it once, in a task group. It ends after `close`, or cancelled."""
         await self._upkeep.run(task_status=task_status)
 
     async def ready(self, seconds: float | None = None) -> None:
-        """Wait until the server can be asked; one that was given up is tried again.
+        """Wait until the server is connected; one that was given up is tried again.
 
         Args:
-            seconds: how long; by default as long as it may take to open it, and to find out why it cannot be.
+            seconds: timeout; by default that of its start, and some time to find out why it fails.
 
         Raises:
             ServerError: it cannot be connected to, or not in time, or is closed.
@@ -159,19 +158,19 @@ class ServerConnection:
         ask: AskFunction | None = None,
         depth: int = 0,
     ) -> mcp_types.CallToolResult:
-        """Call a tool. What the tool itself says went wrong is a result with `is_error`.
+        """Call a tool. A failure that the tool itself reports is a result with `is_error`.
 
         Args:
             name: the server's name for it.
             arguments: as its schema wants them.
-            seconds: how long it may take; by default `config.call_seconds`. Progress restarts them, up to
-                ten times; they are paused while a person is asked.
-            repeatable: whether it may be called again where the connection breaks off and it is not known
-                whether it ran.
+            seconds: timeout; by default `config.call_seconds`. Progress restarts it, up to ten times as long
+                in all; it is paused while a person is asked.
+            repeatable: whether it may be called again if the connection breaks and it is not known whether
+                it ran.
             progress: called with the progress; a slow callback misses steps.
-            ask: answers questions that come during this call instead of `callbacks.ask`. The server is told
-                that questions can be answered only if `callbacks.ask` is given.
-            depth: how many agents are above this call, if more than `current_depth` says.
+            ask: answers questions during this call, instead of `callbacks.ask`. Elicitation is declared to
+                the server only if `callbacks.ask` is given.
+            depth: number of agents above this call, if more than `current_depth`.
 
         Raises:
             ServerError: see `ServerError.failure`. If it is cancelled, the server is notified.
@@ -284,7 +283,7 @@ class ServerConnection:
         repeatable: bool,
         ask: AskFunction | None = None,
     ) -> _ResultT:
-        """Ask; once more over a new connection, where that does no harm."""
+        """Send a request, and retry it once over a new connection if that is harmless."""
         link: OpenConnection | None = None
         with CallClock(seconds) as clock, self._answering.during(ActiveCall(clock, ask)):
             for last in (False, True):
@@ -308,7 +307,7 @@ class ServerConnection:
 
 
 def _up() -> list[Sample]:
-    """Return whether the servers in use are connected; servers without a caller so far are left out."""
+    """Return whether the servers in use are connected; servers that were not started are left out."""
     wanted = [each for each in _connections.all() if each.state not in {"configured", "closed"}]
     return [((each.name,), float(each.state == "ready")) for each in wanted]
 
@@ -333,7 +332,7 @@ class ToolListing:
     Attributes:
         tools: as the server defines them, in its order.
         ttl_ms: milliseconds that they may be cached; None if the server does not say.
-        scope: whether others may be shown what was kept; None where the server does not say.
+        scope: whether a cached list may be shared with other users; None if the server does not say.
     """
 
     tools: list[mcp_types.Tool]
@@ -345,7 +344,7 @@ async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[Page
     """Fetch all pages of a list.
 
     Args:
-        page: asks for the page at a cursor, the first one at None.
+        page: fetches the page at a cursor; None for the first page.
 
     Raises:
         FaultError: the list has no end.
@@ -363,8 +362,8 @@ async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[Page
 class LatestNotifier:
     """Queue of progress messages, sent one after the other; only the latest waits.
 
-    A server that reports without end thus costs one report's memory, and who listens is never called twice at
-    the same time.
+    A server that reports without end thus costs the memory of one report, and the callback never runs twice
+    at the same time.
     """
 
     def __init__(self, tell: ProgressFunction | None) -> None:

@@ -30,7 +30,7 @@ class Lineage:
     """Chain of processes that started this program.
 
     Attributes:
-        depth: how many of Loom's programs are above it.
+        depth: number of Loom's programs above it.
         started: fingerprints of the entries that were started on the way to it.
     """
 
@@ -53,10 +53,10 @@ class Lineage:
         """Return the depth of servers that a call of ours may start.
 
         Args:
-            depth: how many are above the call, as far as its caller knows.
+            depth: number of programs above the call, as far as its caller knows.
 
         Raises:
-            FaultError: too many.
+            FaultError: it exceeds `MAX_DEPTH`.
         """
         deeper = max(depth, self.depth) + 1
         if deeper > MAX_DEPTH:
@@ -69,7 +69,7 @@ class Lineage:
         return deeper
 
     def check(self, config: ServerConfig) -> None:
-        """Refuse to start what would start itself for ever.
+        """Refuse to start a server that would lead to endless recursion.
 
         Raises:
             FaultError: too many programs are above this one, or the entry is among those that started it.

@@ -1,4 +1,4 @@
-"""Faults between a server and us, before they are reported to the caller."""
+"""Faults of a connection, before they are reported to the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["ANSWER_BYTES", "Fault", "FaultError", "Faults", "leaf"]
 
 ANSWER_BYTES = 32 << 20
-"""The largest answer that is taken; a larger one is read past, not kept."""
+"""Maximum size of an answer; a larger one is skipped."""
 
 _KEY = "loom/fault"
 
@@ -29,9 +29,9 @@ class Fault:
         advice: what the reader can do; may be empty.
         status: the HTTP status, or None.
         code: the code of the server's JSON-RPC error, or None.
-        ran: whether the server may have done what it was asked.
-        lost: the connection or the session is gone; nothing more can be asked before there is a new one.
-        passing: trying again later may help.
+        ran: whether the server may have executed the request.
+        lost: whether the connection or session is gone, so that a new one is needed.
+        passing: whether a later retry may succeed.
     """
 
     failure: ServerFailure
@@ -45,7 +45,7 @@ class Fault:
 
 
 class FaultError(Exception):
-    """Error of a transport, raised through the SDK to the task whose request it could not send."""
+    """Error of a transport that passes through the SDK to the task whose request could not be sent."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.what)
@@ -55,7 +55,7 @@ class FaultError(Exception):
 class Faults:
     """Carrier of faults through the SDK, as the `data` of JSON-RPC errors.
 
-    No server can make up the data: it holds a random key.
+    A server cannot forge the data: it holds a random key.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class Faults:
         """Store a fault, and return the data of its JSON-RPC error."""
         token = f"{self._key}-{next(self._numbers)}"
         self._noted[token] = fault
-        if len(self._noted) > 1000:  # no caller has asked for the oldest: its caller has gone
+        if len(self._noted) > 1000:  # the caller of the oldest one is gone
             del self._noted[next(iter(self._noted))]
         return {_KEY: token}
 

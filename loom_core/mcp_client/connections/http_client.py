@@ -1,7 +1,7 @@
 """HTTP client of the SDK's transports for one server, with size limits and readable errors.
 
-The SDK makes every status one error without words, and takes the whole connection down where one request
-fails. So what fails here is answered with a JSON-RPC error, which reaches the one who has asked.
+The SDK turns every error status into one error without details, and closes the whole connection if one
+request fails. So a failed request is answered here with a JSON-RPC error, which reaches its caller.
 
 Imported at first use only: it loads the HTTP library.
 """
@@ -49,13 +49,13 @@ class HttpExchange(httpx2.AsyncClient):
 
     Args of `__init__`:
         config: the server.
-        auth: signs the requests, or None.
-        faults: keeps the meaning of the errors that are made here.
-        on_fault: called with each; the legacy transport can report it to no other.
-        answer_bytes: the largest answer that is taken.
+        auth: authenticates the requests, or None.
+        faults: stores the faults behind the errors that are created here.
+        on_fault: called with each fault; with the legacy transport it is the only way to report one.
+        answer_bytes: maximum size of an answer.
 
     Attributes:
-        revision: that of the protocol, as the latest request said; empty before.
+        revision: protocol revision of the latest request; empty before the first.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class HttpExchange(httpx2.AsyncClient):
                 return Fault(failure, what, advice, status=status, passing=passing)
 
     def _answer(self, request: httpx2.Request, fault: Fault) -> httpx2.Response:
-        """Build a server's answer from a fault; the reader fills in the id."""
+        """Build the answer to a failed request from its fault; the SDK matches it to the request."""
         _log.debug("%s %s", request.url.host, fault.what)
         self._on_fault(fault)
         if self._sse:  # answers come another way there; an error would end it, with the address in the log
@@ -185,7 +185,7 @@ def _response(
 
 
 def _describe_foreign_answer(response: httpx2.Response) -> Fault | None:
-    """Describe an answer that comes from no MCP server: a redirect or a page; None for any other."""
+    """Return the fault of an answer that no MCP server gives, a redirect or a page; None for any other."""
     if response.is_redirect:
         where = mask_url(plain_line(response.headers["location"], most=_SHOWN))
         what = f"sends us on to {where}, where our headers are not sent"
@@ -282,7 +282,7 @@ def _phrase(status: int) -> str:
 
 
 class _AddressMaskFilter(logging.Filter):
-    """Logging filter that masks addresses."""
+    """Logging filter that masks URLs."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if isinstance(record.args, tuple):
@@ -296,7 +296,7 @@ class _AddressMaskFilter(logging.Filter):
 
 
 class _WarningsOnlyFilter(logging.Filter):
-    """Logging filter that drops lines with addresses, session ids and whole messages."""
+    """Logging filter that drops lines below WARNING: they hold URLs, session ids and whole messages."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return record.levelno >= logging.WARNING

@@ -23,8 +23,8 @@ class HttpTransport:
     """Transport to a server over HTTP. Enter and leave it in the same task.
 
     Attributes:
-        faults: what the errors mean that are answered in the server's place.
-        unauthorized: the first refusal to let us in; the SDK goes on and hides it behind later ones.
+        faults: the faults behind the errors that are sent in the server's place.
+        unauthorized: the first authentication failure; the SDK goes on, and later errors hide it.
     """
 
     def __init__(
@@ -35,13 +35,13 @@ class HttpTransport:
         on_end: Callable[[Fault], None],
         answer_bytes: int = ANSWER_BYTES,
     ) -> None:
-        """Prepare a conversation.
+        """Prepare a transport.
 
         Args:
             config: the server.
-            auth: signs the requests, or None.
+            auth: authenticates the requests, or None.
             on_end: called when the connection is lost; with SSE only, else the caller gets an error.
-            answer_bytes: the largest answer that is taken.
+            answer_bytes: maximum size of an answer.
         """
         self.faults = Faults()
         self.unauthorized: Fault | None = None
@@ -96,23 +96,22 @@ class HttpTransport:
             timeout: httpx2.Timeout | None = None,
             auth: httpx2.Auth | None = None,
         ) -> httpx2.AsyncClient:
-            return exchange  # which has all that already
+            return exchange  # it is configured already
 
         return sse_client(self._config.url, httpx_client_factory=make_client)
 
 
-_FIRST_TYPED = "2026-07-28"  # revision since which a result says of what type it is
+_FIRST_TYPED = "2026-07-28"  # first revision whose results have a `resultType`
 
 
 class ResultNormalizer:
-    """Read stream of an SDK transport; accepts results that the SDK refuses and the protocol allows.
+    """Read stream of an SDK transport that adds a missing `resultType` to results.
 
-    A result without `resultType` counts as complete by the protocol; however it came, as JSON or as an event
-    of a stream, it says so here.
+    By the protocol, a result without `resultType` counts as complete; the SDK refuses it.
 
     Args:
-        stream: what the transport reads.
-        revision: that of the protocol which is spoken now.
+        stream: the read stream of the transport.
+        revision: returns the current protocol revision.
     """
 
     def __init__(self, stream: Any, revision: Callable[[], str]) -> None:  # noqa: ANN401 - the SDK names it not
@@ -128,12 +127,12 @@ class ResultNormalizer:
         """Return the next message, or its error.
 
         Raises:
-            anyio.EndOfStream: there will be none.
+            anyio.EndOfStream: the stream has ended.
         """
         return self._normalize(await self._stream.receive())
 
     async def aclose(self) -> None:
-        """Close what is read from."""
+        """Close the underlying stream."""
         await self._stream.aclose()
 
     def __aiter__(self) -> Self:

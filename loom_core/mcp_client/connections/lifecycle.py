@@ -1,4 +1,4 @@
-"""Connection lifecycle: one link to a server from start to loss, its facts, and the backoff."""
+"""Connection lifecycle: one connection to a server from start to loss, its facts, and the backoff."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Mode = Literal["auto", "legacy"]
 _Changed = Literal["tools", "resources", "prompts"]
 
 _SHOWN = 500  # bytes of a server's own error
-_DISCOVER_SECONDS = 2.5  # that a server of the old era, which passes over what it does not know, may cost
-_LISTEN_SECONDS = 30.0  # for the server to agree that it tells of changes
+_DISCOVER_SECONDS = 2.5  # delay for a server of the old era that ignores unknown requests
+_LISTEN_SECONDS = 30.0  # for the server to confirm the subscription
 
 
 class OpenConnection:
@@ -49,10 +49,10 @@ class OpenConnection:
 
     Attributes:
         client: the SDK's client.
-        opened: whether it could be asked at some time.
-        broken: whether a child was started, and was not too slow to be opened, but failed.
-        lost: set when nothing more can be asked.
-        fault: why, once it is lost.
+        opened: whether it was usable at some time.
+        broken: whether a child was started and failed, other than by a timeout, before it was opened.
+        lost: set when it can no longer be used.
+        fault: the reason, once it is lost.
     """
 
     def __init__(
@@ -65,15 +65,15 @@ class OpenConnection:
         lineage: Lineage,
         mode: Mode,
     ) -> None:
-        """Prepare an opening.
+        """Prepare a connection.
 
         Args:
             config: the server.
-            answering: answers its questions.
+            answering: answers the server's requests.
             on_change: called with the kind of change that the server reports.
-            auth: signs requests over HTTP.
+            auth: authenticates requests over HTTP.
             lineage: the chain of parent programs, for a child.
-            mode: whether the era is found out, or is known to be the old one.
+            mode: `auto` negotiates the era; `legacy` uses the old one.
         """
         from mcp import Client
         from mcp_types import Implementation
@@ -106,7 +106,7 @@ class OpenConnection:
         )
 
     def mark_lost(self, fault: Fault) -> None:
-        """Note that nothing more can be asked."""
+        """Mark the connection as lost, with its fault."""
         if not self.lost.is_set():
             self.fault = fault
             self.lost.set()
@@ -125,15 +125,15 @@ class OpenConnection:
         )
 
     def leave_results_unchecked(self) -> None:
-        """Keep the SDK from checking structured results; to be called once it is open.
+        """Turn off the SDK's validation of structured results; call it once the connection is open.
 
-        It does so in unbounded time, and a server that gives both the schema and the value could stop this
-        process with them. `MCPTool` checks in bounded time.
+        The SDK's validation takes unbounded time, so a server could block this process with a schema and a
+        value. `MCPTool` validates in bounded time.
         """
         self.client.session.validate_tool_result = _skip_validation
 
     async def listen(self, backoff: Backoff) -> None:
-        """Let a server of the modern era tell what changes, again and again; until cancelled."""
+        """Subscribe to changes of a modern-era server, and resubscribe after a loss, until cancelled."""
         from mcp import MCPError
         from mcp.client.subscriptions import SubscriptionLost
 
@@ -188,11 +188,11 @@ class OpenConnection:
                 return Fault("unreadable", what, "Update the server.")
 
     async def conclude(self, error: BaseException | None, seconds: float) -> None:
-        """Find out why it is lost, or could not be opened, now that it is closed again.
+        """Determine why it was lost or could not be opened, after it was closed.
 
         Args:
-            error: what the SDK has raised, if it has.
-            seconds: so much time it had to be opened.
+            error: the error that the SDK raised, or None.
+            seconds: timeout of the opening.
         """
         self.broken = self._process is not None and error is not None and not self.opened
         if not self.opened:
@@ -250,7 +250,7 @@ class OpenConnection:
                 return replace(self.fault, ran="unknown")
             if self._process:
                 return Fault("interrupted", await self._process.describe_exit(), lost=True, passing=True)
-            if self.fault:  # it was found by another request; what this one did is not known
+            if self.fault:  # another request found it; whether this one ran is not known
                 return replace(self.fault, failure="interrupted", ran="unknown")
             if "exceeded" in error.message:
                 what = "answered with more than is taken at once"
@@ -289,7 +289,7 @@ class OpenConnection:
                 pass
 
     def _quote_server(self, text: str) -> str:
-        """Format a server's text as part of a sentence; no secret is cut through."""
+        """Format a server's text as part of a sentence, with secrets redacted before it is cut."""
         return plain_line(redact(text, self._config.secrets), most=_SHOWN)
 
     def _describe_exit(self) -> None:
@@ -306,7 +306,7 @@ def _version() -> str:
 
 
 async def _skip_validation(name: str, result: CallToolResult) -> None:
-    """See `Link.leave_results_unchecked`."""
+    """See `OpenConnection.leave_results_unchecked`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,8 +317,8 @@ class Backoff:
         attempts: consecutive failures after which it is given up until a caller asks for it.
         first: seconds to wait at most after the first failure; each further failure doubles them.
         cap: seconds to wait at most.
-        settled: a connection that has lasted for these seconds resets the failures; a server that dies
-            sooner each time would be started for ever.
+        settled: a connection that lasts for these seconds resets the failure count; without this, a server
+            that dies soon after each start would be restarted for ever.
         random: a number in [0, 1).
     """
 
@@ -336,17 +336,17 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """Facts that a server reported about itself when it was connected. None of them is to be trusted.
+    """Facts that a server reported about itself when it was connected; untrusted.
 
-    Its words are without characters that act or hide, and cut at 2 KB.
+    Its texts are sanitized, and truncated at 2 KB.
 
     Attributes:
-        name: what it calls itself; may be empty.
+        name: its own name; may be empty.
         version: its own version; may be empty.
         instructions: how its tools are to be used, for a model; may be empty.
         protocol_version: the revision spoken, such as `2026-07-28`.
-        modern: whether that is one without handshake and sessions.
-        capabilities: what it offers.
+        modern: whether that revision has no handshake and no sessions.
+        capabilities: its capabilities.
         seconds: how long it took to connect.
     """
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 _GRACE_SECONDS = 2.0  # from the end of its input to SIGTERM, and from there to SIGKILL
 _REAP_SECONDS = 2.0  # from SIGKILL to the end
 _EOF_SECONDS = 0.5  # from its end to that of its output, which a grandchild may hold open
-_POLL_SECONDS = 0.02  # while it is waited for: `wait` also waits for other holders of its pipes
+_POLL_SECONDS = 0.02  # during a wait for its end: `wait` would also wait for other holders of its pipes
 _WATCH_SECONDS = 0.25  # while it runs
 
 _LOG_LINES = 50
@@ -42,7 +42,7 @@ _LINE_CHARACTERS = 400
 
 
 def program_of(config: ServerConfig, *, path: str | None) -> str | None:
-    """Find the program that an entry starts: in these folders, or by its path from `cwd`."""
+    """Find the program that an entry starts: in the folders of `path`, or by its path relative to `cwd`."""
     if config.cwd is not None and Path(config.command).name != config.command:
         return shutil.which(str(config.cwd.absolute() / config.command))
     return shutil.which(config.command, path=path)
@@ -58,14 +58,14 @@ class ChildLog:
         self._rest = b""
 
     def feed(self, data: bytes) -> None:
-        """Take what the child wrote; a line without end is cut."""
+        """Add output of the child; a line without an end is truncated."""
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest[: 4 * _LINE_CHARACTERS]
         for line in lines:
             self._add(line)
 
     def finish(self) -> None:
-        """Take a last line that no line break ends."""
+        """Add a last line without a line break."""
         self._add(self._rest)
         self._rest = b""
 
@@ -82,7 +82,7 @@ class ChildLog:
 
 
 class ChildProcess:
-    """A child in its own process group, which ends with it.
+    """A child process in its own process group; both are ended together.
 
     Attributes:
         input: its standard input.
@@ -103,7 +103,7 @@ class ChildProcess:
 
     @classmethod
     async def start(cls, config: ServerConfig, environment: Mapping[str, str]) -> ChildProcess:
-        """Start what an entry says, with this environment and no other.
+        """Start the program of an entry, with exactly this environment.
 
         Raises:
             FaultError: there is no such program or folder, or it may not be started.
@@ -126,7 +126,7 @@ class ChildProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                start_new_session=sys.platform != "win32",  # what it starts can be ended with it
+                start_new_session=sys.platform != "win32",  # so that its descendants can be ended with it
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
@@ -143,7 +143,7 @@ class ChildProcess:
         self._logged.set()
 
     async def watch(self, on_end: Callable[[], None]) -> None:
-        """Call `on_end` once it has ended, though another process may hold its output open."""
+        """Call `on_end` once the child has ended, even if another process holds its output open."""
         await self._wait_for_exit(math.inf, every=_WATCH_SECONDS)
         with anyio.move_on_after(_EOF_SECONDS):
             await self._logged.wait()
@@ -165,15 +165,15 @@ class ChildProcess:
         return f"{what}; it said: {said}" if said else what
 
     async def stop(self) -> None:
-        """End it and whatever it has started: first politely, then by force. Every wait has a limit.
+        """Stop the child and its group: close its input, then SIGTERM, then SIGKILL. Every wait has a limit.
 
-        Where the program itself is ended meanwhile, the child is ended by force at once.
+        If this task is cancelled meanwhile, the child is killed at once.
         """
         try:
             with suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await self.input.aclose()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._drain)  # who cannot write its last words cannot end
+                tasks.start_soon(self._drain)  # a child that blocks on a full pipe cannot end
                 if not await self._wait_for_exit(_GRACE_SECONDS):
                     self._forced = True
                     self._signal("SIGTERM")
@@ -210,7 +210,7 @@ class ChildProcess:
                 os.killpg(self._process.pid, getattr(signal, name))
 
     def _release(self) -> None:
-        """Close the pipes on our side, which the event loop does only at their end: others may hold them."""
+        """Close our ends of the pipes; the event loop waits for end of file, and others may hold them."""
         close = getattr(getattr(getattr(self._process, "_process", None), "_transport", None), "close", None)
         if callable(close):
             with suppress(PermissionError):

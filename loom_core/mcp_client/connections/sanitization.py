@@ -10,7 +10,7 @@ from loom_core.tools.plain_text import strip_control
 __all__ = ["DESCRIPTION_BYTES", "plain", "plain_line", "plain_schema"]
 
 DESCRIPTION_BYTES = 2048
-"""So much of a description is passed on; hosts cut it there, too."""
+"""Maximum size of a description; hosts truncate it there, too."""
 
 _ARGUMENT_BYTES = 1024  # of one argument's description
 _CUT = " … [cut]"
@@ -23,8 +23,8 @@ def plain(text: str, *, most: int = DESCRIPTION_BYTES) -> str:
     """Remove control and invisible characters from a text, strip it, and truncate it with a mark.
 
     Args:
-        text: what a server says.
-        most: bytes in UTF-8, the mark included.
+        text: a server's text.
+        most: maximum number of bytes in UTF-8, including the mark.
     """
     seen = strip_control(text).strip()
     if len(seen) * 4 <= most or len(seen.encode()) <= most:
@@ -34,7 +34,7 @@ def plain(text: str, *, most: int = DESCRIPTION_BYTES) -> str:
 
 
 def plain_line(text: str, *, most: int = 128) -> str:
-    """Sanitize a name: as `plain`, on one line."""
+    """Sanitize a text as `plain` does, on one line."""
     return " ".join(plain(text, most=most).split())
 
 

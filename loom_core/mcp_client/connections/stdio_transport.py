@@ -1,7 +1,7 @@
 """stdio transport of the SDK's client, over the standard input and output of a child process.
 
-The SDK has such a transport; this one bounds what a child can make us keep, knows how the child ended and
-what it said, tells who has asked what could not be sent, and needs no task between a call and the pipe.
+The SDK has such a transport; this one bounds the memory that a child can use, knows how the child ended and
+what it logged, reports an unsent request to its caller, and needs no task between a call and the pipe.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StdioTransport:
     """Transport to a child process. Enter and leave it in the same task.
 
     Attributes:
-        faults: what the errors mean that it answers in the child's place.
+        faults: the faults behind the errors that are sent in the child's place.
         process: the child; None before it is started.
     """
 
@@ -48,16 +48,16 @@ class StdioTransport:
         discover_seconds: float = 2.5,
         answer_bytes: int = ANSWER_BYTES,
     ) -> None:
-        """Prepare a conversation.
+        """Prepare a transport.
 
         Args:
             start: starts the child.
-            on_end: called when nothing more will come from it.
+            on_end: called when the child or its output has ended.
             server: the server's id in the configuration, for traces.
-            discover_seconds: `server/discover` counts as unknown to it if it is not answered by then. Old
-                servers that ignore what they do not know are asked `initialize` next; so is one that is only
-                slow to start, and it answers both.
-            answer_bytes: the longest line that is kept.
+            discover_seconds: timeout of `server/discover`, after which the method counts as unknown to the
+                child. `initialize` follows, for old servers that ignore unknown requests; one that is only
+                slow to start answers both.
+            answer_bytes: maximum length of a line.
         """
         self.faults = Faults()
         self.process: ChildProcess | None = None
@@ -112,11 +112,11 @@ class _Writer:
         self._server = server
 
     async def send(self, item: SessionMessage) -> None:
-        """Send a message. Its line is never torn: what is cancelled is the wait for the child to read.
+        """Send a message. Its line is sent whole: cancellation only ends the wait for the child to read.
 
         Raises:
-            FaultError: a request cannot be sent any more: the child is gone.
-            anyio.BrokenResourceError: another message cannot.
+            FaultError: a request cannot be sent, as the child is gone.
+            anyio.BrokenResourceError: another kind of message cannot be sent.
         """
         from mcp_types import JSONRPCNotification, JSONRPCRequest
 
@@ -158,7 +158,7 @@ class _Writer:
 _log = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_AT_ONCE = 20  # messages before others get their turn: reading what has come already does not wait
+_AT_ONCE = 20  # messages before other tasks run: reading buffered messages does not yield
 _SHOWN = 80  # bytes of what is no message
 _EDGE = 300  # bytes of both ends of a line that is too long, where its id may be
 
@@ -174,9 +174,9 @@ class StdioReader:
 
     Args:
         output: the child's standard output.
-        faults: where the errors are noted that it answers in the child's place.
+        faults: stores the faults behind the errors that are sent in the child's place.
         on_end: called when the output has ended.
-        most: bytes of the longest line that is kept.
+        most: maximum length of a line, in bytes.
 
     Attributes:
         pollution: the beginning of the first line that is no message; empty if all are.
@@ -193,13 +193,13 @@ class StdioReader:
         self._buffer = bytearray()
         self._waiting: deque[SessionMessage] = deque()
         self._given = 0
-        self._asked: dict[_RequestId, bool] = {}  # whether the answer has to say of what type it is
+        self._asked: dict[_RequestId, bool] = {}  # whether the answer must have a `resultType`
         self._discover: _RequestId | None = None
         self._give_up_at = math.inf
         self._reading = anyio.CancelScope()
 
     def expect(self, request: JSONRPCRequest, discover_seconds: float) -> None:
-        """Note that a request is being sent."""
+        """Register a request that is being sent."""
         meta: object = (request.params or {}).get("_meta")
         self._asked[request.id] = isinstance(meta, dict) and _REVISION in meta
         if request.method == "server/discover":
@@ -207,7 +207,7 @@ class StdioReader:
             self._give_up_at = self._reading.deadline = anyio.current_time() + discover_seconds
 
     def forget(self, id_: object) -> None:
-        """Note that a request has been answered, could not be sent, or is not waited for any more."""
+        """Unregister a request that was answered, could not be sent, or was cancelled."""
         if isinstance(id_, int | str):
             self._asked.pop(id_, None)
             if self._discover == id_:
@@ -218,7 +218,7 @@ class StdioReader:
         """Return the next message.
 
         Raises:
-            anyio.EndOfStream: there will be none.
+            anyio.EndOfStream: the output has ended.
         """
         while not self._waiting:
             line = await self._line()
@@ -280,7 +280,7 @@ class StdioReader:
         return True
 
     async def _skip(self) -> bool:
-        """Read past a line that is too long, and answer the request that waits for it; false at the end."""
+        """Skip a line that is too long, and answer its request with an error; false at the end."""
         first = bytes(self._buffer[:_EDGE])
         last = b""
         while (end := self._buffer.find(b"\n")) < 0:
@@ -314,7 +314,7 @@ class StdioReader:
         return list(self._asked)
 
     def _answer(self, id_: _RequestId, error: ErrorData) -> None:
-        """Answer a request in the child's place; what it says itself later is left unread."""
+        """Answer a request with an error in the child's place."""
         from mcp.shared.message import SessionMessage
         from mcp_types import JSONRPCError
 
@@ -335,7 +335,7 @@ class StdioReader:
                 _log.info("a server writes to its standard output what is no message of MCP")
             return
         if isinstance(message, JSONRPCResponse) and self._asked.get(message.id):
-            message.result.setdefault("resultType", "complete")  # as the protocol wants it to be understood
+            message.result.setdefault("resultType", "complete")  # the protocol's default
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self.forget(message.id)
         self._waiting.append(SessionMessage(message))

@@ -28,7 +28,7 @@ __all__ = ["Change", "ConnectionSupervisor", "State"]
 _log = logging.getLogger(__name__)
 
 State = Literal["configured", "connecting", "ready", "degraded", "failed", "closed"]
-"""Not started; being opened; usable; lost and being opened again; given up until a caller asks; closed."""
+"""Not started; being opened; usable; lost and being reopened; given up until the next request; closed."""
 
 Change = Literal["tools", "resources", "prompts", "state"]
 """Kind of change; `tools`, `resources` and `prompts` also after the server was connected again."""
@@ -40,12 +40,12 @@ _CLOSED = Fault("closed", "is not connected any more: the connection was closed"
 
 
 class ConnectionSupervisor:
-    """Supervisor of one connection. Only the task of `run` opens and closes it; callers use the link.
+    """Supervisor of one connection. Only the task of `run` opens and closes it; callers use the open one.
 
     Attributes:
         state: see `State`.
-        failure: why it is not ready, for people; empty while it is, or was never tried.
-        facts: what it said of itself when it was last connected to.
+        failure: why it is not ready, for people; empty if it is ready or was never tried.
+        facts: facts that the server reported about itself at the last connection.
         closing: whether it is closed, or being closed.
     """
 
@@ -59,7 +59,7 @@ class ConnectionSupervisor:
         lineage: Lineage,
         backoff: Backoff,
     ) -> None:
-        """Prepare it, see `ServerConnection`."""
+        """Prepare a supervisor; see `ServerConnection`."""
         self.state: State = "configured"
         self.failure = ""
         self.facts: ServerFacts | None = None
@@ -74,7 +74,7 @@ class ConnectionSupervisor:
         self._legacy = config.era == "legacy"
         self._fault: Fault | None = None
         self._openings = 0
-        self._since: float | None = None  # when it came into its state
+        self._since: float | None = None  # time of the latest change of state
         self._running = False
         self._closing = anyio.Event()
         self._wanted = anyio.Event()
@@ -91,10 +91,10 @@ class ConnectionSupervisor:
         return self._closing.is_set()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Own the connection: to be started once, in a task group. It ends after `close`, or cancelled."""
+        """Supervise the connection: start this once, in a task group. It ends after `close`, or cancelled."""
         self._running = True
         task_status.started()
-        with detach_context():  # it outlives whatever request has begun it
+        with detach_context():  # it outlives the request that started it
             await self._supervise()
 
     async def _supervise(self) -> None:
@@ -121,12 +121,14 @@ class ConnectionSupervisor:
             self._set_state("closed", _CLOSED)
 
     async def wait_until_open(self) -> OpenConnection:
-        """Wait until there is a link, and return it.
+        """Wait until there is an open connection, and return it.
 
         Raises:
-            ServerError: there is none, and will not be before a caller asks again.
+            ServerError: the server was given up, or the connection is closed.
         """
-        openings = self._openings - (self.state in {"connecting", "degraded"})  # the one that goes on counts
+        openings = self._openings - (
+            self.state in {"connecting", "degraded"}
+        )  # an opening in progress counts
         while self._link is None or self._link.lost.is_set():
             if self.state == "closed" or (self.state == "failed" and self._openings > openings):
                 raise self.to_error(self._fault or _CLOSED)
@@ -135,7 +137,7 @@ class ConnectionSupervisor:
         return self._link
 
     def timeout_error(self, seconds: float) -> ServerError:
-        """Build the error for a link that is missing after these seconds."""
+        """Build the error for a connection that did not open within these seconds."""
         waited = Fault("connection", f"is not connected after {seconds:g} s", "Give it longer.", ran="no")
         return self.to_error(self._fault or waited)
 
@@ -143,9 +145,9 @@ class ConnectionSupervisor:
         """Convert a fault to an error.
 
         Args:
-            fault: what went wrong.
-            what: what was asked for.
-            doubt: whether it matters if that was done.
+            fault: the fault.
+            what: the request.
+            doubt: whether the message says that the request may have been executed.
         """
         message = f"Server {self._config.name!r} {fault.what.rstrip('.')}."
         advice = fault.advice
@@ -175,7 +177,7 @@ class ConnectionSupervisor:
             self._set_state("closed", _CLOSED)
 
     async def _hold(self, *, reopening: bool) -> OpenConnection:
-        """Open the server and keep it open until it is lost, or closed; the link says what came of it."""
+        """Open a connection and keep it until it is lost or closed; its `fault` is the reason."""
         self._openings += 1
         if not reopening:
             self._set_state("connecting", self._fault)
@@ -224,7 +226,7 @@ class ConnectionSupervisor:
         return link
 
     async def _serve(self, link: OpenConnection, seconds: float) -> None:
-        """Let it be asked until it is lost."""
+        """Offer the open connection to callers until it is lost."""
         facts = link.facts(seconds)
         if self._config.era == "modern" and not facts.modern:
             what = f"speaks {facts.protocol_version} only, and `era` of its entry is `modern`"
@@ -248,7 +250,7 @@ class ConnectionSupervisor:
             tasks.cancel_scope.cancel()
 
     async def _give_up(self, fault: Fault) -> None:
-        """Wait until a caller asks for it."""
+        """Give the server up until the next request, or until it is closed."""
         self._wanted = anyio.Event()
         self._set_state("failed", fault)
         await self._wanted.wait()

@@ -1,6 +1,6 @@
 """Attributes missing from the SDK's request span, and trace propagation in HTTP headers.
 
-The SDK makes that span, and puts it into `_meta` of the request.
+The SDK creates that span, and puts its context into `_meta` of the request.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _HEADERS = {"mcp.session.id": "mcp-session-id", "mcp.protocol.version": "mcp-pro
 
 
 def trace_http_request(request: httpx2.Request, *, server: str) -> None:
-    """Say of a request to a server how it is sent, and carry the trace in its headers.
+    """Add the attributes of an HTTP request to its span, and the trace context to its headers.
 
     Args:
-        request: as it is sent; it gets the headers.
+        request: the outgoing request; its headers are changed.
         server: the server's id in the configuration.
     """
     request.headers.update(inject_context())
@@ -44,14 +44,14 @@ def trace_http_request(request: httpx2.Request, *, server: str) -> None:
 
 
 def trace_stdio_request(*, server: str) -> None:
-    """Say of the request that is being sent that it goes through a pipe."""
+    """Add the attributes of a request over stdio to its span."""
     current = _of_request()
     if current is not None:
         current.set_attributes({"loom.mcp.server": server, "network.transport": "pipe"})
 
 
 def _of_request() -> Span | None:
-    """Return the SDK's span, if it is the current one: of a notification there is none."""
+    """Return the SDK's span if it is the current one, else None; a notification has none."""
     current = get_current_span()
     name: object = getattr(current, "name", "")
     return current if isinstance(name, str) and name.startswith(_SENDS) else None

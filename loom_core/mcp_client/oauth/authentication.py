@@ -32,7 +32,7 @@ __all__ = ["OAuth", "oauth_auth"]
 _log = logging.getLogger(__name__)
 
 _LOCK_SECONDS = 30.0
-_ROUNDS = 2  # of one request: a token, and one that allows more
+_ROUNDS = 2  # of one request: for a token, and for one with more scopes
 _PARAMETER = r'(?:^|[\s,]){}\s*=\s*(?:"([^"]*)"|([^\s,"]+))'
 
 
@@ -44,8 +44,8 @@ def oauth_auth(
     Args:
         config: the server.
         home: Loom's folder, where logins are kept.
-        browser: for a login with a person; without it no person is ever asked.
-        keyring: whether logins are encrypted where the system has a keyring.
+        browser: for an interactive login; without it, no person is asked.
+        keyring: whether logins are encrypted with a key in the system's keyring, if there is one.
     """
     if config.auth != "oauth":
         return None
@@ -56,16 +56,15 @@ def oauth_auth(
 class OAuth(httpx2.Auth):
     """httpx authentication with the tokens of one server, for concurrent requests.
 
-    They go to the origin of the server's address and nowhere else. Where the server wants a token that cannot
-    be had, its refusal (401, or 403) is the answer to the request, and `problem` says why: the connection and
-    other requests are not disturbed.
+    The tokens go to the origin of the server's address only. If no token can be obtained, the server's
+    refusal (401 or 403) is the answer to the request, and `problem` has the reason; the connection and other
+    requests are not affected.
 
     Args:
         config: the server.
         oauth: how to log in there.
         store: where the login is kept.
-        browser: for a login with a person. With it, a stored login does not count: a person is there to make
-            a new one.
+        browser: for an interactive login. With it, a stored login is not used: the person makes a new one.
     """
 
     def __init__(
@@ -77,15 +76,15 @@ class OAuth(httpx2.Auth):
         self._browser = browser
         self._origin = origin_of(config.url)
         self._login = Login()
-        self._in_vain: tuple[SecretStr | None, str] | None = None  # what does not help, and for which scopes
+        self._in_vain: tuple[SecretStr | None, str] | None = None  # the refused token, and its scopes
         self._turn = anyio.Lock()
         self.problem: LoomError | None = None
-        """Why the last request that needed a token got none that the server takes; None if it did."""
+        """Reason why the last request had no token that the server accepts; None if it had one."""
 
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request with a token, and again with a better one where the server wants that."""
+        """Send a request with a token, and again with another one if the server demands it."""
         if origin_of(str(request.url)) != self._origin:
             yield request
             return
@@ -151,10 +150,10 @@ class OAuth(httpx2.Auth):
     async def _renew(
         self, access: SecretStr | None, request: httpx2.Request, response: httpx2.Response
     ) -> None:
-        """Get another token: from another process, by renewing, by logging in. To be called within the locks.
+        """Get another token: from another process, by refresh, or by a login. Call it within the locks.
 
         Raises:
-            LoomError: none can be had.
+            LoomError: no token can be obtained.
         """
         from loom_core.mcp_client.oauth.flow import TokenChallenge, authorize, union_scopes
 
@@ -196,7 +195,7 @@ class OAuth(httpx2.Auth):
             return Login()
 
     async def _refresh(self, access: SecretStr | None) -> bool:
-        """Refresh the token, unless another process has. Return whether there is a newer one. Locked."""
+        """Refresh the token, unless another process has; return whether there is a newer one. Locked."""
         from loom_core.mcp_client.oauth.renewal import refresh
 
         self._login = await to_thread.run_sync(self._store.read)

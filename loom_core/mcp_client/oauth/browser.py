@@ -53,10 +53,10 @@ class Browser(Protocol):
 class LoopbackBrowser:
     """The user's browser, with a redirect to a loopback port (RFC 8252, section 7.3).
 
-    To be used with `async with`: the port is taken from its beginning to its end.
+    Use it as `async with`: the port is open in the block.
 
     Args:
-        show: shows the page, such as by opening a browser and by writing its address; must not block.
+        show: shows the page, such as by opening a browser or printing its address; must not block.
         port: where to listen; 0 for any port.
         seconds: how long the person may take.
     """
@@ -123,7 +123,7 @@ class LoopbackBrowser:
         return self._answer
 
     async def _serve(self, stream: SocketStream) -> bool:
-        """Answer one request; whether it is the one that is waited for."""
+        """Answer one request, and return whether the redirect has come."""
         with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream, TimeoutError):
             async with stream:
                 with anyio.fail_after(_READ_SECONDS):
@@ -145,7 +145,7 @@ async def _target(stream: SocketStream) -> str:
     head = b""
     while (
         b"\r\n\r\n" not in head and len(head) < _MAX_HEAD
-    ):  # whole: what is left unread resets the connection
+    ):  # read it whole: unread data would reset the connection
         head += await stream.receive()
     method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
     return rest.partition(b" ")[0].decode("latin-1") if method == b"GET" else ""

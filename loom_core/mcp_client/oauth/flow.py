@@ -1,8 +1,9 @@
 """Authorization flow, from an MCP server's challenge to new tokens, with the SDK's provider.
 
 The SDK discovers the authorization server, registers the client, sends the person there, checks state and
-issuer, and exchanges the code. Here it is decided where its requests may go, and what may be said of what
-comes back: they are sent by Loom's guarded HTTP client, and never with a token to a place without encryption.
+issuer, and exchanges the code. This module decides where its requests may go, and what of the
+responses may be shown: requests are sent by Loom's guarded HTTP client, and never with a token to an address
+without encryption.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class _Memory:
 
 
 class _WithPerson(OAuthClientProvider):
-    """Authorization code with PKCE, which asks for some scopes whatever the server names."""
+    """Authorization code flow with PKCE, which always requests certain scopes, too."""
 
     scopes = ""
 
@@ -131,13 +132,12 @@ async def authorize(
     Args:
         config: the MCP server.
         oauth: how to log in there.
-        refusal: what it has answered: 401, or 403 with what it wants besides.
-        login: what was known before: the client is not registered again where it need not be, and what was
-            granted is asked for again.
-        browser: for the person; needed for the grant `authorization_code`.
+        refusal: the server's response: 401, or 403 with the scopes that it requires.
+        login: the previous login: its client registration is reused, and its scopes are requested again.
+        browser: for the person; required for the grant `authorization_code`.
 
     Raises:
-        LoginError: it has come to nothing; the message says why.
+        LoginError: the flow failed; the message says why.
         NetError: the authorization server does not answer, or may not be asked.
     """
     provider = _provider(config, oauth, login, browser)
@@ -158,9 +158,9 @@ async def _drive(
     config: ServerConfig,
     oauth: OAuthConfig,
 ) -> None:
-    """Send what the flow wants sent, until it would ask the MCP server again."""
+    """Send the requests of the flow, until it returns to the MCP server."""
     client = create_client(config, oauth)
-    await anext(flow)  # the request itself: it has been answered
+    await anext(flow)  # the request itself, which has been answered
     outgoing = await flow.asend(refusal.response)
     for _ in range(_MAX_STEPS):
         if outgoing is refusal.request:
@@ -281,7 +281,7 @@ def _find_client(oauth: OAuthConfig, login: Login, browser: Browser) -> OAuthCli
 
 
 def _outcome(context: OAuthContext, oauth: OAuthConfig, browser: Browser | None) -> Login:
-    """Return the SDK's result as a `Login` to store, without what the configuration says."""
+    """Return the SDK's result as a `Login` to store, without what is configured."""
     tokens, client = context.current_tokens, context.client_info
     assert tokens is not None  # the flow has come to the MCP server again
     assert client is not None

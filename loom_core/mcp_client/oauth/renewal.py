@@ -26,8 +26,8 @@ async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Log
     """Refresh the tokens of a login without a user; None if the authorization server refuses.
 
     Raises:
-        LoginError: it cannot do so now, or may not be sent the token.
-        NetError: it does not answer, or may not be asked. Then nothing is known of the login.
+        LoginError: it cannot do so now, or must not be sent the token.
+        NetError: it does not answer, or its address is not allowed; the login may still be valid.
     """
     tokens, client = login.tokens, find_client(oauth, login)
     if tokens is None or tokens.refresh is None or client is None:
@@ -71,11 +71,11 @@ async def refresh(config: ServerConfig, oauth: OAuthConfig, login: Login) -> Log
 
 
 def expiry_of(tokens: OAuthToken) -> float | None:
-    """When tokens that were just given end, in seconds since 1970; None where nothing is said about it."""
+    """Return when new tokens expire, in seconds since 1970; None if the response does not say."""
     return None if tokens.expires_in is None else time.time() + tokens.expires_in
 
 
 def _basic(client_id: str, secret: str) -> str:
-    """Return the header of a client with a secret (RFC 6749, section 2.3.1)."""
+    """Return the `Authorization` header of a client with a secret (RFC 6749, section 2.3.1)."""
     pair = f"{quote(client_id, safe='')}:{quote(secret, safe='')}"
     return f"Basic {b64encode(pair.encode()).decode()}"

@@ -35,8 +35,8 @@ async def send(request: httpx2.Request, config: ServerConfig, client: GuardedCli
     """Send a request of a login; a secret goes to safe addresses only.
 
     Raises:
-        LoginError: the place is no such.
-        NetError: it does not answer, or may not be asked.
+        LoginError: the address is not safe.
+        NetError: it does not answer, or its address is not allowed.
     """
     url = str(request.url)
     content = await request.aread()

@@ -2,8 +2,8 @@
 
 A file holds the login of one entry of the configuration at one address, so that an entry whose address is
 changed does not hand its tokens to another server. Only the user may read it (0600, in a folder 0700), it is
-encrypted where there is a keyring, and it is replaced as a whole. Who renews a token holds a lock meanwhile:
-a refresh token is often good for one use, and the second of two processes would be logged out by it.
+encrypted where there is a keyring, and it is replaced as a whole. A process that refreshes a token holds a
+lock meanwhile: many refresh tokens are valid once, and the second of two processes would lose the login.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class Registration(_Kept):
     Attributes:
         client_id: its name there.
         client_secret: its secret there, if it was given one.
-        method: how it proves that it is the one (`token_endpoint_auth_method`).
+        method: how it authenticates (`token_endpoint_auth_method`).
         issuer: the authorization server; None where it has no metadata.
-        redirect_uri: where a browser returns to; empty where no browser is needed.
+        redirect_uri: redirect URI of the browser; empty if no browser is needed.
     """
 
     client_id: str
@@ -61,12 +61,12 @@ class Tokens(_Kept):
     """Tokens that authorize requests.
 
     Attributes:
-        access: goes with each request to the MCP server.
-        refresh: gets the next ones; None where the authorization server gives none.
-        scope: what they allow, separated by blanks.
-        expires: when `access` ends, in seconds since 1970; None where nothing is said about it.
-        endpoint: where `refresh` is sent, and nowhere else.
-        resource: what the tokens are for (RFC 8707); empty if the server does not want it.
+        access: access token, sent with each request to the MCP server.
+        refresh: refresh token; None if the authorization server gives none.
+        scope: granted scopes, separated by spaces.
+        expires: when `access` expires, in seconds since 1970; None if unknown.
+        endpoint: token endpoint, the only address that `refresh` is sent to.
+        resource: resource that the tokens are for (RFC 8707); empty if the server does not use it.
     """
 
     access: SecretStr
@@ -86,10 +86,10 @@ class Login(_Kept):
     """A stored login; empty before the first one.
 
     Attributes:
-        version: of the file.
-        registration: the client at the authorization server.
-        tokens: what was got there last.
-        wanted: scopes that the server has asked for since, separated by blanks: the next login asks for them.
+        version: version of the file's format.
+        registration: the client's registration at the authorization server.
+        tokens: the latest tokens.
+        wanted: scopes that the server has demanded since, separated by spaces; the next login requests them.
     """
 
     version: Literal[1] = 1
@@ -114,7 +114,7 @@ class LoginStore:
         home: Loom's folder.
         server: name of the entry in the configuration.
         url: its address.
-        keyring: whether the system's keyring is asked for the key that logins are encrypted with.
+        keyring: whether logins are encrypted with a key in the system's keyring.
     """
 
     def __init__(self, home: Path, server: str, url: str, *, keyring: bool = True) -> None:
@@ -140,7 +140,7 @@ class LoginStore:
             raise self._problem("read", "it is not what Loom has written") from None
 
     def write(self, login: Login) -> None:
-        """Keep this instead. Blocks; to be called within `exclusive`.
+        """Replace the stored login. Blocks; call it within `exclusive`.
 
         Raises:
             ConfigError: the file cannot be written.
@@ -155,7 +155,7 @@ class LoginStore:
             raise self._problem("written", str(error.strerror)) from error
 
     def forget(self) -> bool:
-        """Take the login away; gives whether there was one. Blocks; to be called within `exclusive`.
+        """Delete the login; return whether there was one. Blocks; call it within `exclusive`.
 
         Raises:
             ConfigError: the file cannot be removed.
@@ -173,10 +173,10 @@ class LoginStore:
         """Keep other processes from changing the login in the block.
 
         Args:
-            seconds: how long another one is waited for.
+            seconds: timeout for the lock.
 
         Raises:
-            StoreBusyError: another one is at it for so long.
+            StoreBusyError: another process holds the lock for longer.
             ConfigError: the folder cannot be written.
         """
         lock = ProcessLock(self.path.with_suffix(".lock"))
@@ -216,8 +216,8 @@ class Encryption:
     """Encryption of stored logins with a key in the keyring; without a keyring, they are plain.
 
     Args:
-        folder: of the files; there is one.
-        keyring: whether the keyring is asked.
+        folder: folder of the files; it must exist.
+        keyring: whether the keyring is used.
     """
 
     def __init__(self, folder: Path, *, keyring: bool = True) -> None:

@@ -26,7 +26,7 @@ _PAGE = 100
 _LONGEST_URI = 4000
 
 _Answer: TypeAlias = Callable[["ServerConnection", Mapping[str, Any], OutputParts], Awaitable[int]]
-"""Returns for how many milliseconds the answer may be given again; 0 where the server does not say."""
+"""Fetches an answer, and returns its TTL in milliseconds; 0 if the server does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,11 @@ class _Kind:
     """Definition of one meta tool.
 
     Attributes:
-        name: what follows the server's id.
+        name: its own name, without the server's id.
         says: its description, with `{server}` for the id.
-        answer: asks the server and adds what it says.
-        takes: its arguments as JSON Schema, by name; those of `required` have to be given.
+        answer: asks the server, and adds the answer to the output.
+        takes: JSON Schemas of its arguments, by name.
+        required: names of required arguments.
     """
 
     name: str
@@ -48,10 +49,10 @@ class _Kind:
 
 
 class MetaTool(ServerTool):
-    """A tool that Loom offers for a server.
+    """A tool of Loom's for the resources or prompts of a server.
 
-    The protocol says that these requests change nothing, but the server may do as it likes: that they are
-    harmless is believed of a trusted one only, as with its own tools.
+    By the protocol these requests change nothing, but a server may do anything: as with its own tools, they
+    count as read-only for a trusted server only.
     """
 
     def __init__(self, own_name: str, kind: _Kind, home: ToolEnvironment) -> None:
@@ -104,9 +105,9 @@ def meta_tools(
     """Create the tools for a server's resources and prompts.
 
     Args:
-        home: of the tools.
-        capabilities: what the server has.
-        taken: names of its own tools; one of ours that is among them begins with `mcp_`.
+        home: environment of the tools.
+        capabilities: the server's capabilities.
+        taken: names of its own tools; a name of ours that is taken gets the prefix `mcp_`.
     """
     kinds = (_RESOURCES if capabilities.resources else ()) + (_PROMPTS if capabilities.prompts else ())
     return [MetaTool(f"mcp_{kind.name}" if kind.name in taken else kind.name, kind, home) for kind in kinds]

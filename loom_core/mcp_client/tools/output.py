@@ -28,9 +28,10 @@ _MAX_IMAGE_BYTES = 20_000_000  # of all images of one answer
 
 
 class OutputParts:
-    """Collects texts and images of one answer in their order.
+    """Builder of an output from the parts of one answer, in their order.
 
-    What models cannot take, or is too much, is named in a line of the text: nothing is left out silently.
+    A part that models do not accept, or that is too large, is mentioned in the text: nothing is omitted
+    silently.
     """
 
     def __init__(self) -> None:

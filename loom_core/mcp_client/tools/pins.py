@@ -35,10 +35,10 @@ def definition_hash(definition: mcp_types.Tool, *, words: bool = True) -> str:
     """Return the hash that identifies a tool: of its name, its description and its arguments.
 
     Args:
-        definition: what the server says.
-        words: whether texts, and the choices that an argument has, count, too. A foreign tool could
-            hide in them what it wants of a model, so an approval is for these very words. But a server of
-            which all that is believed may reword its tools: one of ours does with every source it gets.
+        definition: the server's definition of the tool.
+        words: whether texts and the choices of arguments count, too. A foreign tool could hide instructions
+            for a model in them, so an approval is for the exact words. But a trusted server may reword its
+            tools: Loom's own servers do so with every new source.
     """
     says = _says(definition)
     if not words:
@@ -51,8 +51,8 @@ def pin_of(definition: mcp_types.Tool, *, digest: str) -> ToolPin:
     """Return the pin of a tool that is approved as it is now.
 
     Args:
-        definition: what the server says.
-        digest: what it is known by, its `fingerprint`.
+        definition: the server's definition of the tool.
+        digest: the tool's `fingerprint`.
     """
     says = _says(definition)
     return ToolPin(digest=digest, says=says if len(canonical(says)) <= _MAX_KEPT else {})
@@ -79,7 +79,7 @@ class Approvals:
     def reason(self, server: str, tool: str, digest: str) -> str:
         """Say why a tool needs an approval before it is called; empty if it needs none.
 
-        Another process may have approved it a moment ago, so the file is looked at each time.
+        Another process may have approved it just now, so the file is checked each time.
         """
         try:
             pin = self._pins.find(server, tool)
@@ -95,7 +95,7 @@ class Approvals:
         return "" if pin.digest == digest else changed
 
     def command(self, name: str) -> str:
-        """Return the command that approves a tool (`server:tool`), as it is typed, with quotes."""
+        """Return the command that approves a tool (`server:tool`), as it is typed, in backquotes."""
         home = () if self._home == loom_home() else ("--home", str(self._home))
         return verb(shlex.join(("approve", name, *home)))
 
@@ -104,7 +104,7 @@ class Approvals:
 
         Args:
             server: its id.
-            pins: by the tools' names as the server has them; see `pin_of`.
+            pins: pins by the server's own names of the tools; see `pin_of`.
 
         Raises:
             ConfigError: `trust.json` cannot be read or written.
@@ -113,11 +113,11 @@ class Approvals:
         await anyio.to_thread.run_sync(ToolPins(self._home).pin, server, dict(pins))
 
     async def approve_as_seen(self, name: str, digest: str) -> None:
-        """Approve a tool as a person was shown it, also where its server is not connected here.
+        """Approve the version of a tool that a person was shown, even if its server is not connected.
 
         Args:
             name: `server:tool`; for a tool of Loom's own nothing is done.
-            digest: what it was known by then.
+            digest: fingerprint of that version.
 
         Raises:
             ConfigError: as for `approve`.

@@ -27,8 +27,8 @@ class ResultCache:
     """LRU cache of results with a TTL and a memory limit.
 
     Args:
-        characters: of all answers together; one that has more than a tenth of it is not kept.
-        clock: seconds that only grow.
+        characters: maximum size of all results; a result of more than a tenth of it is not cached.
+        clock: monotonic seconds.
     """
 
     def __init__(self, *, characters: int = 10_000_000, clock: Callable[[], float] = time.monotonic) -> None:
@@ -50,7 +50,7 @@ class ResultCache:
         return kept.output
 
     def put(self, tool: Hashable, arguments: Mapping[str, Any], output: ToolOutput, *, ttl_ms: int) -> None:
-        """Keep an answer for some milliseconds, a day at most. A failure is not kept."""
+        """Cache a result for `ttl_ms` milliseconds, a day at most. Errors are not cached."""
         key = (tool, canonical(arguments))
         if ttl_ms <= 0 or output.is_error:
             return

@@ -1,12 +1,13 @@
 """Pydantic models of tools' arguments, built from their JSON Schema.
 
-What Pydantic can say the same way becomes part of the model: required and optional arguments, defaults,
-descriptions, nested objects, lists, choices, unions, null, references, also to themselves, and the limits of
-lengths and sizes. All the rest (`oneOf`, `not`, `if`, patterns, …) is checked by the schema itself, which
-every value has to pass first: the model accepts what the schema accepts, and nothing else.
+Constraints that Pydantic can express in the same way become part of the model: required and optional
+arguments, defaults, descriptions, nested objects, lists, choices, unions, null, references, also to
+themselves, and the limits of lengths and sizes. All others (`oneOf`, `not`, `if`, patterns, …) are checked by
+validation against the schema, which every value must pass first: the model accepts exactly what the schema
+accepts.
 
-A format such as `date-time` says how a text is meant and refuses nothing, as in JSON Schema 2020-12: such a
-value stays the text that it is.
+A format such as `date-time` is an annotation and refuses nothing, as in JSON Schema 2020-12: such a value
+stays a text.
 """
 
 from __future__ import annotations
@@ -75,14 +76,14 @@ _log = logging.getLogger(__name__)
 def schema_model(name: str, schema: Mapping[str, Any]) -> type[BaseModel]:
     """Build a model of a tool's arguments.
 
-    `model.model_validate(arguments)` gives them as attributes; a name that cannot be one's (`a-b`, `class`,
-    `model_dump`) gets a `_` or a number behind it and stays the alias. What the schema allows besides is
-    kept.
+    `model.model_validate(arguments)` gives them as attributes; a name that cannot be an attribute (`a-b`,
+    `class`, `model_dump`) gets a `_` or a number at its end, and is the alias. Additional properties that the
+    schema allows are kept.
     `.model_dump(by_alias=True, exclude_unset=True)` gives the arguments back.
 
     Args:
-        name: the tool's, also for the model's class.
-        schema: one that `schema_problem` finds nothing wrong with.
+        name: name of the tool, and of the model's class.
+        schema: a schema without a `schema_problem`.
     """
     maker = _ModelBuilder(schema)
     try:
@@ -107,7 +108,7 @@ class _ModelBuilder:
 
         def check(value: object) -> object:
             if not isinstance(value, Mapping):
-                return value  # Pydantic says what is wrong with it
+                return value  # Pydantic reports the error
             try:
                 arguments.check(cast("_Schema", value))
             except InvalidInputError as error:

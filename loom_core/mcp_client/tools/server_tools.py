@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 __all__ = ["ServerTools"]
 
-_QUIET_SECONDS = 0.3  # so long nothing may change before the list is fetched again
-_MAX_QUIET_SECONDS = 3.0  # a server that never stops telling of changes is listened to so often
+_QUIET_SECONDS = 0.3  # quiet time after a change before the list is fetched again
+_MAX_QUIET_SECONDS = 3.0  # maximum delay if changes never stop
 _MIN_TTL_SECONDS = 30.0
 _RETRY_SECONDS = 30.0
 _MAX_TOOLS = 5000
-_CONCURRENCY = 50  # tools read before others get their turn
+_CONCURRENCY = 50  # tools read before other tasks run
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolList:
-    """The tools of one list: swapped as a whole.
+    """The tools of one list, which is replaced as a whole.
 
     Attributes:
-        tools: those that can be used, in the server's order, Loom's own behind them.
-        left_out: why each other one cannot be, by its name; those that the configuration denies apart.
+        tools: usable tools, in the server's order, followed by Loom's own.
+        left_out: reason for each unusable tool, by its name; without those that the configuration denies.
     """
 
     tools: tuple[ServerTool, ...] = ()
@@ -55,8 +55,8 @@ class ServerTools:
     Args:
         make_connection: creates the connection, given the callback for changes.
         approvals: what the user has approved.
-        cache: where answers are kept.
-        starting: limits how many servers start at once.
+        cache: cache of results.
+        starting: limits the number of servers that start at once.
         on_change: called after a change of the tools or of the server's state; must neither wait nor raise.
     """
 
@@ -100,7 +100,7 @@ class ServerTools:
     async def run(self) -> None:
         """Connect to the server, and fetch its tools whenever they may have changed.
 
-        Nothing that goes wrong here reaches another server.
+        An error here does not affect other servers.
         """
         try:
             async with anyio.create_task_group() as tasks:
@@ -116,7 +116,7 @@ class ServerTools:
             self._tried.set()
 
     async def wait_until_tried(self) -> None:
-        """Wait until the tools were fetched once; retry once after a failure."""
+        """Wait until fetching the tools has succeeded or failed; after an earlier failure, retry first."""
         if self._tried.is_set() and self.problem and not self._ended:
             self._tried = anyio.Event()
             self._hurry = True
@@ -147,10 +147,10 @@ class ServerTools:
             self._on_change()
 
     async def _fetch(self) -> float:
-        """Put the server's tools in the place of those there are; after how many seconds they are old."""
+        """Fetch the server's tools and replace the current ones; return the seconds until they are stale."""
         try:
             await self.connection.ready()
-            self._stale = anyio.Event()  # what changes from now on may not be in the list
+            self._stale = anyio.Event()  # changes from now on may not be in the list
             facts = self.connection.facts
             listing = await self.connection.list_tools() if facts and facts.capabilities.tools else None
             offer = await self._read(listing.tools if listing else ())
@@ -170,7 +170,7 @@ class ServerTools:
         return max(ttl / 1000, _MIN_TTL_SECONDS) if ttl else math.inf
 
     async def _until_stale(self, seconds: float) -> None:
-        """Wait until the list may be another one; several changes in a row count as one."""
+        """Wait until the list may be stale; several changes in a row count as one."""
         with anyio.move_on_after(seconds):
             await self._stale.wait()
         with anyio.move_on_after(_MAX_QUIET_SECONDS):

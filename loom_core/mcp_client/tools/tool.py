@@ -49,7 +49,7 @@ class ToolEnvironment(Protocol):
 
     @property
     def cache(self) -> ResultCache:
-        """Answers that may be given again."""
+        """Cache of results."""
         ...
 
     def refusal(self, tool: ServerTool) -> str:
@@ -62,7 +62,7 @@ class ServerTool(Tool):
 
     Attributes:
         server: the server's id in the configuration.
-        own_name: what the server calls it.
+        own_name: the server's own name for it.
     """
 
     def __init__(self, own_name: str, home: ToolEnvironment) -> None:
@@ -111,12 +111,12 @@ class ServerTool(Tool):
 class MCPTool(ServerTool):
     """A tool of a server.
 
-    What the server says of it is shown without characters that act or hide, and cut at 2 KB. What it says of
-    the risk is believed of a trusted server only (see `effective_annotations`). Structured data of an answer
-    that violates the tool's own schema is left out; its text stays.
+    Texts of its definition are sanitized, and truncated at 2 KB. Its annotations count for a trusted server
+    only (see `effective_annotations`). Structured data of a result that violates the tool's own schema is
+    left out; its text stays.
 
     Attributes:
-        digest: of all that the server says of it.
+        digest: hash of its definition.
     """
 
     def __init__(self, definition: mcp_types.Tool, home: ToolEnvironment, *, digest: str) -> None:
@@ -152,7 +152,7 @@ class MCPTool(ServerTool):
 
     @property
     def args_schema(self) -> Mapping[str, Any]:
-        """The server's schema, of type `object`, its descriptions made plain."""
+        """The server's schema, of type `object`, with sanitized descriptions."""
         return self._schema
 
     @property
@@ -171,12 +171,12 @@ class MCPTool(ServerTool):
 
     @property
     def claimed(self) -> ToolAnnotations:
-        """Effects of a call as the server claims them, for people: nothing is to be decided by them."""
+        """Effects of a call as the server claims them, for display only."""
         return effective_annotations(self._definition.annotations, trusted=True)
 
     @property
     def fingerprint(self) -> str:
-        """Another one as soon as it says something else; a trusted server may say the same in other words."""
+        """Hash of the definition for approvals; for a trusted server, without its texts."""
         return self._fingerprint
 
     @property
@@ -201,11 +201,11 @@ class MCPTool(ServerTool):
 
     @property
     def pin(self) -> ToolPin:
-        """It as it is now, as it is kept when it is approved."""
+        """Pin of its current definition, to store when it is approved."""
         return pin_of(self._definition, digest=self.fingerprint)
 
     async def approve(self) -> None:
-        """Note that a person has approved it as it is now, for all processes of this home.
+        """Record the approval of its current definition, for all processes of this home.
 
         Raises:
             ConfigError: `trust.json` cannot be read or written.
@@ -260,9 +260,9 @@ def _output_check(schema: Mapping[str, Any] | None) -> SchemaCheck | None:
 def effective_annotations(given: mcp_types.ToolAnnotations | None, *, trusted: bool) -> ToolAnnotations:
     """Return the effective annotations of a server's tool.
 
-    Of a server that is not trusted nothing does: the worst is assumed of its tools, so what it says cannot
-    make them look harmless, and worse there is not. Of a trusted one all does; where it says both of a tool,
-    that it only reads and that it destroys, the second counts.
+    For an untrusted server its annotations are ignored, and the worst is assumed, so it cannot make its tools
+    look harmless. For a trusted one they count; if a tool is marked as read-only and as destructive, it
+    counts as destructive.
     """
     if given is None or not trusted:
         return ToolAnnotations()
