@@ -257,7 +257,7 @@ class StoreBusyError(LoomError):
 
 
 class IndexDamagedError(LoomError):
-    """A derived index does not open or does not agree with itself; it is rebuilt from the record."""
+    """A derived index does not open or is inconsistent; it is rebuilt from the store."""
 
 
 def capitalise(message: str) -> str:
