@@ -19,6 +19,7 @@ every run that is completed has done all that belongs to it, and events are numb
 from __future__ import annotations
 
 import asyncio
+import atexit
 import random
 import socket
 import threading
@@ -68,8 +69,14 @@ class Effects:
         self.shared = str(listener.getsockname()[1])
         methods = ["GET", "PUT", "POST"]
         app = Starlette(routes=[Route("/{what}", self._do, methods=methods)])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
-        threading.Thread(target=server.run, args=([listener],), daemon=True).start()
+        self._server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off"))
+        self._thread = threading.Thread(target=self._server.run, args=([listener],), daemon=True)
+        self._thread.start()
+        atexit.register(self._stop)  # a thread in native code can crash an interpreter that ends
+
+    def _stop(self) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        self._thread.join(timeout=10)
 
     def total(self) -> int:
         """How often something was done."""

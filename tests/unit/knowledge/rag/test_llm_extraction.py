@@ -247,7 +247,7 @@ async def test_who_waits_for_another_process_is_told_that_its_model_cannot_be_as
             for _ in range(2):
                 with pytest.raises(LLMError, match=r"Another process works .* 余额不足，请充值。") as caught:
                     await peer.worker.drain()
-                assert "restart it" in caught.value.advice
+                assert "restart that process" in caught.value.advice
             broken = False
             await peer.worker.drain()
         assert peer.record.jobs.next() is None
