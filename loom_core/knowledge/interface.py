@@ -44,8 +44,8 @@ Channel = Literal["dense", "bm25", "keyword", "graph"]
 class KnowledgeBaseProvider(ABC):
     """A source of knowledge that can be searched. Everything else consumes this one interface.
 
-    The four properties are what `UnifiedSearchToolBuilder` writes the search tool's description
-    from, so that a model knows by itself when to search.
+    `UnifiedSearchToolBuilder` makes the search tool's description from the first four properties, so that a
+    model knows when to search.
     """
 
     @property
@@ -79,7 +79,7 @@ class KnowledgeBaseProvider(ABC):
         A caller of several sources calls it first: its time does not count as time of the answer.
 
         Args:
-            seconds: how long to wait for it. It continues after that.
+            seconds: how long to wait; the start continues in the background after that.
 
         Raises:
             SourceStartingError: it is not ready in that time.
@@ -288,7 +288,7 @@ class LexicalIndex(Protocol):
     def search(
         self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+        """Return the keys that hold any of the tokens, with their BM25 score (≥ 0), best first.
 
         Args:
             tokens: the question's tokens, made by the same analyser; repeats count.

@@ -65,7 +65,7 @@ class DocumentDraft:
         uri: where it came from: a `file://` URI, a URL, or `text:<id>`.
         text: the whole text, NFC, `\n` line ends, no NUL; every offset refers to it.
         title: the best title known, or empty.
-        title_source: how sure the title is, from given by the caller down to none.
+        title_source: origin of the title, from the surest (`given` by the caller) down to `none`.
         blocks: structure; empty for plain text without any.
         mime: media type of the source.
         metadata: scalars worth filtering or showing by (author, date, tags as a list of strings…).
@@ -89,7 +89,7 @@ class Chunk:
         start: offset in the document's text, in code points.
         end: offset after the last character.
         title: the document's title.
-        title_source: how sure the title is.
+        title_source: origin of the title.
         heading_path: headings above the passage, outermost first, without the title itself.
         page: page or slide the passage begins on, from 1, or None.
         kind: kind of the blocks it is made of; `paragraph` where they are mixed.
@@ -111,7 +111,7 @@ class Chunk:
     keywords: tuple[str, ...] = ()
 
 
-# What is found in chunks comes by the million: named tuples, which are made in a fourth of the time.
+# Findings come by the million: named tuples are created in a quarter of the time of dataclasses.
 class Mention(NamedTuple):
     """An entity named in a chunk.
 
@@ -147,13 +147,13 @@ class About(NamedTuple):
 
 
 class Relation(NamedTuple):
-    """Two entities and how they are connected, supported by a stretch of one chunk.
+    """Two entities and how they are connected, supported by a span of one chunk.
 
     Attributes:
         subject: name of the first entity, as written.
         predicate: the connection, lower case: a verb phrase, `is a`, `part of`, `related to`.
         object: name of the second entity, as written.
-        start: offset of the supporting stretch in the chunk's text.
+        start: offset of the supporting span in the chunk's text.
         end: offset after it.
         method: which rule or model found it.
         confidence: 0 to 1.
@@ -172,9 +172,9 @@ class Alias(NamedTuple):
     """A statement that two names are the same.
 
     Attributes:
-        name: the one, as written; of an acronym, the expansion.
-        other: the other; the acronym itself.
-        kind: how it is said.
+        name: one name, as written; the expansion of an acronym.
+        other: the other name; the acronym itself.
+        kind: the kind of statement.
         start: offset of the statement in the chunk's text.
         end: offset after it.
         confidence: 0 to 1.
@@ -196,7 +196,7 @@ class Extraction:
         mentions: entities that it names.
         abouts: entities that it is about.
         relations: between entities.
-        aliases: names of the same.
+        aliases: statements that two names are the same.
         problem: why the extraction is incomplete, or empty; reported with the job.
     """
 
@@ -217,7 +217,7 @@ class KnowledgeItem:
         source: URI of the document, or what the provider calls its source.
         relevance: 0 to 1, comparable within one answer; across answers where the source says so
             (`KnowledgeBaseProvider.relevance_is_absolute`).
-        metadata: what else is known; for Loom's own knowledge bases `title`, `heading_path`,
+        metadata: further fields; for Loom's own knowledge bases `title`, `heading_path`,
             `start`, `end`, `page`, `document_id`, `language`, `scores` (by channel) and `why` (the
             path of evidence, a list of sentences), besides the document's own metadata.
     """

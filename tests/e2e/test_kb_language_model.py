@@ -250,7 +250,7 @@ def test_a_command_that_waits_for_a_server_ends_where_the_servers_model_cannot_b
     server.call("add", text=text, source="notes")
     added = loom_kb("add", "-", "--kb", "notes", "--llm", vendor.config(), stdin=LAKE.encode())
     assert added.returncode == 1
-    assert b"Another process works for this knowledge base, and cannot go on" in added.stderr
+    assert b"Another process works for this knowledge base, and cannot continue" in added.stderr
     assert why in added.stderr
     assert b"What is written stays" in added.stderr
     assert server.close_input() == 0

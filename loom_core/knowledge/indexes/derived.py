@@ -44,9 +44,9 @@ class DerivedIndex(ABC):
         self._record = record
         self._folder = folder
         self._lock = threading.RLock()
-        self._probed = 0  # the generation that is known to open
-        self._compared = 0  # the generation that was compared with the store
-        self._swept = False  # whether only the generation that counts is there
+        self._probed = 0  # last generation that was probed and opens
+        self._compared = 0  # last generation that was compared with the store
+        self._swept = False  # whether stale generations were removed
         self._wanted: Callable[[int], object] | None = None
 
     def sync(self, *, limit: int = 2000) -> bool:
@@ -65,7 +65,7 @@ class DerivedIndex(ABC):
                 return True
 
     def sync_all(self) -> None:
-        """Apply everything."""
+        """Apply all pending changes; wait for an index that is being built."""
         while self.sync() or self.wait():
             pass
 
@@ -82,7 +82,7 @@ class DerivedIndex(ABC):
         """Release files; the next use opens them again."""
         with self._lock:
             self._close()
-            self._swept = False  # until then others may work here
+            self._swept = False  # meanwhile another process may be the worker
 
     @abstractmethod
     def _build(self, generation: int) -> None:
@@ -96,7 +96,7 @@ class DerivedIndex(ABC):
     def _close(self) -> None: ...
 
     def _probe(self, path: Path) -> str | None:
-        """Return why the index at a path cannot be opened, or None; it is not opened in this process."""
+        """Return why the index at a path cannot be opened, or None; a child process opens it."""
         return None
 
     def _is_large(self, pending: PendingChanges) -> bool:
@@ -129,11 +129,10 @@ class DerivedIndex(ABC):
     def _current(self, open_: Callable[[int], _Index]) -> _Index | None:
         """Return the index if it is open and up to date, else None; the next `sync` opens it.
 
-        A question neither waits for an index that is behind nor for one that has to be opened, which may
-        find damage. For the holder of the lock.
+        A question does not wait for an index that lags or has to be opened. For the holder of the lock.
 
         Args:
-            open_: gives the index of a generation, which it opens where it is not.
+            open_: returns the index of a generation, and opens it if necessary.
         """
         if not self._lock.acquire(blocking=False):
             return None  # changes are being applied
@@ -154,31 +153,31 @@ class DerivedIndex(ABC):
         """Verify an index found on disk against the store: it may belong to another one.
 
         Raises:
-            IndexDamagedError: it holds something else.
+            IndexDamagedError: it differs from the store.
         """
         if self._folder is None or self._compared == generation or not self._is_open():
             return
         with self._record.database.snapshot():
             if self.lag() > 0:
-                return  # with what has just come it is compared later
+                return  # compared after the new changes are applied
             if not self._is_consistent():
-                raise IndexDamagedError(f"The {self.name} index does not hold what the record holds.")
+                raise IndexDamagedError(f"The {self.name} index does not match the store.")
         self._compared = generation
 
     def _is_consistent(self) -> bool:
-        """Whether some of what the store holds is in the index, which is open and up to date."""
+        """Whether the index, which is open and up to date, holds a sample of the store's content."""
         return True
 
     def report_damage(self, error: IndexDamagedError) -> None:
-        """Have the index rebuilt at the next `sync`: some damage shows only when it is used."""
+        """Mark the index as damaged, to be rebuilt by the next `sync`: some damage shows only in use."""
         with self._lock:
             self._mark_damaged(self._record.changes.state(self.name).generation, error)
 
     def _check(self, generation: int) -> None:
-        """Find out in another process whether an index opens, once for each: a damaged one may hang.
+        """Probe, once per generation and in a child process, whether an index opens: a damaged one may hang.
 
         Raises:
-            IndexDamagedError: it does not.
+            IndexDamagedError: it does not open.
         """
         path = self._path(generation)
         if generation == self._probed and path.exists():
@@ -189,14 +188,14 @@ class DerivedIndex(ABC):
         self._probed = generation
 
     def _mark_damaged(self, generation: int, error: IndexDamagedError) -> None:
-        """Have the index rebuilt at the next `sync`, which may be another process's."""
-        _log.warning("The %s index is damaged; it will be rebuilt from the record: %s", self.name, error)
+        """Mark the index as damaged: the next `sync`, in this process or another, rebuilds it."""
+        _log.warning("The %s index is damaged; it will be rebuilt from the store: %s", self.name, error)
         with suppress(IndexDamagedError):
             self._close()
         self._record.changes.mark_damaged(self.name, generation=generation)
 
     def _replace(self, error: IndexDamagedError) -> None:
-        _log.warning("The %s index is damaged; it is rebuilt from the record: %s", self.name, error)
+        _log.warning("The %s index is damaged; it is rebuilt from the store: %s", self.name, error)
         self._rebuild()
 
     @abstractmethod
@@ -205,9 +204,9 @@ class DerivedIndex(ABC):
     def _rebuild(self) -> None:
         changes = self._record.changes
         generation = changes.state(self.name).generation + 1
-        with suppress(IndexDamagedError):  # what is damaged may not even close
+        with suppress(IndexDamagedError):  # a damaged index may fail to close
             self._close()
-        self._remove_stale_generations()  # what a rebuild that was cut short may have left
+        self._remove_stale_generations()  # remains of an interrupted rebuild
         self._probed = self._compared = generation
         watermark = changes.head()
         self._build(generation)

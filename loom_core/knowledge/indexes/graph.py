@@ -25,8 +25,8 @@ __all__ = ["GraphIndex", "neighbourhood"]
 
 _log = logging.getLogger(__name__)
 
-_CHANGES = 100  # applied at a time: with the entities of new passages, at most one or two seconds' work
-_AHEAD = 5000  # changes that are looked at for whether there are many
+_CHANGES = 100  # changes at a time: with the entities of new passages, one or two seconds of work
+_AHEAD = 5000  # pending changes that are examined to decide on a rebuild
 _LARGE = 500  # changed entities; above, copying a whole new graph into Kùzu is faster
 _COMPARED = 8  # entities that are compared with the store when a graph is opened
 _ATTEMPTS = 3
@@ -36,15 +36,15 @@ _WAIT_SECONDS = 0.2
 class GraphIndex(DerivedIndex):
     """Entities and relations; on disk only for the holder of the lock, see `DerivedIndex`.
 
-    A large graph is built by a child process, see `GraphBuild`. Meanwhile there is none, or the one before
+    A large graph is built by a child process, see `GraphBuild`. Meanwhile there is none, or the previous one
     stays in use, and the store can be queried instead; `sync` adopts the graph that the child built. A child
     that is killed, crashes or exceeds the deadline is retried; the third failure in a row is an error.
 
     Args:
         record: the store that it is derived from.
         folder: where the store is, and its directories; None keeps it in memory.
-        small: a graph of up to this many entities is built in this process: it takes half a second, and a
-            child as long to start.
+        small: a graph of up to this many entities is built in this process: that takes half a second, as long
+            as the start of a child.
         deadline: seconds that a child may take.
     """
 
@@ -58,15 +58,15 @@ class GraphIndex(DerivedIndex):
         self._deadline = deadline
         self._store: GraphStore | None = None
         self._building: GraphBuild | None = None
-        self._failures = 0  # of children, one after another
+        self._failures = 0  # consecutive failures of children
 
     @property
     def building(self) -> GraphBuild | None:
-        """The child that builds a graph now, if one does."""
+        """The child process that is building a graph, or None."""
         return self._building
 
     def store(self) -> GraphStore | None:
-        """Return the graph for a question; None if it is not open and up to date (`sync` sees to that)."""
+        """Return the graph for a question; None unless it is open and up to date (see `sync`)."""
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHANGES) -> bool:
@@ -78,7 +78,7 @@ class GraphIndex(DerivedIndex):
         return super().sync(limit=limit)
 
     def wait(self) -> bool:
-        """Wait a moment for the child that builds a graph; False if none does."""
+        """Wait a moment for the child that builds a graph; return False if there is none."""
         with self._lock:
             if self._building is None:
                 return False
@@ -102,7 +102,9 @@ class GraphIndex(DerivedIndex):
         return True
 
     def _replace(self, error: IndexDamagedError) -> None:
-        self._mark_damaged(self._record.changes.state(self.name).generation, error)  # no caller is to ask it
+        self._mark_damaged(
+            self._record.changes.state(self.name).generation, error
+        )  # no caller may use it any more
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -127,25 +129,25 @@ class GraphIndex(DerivedIndex):
             self._handle_failure(error)
             return
         self._failures = 0
-        with suppress(IndexDamagedError):  # what is damaged may not even close
+        with suppress(IndexDamagedError):  # a damaged index may fail to close
             self._close()
         self._probed = self._compared = generation
         self._adopt(generation, watermark)
 
     def _handle_failure(self, error: Exception) -> None:
-        """Leave a retry to the next `sync`, unless it failed before.
+        """Log a failed build, which the next `sync` retries.
 
         Raises:
-            StoreError: it was.
+            StoreError: it was the third failure in a row.
         """
         self._failures += 1
         if self._failures < _ATTEMPTS:
-            _log.warning("The graph could not be built, and is tried again: %s", error)
+            _log.warning("The graph could not be built; retrying: %s", error)
             return
         self._failures = 0
         raise StoreError(
             f"The graph could not be built: {error}.",
-            advice="See that there is room on the disk and memory; until then questions read the record.",
+            advice="Free disk space and memory; until the graph is built, questions read the store.",
         ) from error
 
     def _build(self, generation: int) -> None:
@@ -167,13 +169,13 @@ class GraphIndex(DerivedIndex):
         touched = sorted(self._find_changed(pending))
         if not touched:
             return
-        # Only what differs is written: a passage about a hub changes one of its thousands of relations.
+        # Write only the differences: a passage about a hub changes one of its thousands of relations.
         store, graph = self._open(generation), self._record.graph
         stored = {_identity(edge): edge for edge in store.touching(touched)}
         with self._record.database.snapshot():
             edges = {_identity(edge): edge for edge in graph.edges(touched)}
             changed = [edge for identity, edge in edges.items() if stored.get(identity) != edge]
-            # The other ends may be new, too, and come only with the next changes.
+            # The other ends may also be new, with their own changes still pending.
             concerned = {end for edge in changed for end in (edge.subject, edge.object)}.union(touched)
             nodes = set(graph.nodes(sorted(concerned)))
         there = set(store.get(concerned))

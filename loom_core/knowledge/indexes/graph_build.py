@@ -17,12 +17,12 @@ _GRAPH = "graph"
 class GraphBuild:
     """A child process that copies the graph of a store into a new Kùzu database.
 
-    It works in a separate folder, so that what a child leaves that is killed, or outlives this process by
-    a moment, is in no other process's way.
+    It works in a separate folder, so that the files of a child that is killed, or that outlives this process
+    by a moment, do not disturb other processes.
 
     Args:
-        record: the file of the store.
-        path: where the database is to be in the end.
+        record: path of the store's file.
+        path: final path of the database.
         deadline: seconds until the child is killed.
 
     Raises:
@@ -57,10 +57,10 @@ class GraphBuild:
         """Move the built database to its path; waits for it.
 
         Returns:
-            Up to which change of the store it holds everything.
+            The watermark: the last change of the store that the database holds.
 
         Raises:
-            ChildError: the child failed, and nothing is left of its work.
+            ChildError: the child failed; its files are removed.
             OSError: the database cannot be moved.
         """
         try:
@@ -80,14 +80,14 @@ class GraphBuild:
 
 
 def build_graph(*, record: str, path: str) -> int:
-    """In the child: build the database; return the number of the last change it holds."""
+    """Build the database, in the child; return the watermark of the store at that time."""
     from loom_core.knowledge.indexes.engines.kuzu import KuzuGraphStore
     from loom_core.knowledge.indexes.engines.kuzu_session import write_tables
     from loom_core.knowledge.store import KnowledgeStore
 
     with tempfile.TemporaryDirectory(dir=Path(path).parent) as tables:
         source = KnowledgeStore(Path(record), read_only=True)
-        # No longer than reading takes: the store's log cannot be shortened meanwhile.
+        # As short as possible: a snapshot keeps SQLite from truncating the store's write-ahead log.
         with source.database.snapshot():
             watermark = source.changes.head()
             write_tables(Path(tables), source.graph.all_nodes(), source.graph.all_edges())

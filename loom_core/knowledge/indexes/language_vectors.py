@@ -32,7 +32,7 @@ class Neighbours(NamedTuple):
     Attributes:
         language: see `language_group`.
         mean: cosine of the question with the average of all passages of that language.
-        size: how many those are.
+        size: number of passages of that language.
         hits: keys with their cosine, best first.
     """
 
@@ -75,7 +75,7 @@ class DenseSearch(Protocol):
 
 
 class _GroupState(TypedDict):
-    """State of one language's files: rows, how many of them count, and the sum of these."""
+    """State of one language's files: number of rows, of live rows, and the sum of the live ones."""
 
     rows: int
     alive: int
@@ -91,19 +91,18 @@ class LanguageVectors:
     """Exact search by language, in memory or in files that any process may read.
 
     A multilingual model places passages of one language near each other whatever their meaning, so that a
-    question in Chinese is nearer to every Chinese passage than to the English one that answers it. How much
-    a passage is nearer than the average of its own language is comparable between languages. (Centring each
+    question in Chinese is nearer to every Chinese passage than to the English one that answers it. The margin
+    over the average passage of the same language is comparable between languages. (Centring each
     language: Libovický et al., "On the Language Neutrality of Pre-trained Multilingual Representations",
     Findings of EMNLP 2020.)
 
-    One thread writes at a time, any number search concurrently. In files, what was written counts from
-    `flush` on: `state.json` says how many rows of each language there are, and their sum, so that opening
-    reads no vector.
+    One thread writes at a time, any number search concurrently. In files, changes are valid after `flush`:
+    `state.json` has the number of rows of each language, and their sum, so that opening reads no vector.
 
     Args:
         dimension: length of the vectors.
         folder: where the files are; None keeps all in memory.
-        writable: whether vectors are stored here; else it only reads those of another writer.
+        writable: whether this process writes; else it reads the files of another writer.
 
     Raises:
         IndexDamagedError: files are missing, truncated, or of another dimension.
@@ -127,7 +126,7 @@ class LanguageVectors:
                 raise
 
     def refresh(self) -> None:
-        """Take into account what another process has written.
+        """Read what another process has written since.
 
         Raises:
             IndexDamagedError: see the class.
@@ -142,7 +141,7 @@ class LanguageVectors:
         """Raise if the files were truncated while in use: reading there would crash the process.
 
         Raises:
-            IndexDamagedError: they have been.
+            IndexDamagedError: they were truncated.
         """
         for files in list(self._files.values()):
             files.check()
@@ -151,7 +150,7 @@ class LanguageVectors:
         """Store unit vectors, one row a key; an existing key is overwritten.
 
         Args:
-            keys: of the chunks; of a repeated one the last row stays.
+            keys: keys of the chunks; for a repeated key the last row is stored.
             vectors: a row for each.
             languages: language group by key; keys that are not in it are left out.
         """
@@ -165,7 +164,10 @@ class LanguageVectors:
             for language, chosen in rows.items():
                 index = self._indexes.get(language) or self._new(language)
                 index.upsert([keys[row] for row in chosen], vectors[chosen])
-                self._indexes = {**self._indexes, language: index}  # readers keep the old one
+                self._indexes = {
+                    **self._indexes,
+                    language: index,
+                }  # a new dictionary, as readers iterate over the old one
 
     def delete(self, keys: Collection[int]) -> None:
         """Forget keys; unknown ones are ignored."""
@@ -174,7 +176,7 @@ class LanguageVectors:
                 index.delete(keys)
 
     def flush(self) -> None:
-        """Make what was stored durable, and let other processes see it.
+        """Make all changes durable, and visible to other processes.
 
         Raises:
             StoreError: the disk is full.
@@ -203,7 +205,7 @@ class LanguageVectors:
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The chunks most similar to a unit vector whatever their language, with cosine, best first."""
+        """Return the chunks most similar to a unit vector, in any language, with cosine, best first."""
         found = [hit for index in self._indexes.values() for hit in index.search(vector, limit, among=among)]
         if len(self._indexes) == 1:
             return found
@@ -280,7 +282,7 @@ class LanguageVectors:
         return sum(index.dead for index in self._indexes.values())
 
     def close(self) -> None:
-        """Release files, which a search under way still reads; in memory, drop everything."""
+        """Release files (a running search keeps its maps); in memory, drop everything."""
         with self._lock:
             files, self._files = self._files, {}
             for one in files.values():
@@ -289,7 +291,7 @@ class LanguageVectors:
                 self._indexes = {}
 
     def _new(self, language: str) -> ExactVectorIndex:
-        """Return an index without vectors."""
+        """Return an empty index for a language."""
         from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
 
         if self._folder is None:
@@ -304,7 +306,7 @@ class LanguageVectors:
         return files
 
     def _take(self, folder: Path, language: str, state: _GroupState) -> None:
-        """Open what is new, and see how far what is open has grown."""
+        """Open the files of a new language, or extend those that are open."""
         import numpy as np
 
         from loom_core.knowledge.indexes.engines.exact_vectors import ExactVectorIndex
@@ -316,7 +318,7 @@ class LanguageVectors:
             return
         files = self._open(folder, language, used=state["rows"])
         keys = files.rows.keys
-        # A writer that died may have killed rows without noting it: then the sum is computed again.
+        # A writer that crashed may have deleted rows without saving the sum: recompute it then.
         known = not self._writable or int(np.count_nonzero(keys)) == state["alive"]
         index = ExactVectorIndex(self._dimension, files, total=total if known else None)
         self._indexes = {**self._indexes, language: index}

@@ -21,7 +21,7 @@ __all__ = ["DerivedLexicalIndex"]
 
 _BATCH = 2000
 _MAX_PROVIDED = 20_000  # chunks, some 40 MB
-_CHANGES = 10_000  # at a time, for every time is a commit, which takes as long as indexing forty chunks
+_CHANGES = 10_000  # changes per commit, which takes as long as indexing forty chunks
 
 _COMPARED = 8  # passages whose words are compared with the store when an index is opened
 
@@ -41,7 +41,7 @@ class DerivedLexicalIndex(DerivedIndex):
     def provide_tokens(self, tokens: Mapping[int, str]) -> None:
         """Provide the `index_tokens` of chunks of the next changes, joined by spaces.
 
-        They need not be read from the store and analysed again then. A hint: what the store says counts.
+        A cache: these chunks need not be read and analysed again. The store decides which chunks are indexed.
         """
         with self._lock:
             if len(self._offered) > _MAX_PROVIDED:
@@ -69,7 +69,7 @@ class DerivedLexicalIndex(DerivedIndex):
             return self._index
 
     def report_damage(self, error: IndexDamagedError) -> None:
-        """Have the index that was searched last rebuilt: some damage shows only when it is read."""
+        """Mark the index that was searched last as damaged: some damage shows only in use."""
         with self._lock:
             self._mark_damaged(self._generation, error)
 
@@ -88,7 +88,7 @@ class DerivedLexicalIndex(DerivedIndex):
         index = self._index
         if index is None:
             raise AssertionError("opened above")
-        # Adding replaces, which makes taking over the same changes twice harmless.
+        # Adding replaces a key, so applying the same changes twice is harmless.
         index.delete(pending.keys["chunk-"])
         index.add(self._tokens(pending.keys["chunk+"]))
         index.commit()
@@ -99,11 +99,11 @@ class DerivedLexicalIndex(DerivedIndex):
             raise IndexDamagedError(f"There is no index of words at {self._path(generation)}.")
 
     def _open_if_wanted(self, generation: int) -> None:
-        if self._index is None:  # it is asked by every question
+        if self._index is None:  # every question uses it
             self._open(generation, writable=False)
 
     def _is_consistent(self) -> bool:
-        self._refresh()  # it may have been opened for a question, when another process wrote it
+        self._refresh()  # it may be open for reading since before another process wrote to it
         index, documents = self._index, self._record.documents
         if index is None or index.count() != documents.counts()[1]:
             return False
@@ -146,7 +146,7 @@ class DerivedLexicalIndex(DerivedIndex):
             self._index.reload()
 
     def _tokens(self, keys: Sequence[int]) -> Iterator[tuple[int, str]]:
-        """Yield tokens of those chunks that are there, joined by spaces."""
+        """Yield the tokens of chunks, joined by spaces; deleted chunks are left out."""
         there = self._record.documents.existing(keys)
         offered = {key: tokens for key in there if (tokens := self._offered.pop(key, None)) is not None}
         yield from offered.items()

@@ -209,19 +209,19 @@ class FlatVectors(DerivedIndex):
         return vectors
 
     def _compare(self, vectors: LanguageVectors) -> None:
-        """See whether a sample of the vectors is what the store has: the files may be of another one.
+        """Compare a sample of the vectors with the store: the files may belong to another one.
 
         Raises:
-            IndexDamagedError: it is not.
+            IndexDamagedError: they differ.
         """
         import numpy as np
 
         keys, matrix = vectors.sample(_SAMPLES, seed=self._record.changes.head())
         found, expected = self._record.vectors.of(keys)
         row = {key: place for place, key in enumerate(keys)}
-        # Chunks may have gone from the store since; those that are there never change their vector.
+        # Chunks may have been deleted from the store since, but a chunk never changes its vector.
         if found and not np.array_equal(matrix[[row[key] for key in found]], expected):
-            raise IndexDamagedError("The vectors in the files are not those of the record.")
+            raise IndexDamagedError("The vector files do not match the store.")
         if not vectors.count() and self._record.vectors.coverage()[0] and not super().lag():
             raise IndexDamagedError("There is no vector in the files.")
 
@@ -273,7 +273,7 @@ class FlatVectors(DerivedIndex):
             vectors.upsert(found, matrix, language_groups_by_key(self._record, found))
 
     def _open_if_wanted(self, generation: int) -> None:
-        if not self._is_open():  # damage is found before there is a question
+        if not self._is_open():  # find damage before the first question
             self._writer(generation)
 
     def _is_open(self) -> bool:
@@ -304,12 +304,12 @@ def language_groups_by_key(record: KnowledgeStore, keys: Sequence[int]) -> dict[
 
 _CHROMA_BATCH = 1000  # about a second's work
 _COMPARED = 64  # vectors that are compared with the store when an index is opened
-_SAME = 1e-3  # what Chroma gives back may be rounded
+_SAME = 1e-3  # tolerance: Chroma may round vectors
 
 
 @dataclass(slots=True)
 class _PartialBuild:
-    """An index under construction: its number, its target, and the last chunk it holds."""
+    """An index under construction: generation, watermark at its start, and the last chunk it holds."""
 
     generation: int
     watermark: int
@@ -319,8 +319,7 @@ class _PartialBuild:
 class ChromaVectors(DerivedIndex):
     """Chroma on disk, a collection per language; for the holder of the lock. See `DerivedIndex`.
 
-    It is built in pieces, since building it takes about a second for a thousand vectors. A build that ends
-    with its process starts over.
+    It is built in steps, since a thousand vectors take about a second. An interrupted build starts over.
     """
 
     name = "chroma"
@@ -331,15 +330,15 @@ class ChromaVectors(DerivedIndex):
         self._growing: _PartialBuild | None = None
 
     def searcher(self) -> Mapping[str, ChromaVectorIndex] | None:
-        """Return the index of each language if it is open and up to date, else None (`sync` sees to that)."""
+        """Return the index of each language if it is open and up to date, else None (see `sync`)."""
         return self._current(self._open)
 
     def sync(self, *, limit: int = _CHROMA_BATCH) -> bool:
-        """Apply up to `limit` changes of the store, or build on; see `DerivedIndex.sync`."""
+        """Apply up to `limit` changes of the store, or continue a build; see `DerivedIndex.sync`."""
         return super().sync(limit=limit)
 
     def discard(self) -> None:
-        """Remove the index, which is no longer configured."""
+        """Delete the index, as it is no longer configured."""
         with self._lock:
             generation = self._record.changes.state(self.name).generation
             if generation or self._growing is not None:
@@ -358,7 +357,7 @@ class ChromaVectors(DerivedIndex):
         old = changes.state(self.name).generation
         if self._growing is None:
             self._close()
-            self._remove(old + 1)  # what a build that was cut short may have left
+            self._remove(old + 1)  # remains of an interrupted build
             self._growing = _PartialBuild(old + 1, changes.head(), 0)
         growing = self._growing
         if self._grow(growing):
@@ -464,12 +463,12 @@ def find_differing(
 
 
 class ChromaDenseSearch:
-    """Finds candidates by Chroma and rescores them exactly, as it does all chunks that filters leave.
+    """Vector search by Chroma: finds candidates, and rescores them exactly; with filters, search is exact.
 
     Args:
         flat: all vectors.
         indexes: Chroma's index of each language.
-        index: their index, to report damage to.
+        index: the derived index, for reports of damage.
     """
 
     def __init__(
@@ -482,7 +481,7 @@ class ChromaDenseSearch:
     def search(
         self, vector: NDArray[np.float32], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """The chunks most similar to a unit vector whatever their language, with cosine, best first."""
+        """Return the chunks most similar to a unit vector, in any language, with cosine, best first."""
         found = [hit for group in self.by_language(vector, limit, among=among) for hit in group.hits]
         return nsmallest(limit, found, key=lambda hit: (-hit[1], hit[0]))
 

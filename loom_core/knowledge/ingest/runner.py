@@ -64,7 +64,7 @@ class IngestLimits:
         words: seconds after which written chunks are added to the lexical index, while a job runs.
         unlinked: new chunks, and new names, that may wait for entity linking while a job runs: the more, the
             fewer names arrive after the chunks that hold them were searched.
-        patience: seconds after which the prepared part of a batch is written without the rest.
+        flush_seconds: seconds after which the prepared part of a batch is written without the rest.
     """
 
     seconds: float = 0.3

@@ -143,7 +143,7 @@ def _draft(database: Database, row: sqlite3.Row) -> DocumentDraft:
 
 
 def _damage_error(uri: str, reason: str) -> DocumentError:
-    return DocumentError(f"The text of {uri} in the record is damaged: {reason}.", advice="Add it again.")
+    return DocumentError(f"The text of {uri} in the store is damaged: {reason}.", advice="Add it again.")
 
 
 def _guess_blocks(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:

@@ -43,7 +43,7 @@ def check_record(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]
         entities, relations, mentions = record.graph.counts()
         embedded, _ = record.vectors.coverage()
     report.checked += [
-        f"record: {documents.documents:,} documents with {documents.chunks:,} passages",
+        f"store: {documents.documents:,} documents with {documents.chunks:,} passages",
         f"graph: {entities:,} entities, {relations:,} relations, {mentions:,} mentions",
         f"vectors: of {embedded:,} passages",
     ]
@@ -94,7 +94,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
             continue  # removed since, outside of a snapshot
         check.documents += 1
         if isinstance(draft, DocumentError):
-            reason = "the text in the record is damaged"
+            reason = "the text in the store is damaged"
             wrong.setdefault((reason, "lost_texts"), []).append((row["key"], uri))
             continue
         chunks = database.rows("SELECT * FROM chunks WHERE document = ? ORDER BY ordinal", (row["key"],))

@@ -167,7 +167,7 @@ def check_graph_store(record: KnowledgeStore, store: GraphStore) -> Iterator[Che
         yield CheckFinding("indexes", f"the graph cannot be read: {error.message}", "index", ("graph",))
         return
     if wrong:
-        text = f"{wrong:,} entities or relations of the graph are not those of the record"
+        text = f"{wrong:,} entities or relations of the graph do not match the store"
         yield CheckFinding("indexes", text, "index", ("graph",))
 
 

@@ -51,11 +51,11 @@ def folder_in(home: Path, name: str) -> Path:
 
 
 def open_record(folder: Path | None) -> KnowledgeStore:
-    """Open the store in a folder, both made if they are not there; or one in memory.
+    """Open the store in a folder, or in memory; make folder and store if they do not exist.
 
     Raises:
         ConfigError: the folder cannot be made.
-        StoreError: it cannot be written, or its store not be opened.
+        StoreError: the folder cannot be written, or the store cannot be opened.
     """
     from loom_core.knowledge.store import KnowledgeStore
     from loom_core.knowledge.store.probe import require_usable
@@ -88,7 +88,7 @@ def save_metadata(
     """Save the name, description and embedder of a knowledge base, where they are given.
 
     Raises:
-        ConfigError: they were made by another.
+        ConfigError: the stored vectors were made by another embedder.
     """
     if name and not record.get("name"):
         record.set("name", name)
@@ -120,7 +120,7 @@ def choose_embedder(
     """Choose the embedder of a knowledge base.
 
     Args:
-        record: of the knowledge base.
+        record: the knowledge base's store.
         choice: an embedder; `auto` for the one that made the vectors there are, or else the best one that is
             installed; `stored` for the one that made them, or else none; any other choice of
             `create_embedder`; or None for none.

@@ -29,8 +29,8 @@ class AliasReason:
     """Why two names are, or may be, names of the same entity.
 
     Attributes:
-        name: the one, in its most frequent spelling.
-        other: the other.
+        name: one name, in its most frequent spelling.
+        other: the other name, likewise.
         kind: `acronym`, `also_called`, `translation`, `spelling` or `decision` (of a person).
         confidence: 0 to 1; of spellings, how alike they are to the embedder.
         passage_id: a passage that says so, or empty.
@@ -56,8 +56,8 @@ class AliasGroup:
 class EntityAliases:
     """Lists, merges and splits entities of a knowledge base. All methods block for milliseconds.
 
-    Merging and splitting are decisions, which are remembered by the names: they hold for documents that come
-    later, too, and each takes the place of what was decided of the same two names before.
+    A merge or split is stored as a decision about two names: it also holds for documents added later, and
+    replaces an earlier decision about the same names.
     """
 
     def __init__(self, record: KnowledgeStore) -> None:
@@ -68,10 +68,10 @@ class EntityAliases:
 
         Args:
             limit: maximum number.
-            after: what the call before gave to go on from.
+            after: the position that the previous call returned; 0 for the first page.
 
         Returns:
-            The groups, and from where to go on, or None if these were the last.
+            The groups, and the position of the next page, or None after the last.
         """
         keys = self._record.aliases.groups(after=after, limit=limit + 1)
         more = keys[limit - 1] if len(keys) > limit else None

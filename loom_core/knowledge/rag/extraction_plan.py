@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 __all__ = ["ExtractionPlan"]
 
 _PORTION = 64  # documents that are prepared at a time, only to be counted
-_ENOUGH = 64 << 10  # bytes that were read, and say how much there is in others
-# Of unknown text; Chinese has a token in three bytes, English one in four.
+_ENOUGH = 64 << 10  # bytes that must be read before their rates are applied to other documents
+# Bytes of each in unknown text; a token is three bytes in Chinese, four in English.
 _TOKEN, _PASSAGE, _REQUEST = 3, 1_500, 9_000
 
 
 class ExtractionPlan:
-    """Prepares documents as a job would, up to the model request, to estimate the cost.
+    """Estimates the cost of extraction: prepares documents as a job does, without asking the model.
 
     Args:
-        record: the store; its documents cost nothing.
-        pipeline: prepares.
+        record: the store; documents that are in it unchanged cost nothing.
+        pipeline: loads and chunks the documents, and names the extractor.
         config: limits above which a job needs a confirmation.
         listing_seconds: for listing the sizes of unread documents.
     """
@@ -59,7 +59,7 @@ class ExtractionPlan:
 
     @property
     def uses_model(self) -> bool:
-        """Whether a language model is asked."""
+        """Whether a language model extracts entities."""
         return self._extractor is not None
 
     async def estimate(self, items: Iterable[JobItem], *, seconds: float | None = None) -> ExtractionEstimate:
@@ -114,7 +114,7 @@ class ExtractionPlan:
         if problem := await to_thread.run_sync(llm.problem):
             raise ConfigError(
                 f"The language model {llm.name} ({llm.model}) cannot be asked: {problem}.",
-                advice="Put that right, or do without a language model.",
+                advice="Fix this, or work without a language model.",
             )
         if confirm or (config.confirm_tokens is None and config.confirm_cost is None):
             return
@@ -123,12 +123,12 @@ class ExtractionPlan:
             raise ConfirmationNeededError(estimate)
 
     def _by_size(self, unread: Iterable[JobItem], read: ExtractionEstimate, size: int) -> ExtractionEstimate:
-        """Estimate by their size the documents that there is no time to read. Blocks.
+        """Estimate, by their size, the extraction from documents that there is no time to read. Blocks.
 
         Args:
             unread: the documents.
-            read: what others will take,
-            size: and how many bytes these have.
+            read: the estimate for the documents that were read.
+            size: how many bytes these have.
         """
         rest = _list_unread(unread, seconds=self._listing_seconds)
         if not rest.documents:

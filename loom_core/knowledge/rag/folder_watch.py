@@ -27,7 +27,7 @@ __all__ = ["FolderWatch"]
 _log = logging.getLogger(__name__)
 _MANY = 5_000  # changes at once: Linux keeps 16,384 and drops the rest without a word
 _IGNORE_FILES = frozenset({".gitignore", ".loomignore"})
-_TIMEOUT = 500  # milliseconds without a change after which the folder itself is looked at
+_TIMEOUT = 500  # milliseconds without a change after which the folder itself is checked
 
 
 class FolderWatch:
@@ -47,7 +47,7 @@ class FolderWatch:
         include: patterns as in .gitignore; if given, only matching files are added.
         exclude: patterns of files to leave out.
         metadata: fields for all the documents.
-        told: called with every finished job.
+        on_job_done: called with every finished job.
         debounce: milliseconds for which changes are gathered, at most.
         every: seconds after which all is synced, whatever changes were reported.
         missing: seconds after which a missing folder is looked for again.
@@ -89,13 +89,13 @@ class FolderWatch:
         polling: bool | None = None  # as the environment says
         while True:
             if not await anyio.Path(folder).is_dir():
-                await self._sync(folder)  # which refuses to remove everything, and says so
+                await self._sync(folder)  # fails with a message instead of removing everything
                 await self._until_there(folder)
             try:
                 await self._follow(folder, polling=polling)
             except* (OSError, RuntimeError) as errors:  # from the watcher, which may have no more watches
                 reason = errors.exceptions[0]
-                _log.warning("%s is looked through, as it cannot be watched: %s", folder, reason)
+                _log.warning("%s is polled, as it cannot be watched: %s", folder, reason)
                 polling = True
                 await anyio.sleep(self._missing)
 
@@ -145,7 +145,7 @@ class FolderWatch:
         except (ConfigError, ConfirmationNeededError) as error:
             if self._left_out.get(folder) != error.message:
                 _log.warning(
-                    "%s is not synced: %s To have it synced, sync it once by yourself, and confirm it.",
+                    "%s is not synced: %s To sync it, run one sync by hand and confirm it.",
                     folder,
                     error.message,
                 )

@@ -41,8 +41,8 @@ class DocumentIntake:
     """Adds and removes documents: the writing half of a knowledge base.
 
     Added documents become a job of the store. The methods that `add` wait until it is done; `submit` returns
-    as soon as the job is durable, for a worker in the background. The arguments are documented once, in the
-    classes of requests (`FilesRequest` and others), whose attributes they are.
+    as soon as the job is durable, for a worker in the background. The arguments are documented as the
+    attributes of the request classes (`FilesRequest` and others).
     """
 
     def __init__(self, record: KnowledgeStore, worker: KnowledgeBaseWorker, *, plan: ExtractionPlan) -> None:
@@ -138,7 +138,7 @@ class DocumentIntake:
             The documents' ids.
 
         Raises:
-            InvalidInputError: lists of different lengths, or as for `add_documents`.
+            InvalidInputError: the lists differ in length, or as for `add_documents`.
             LLMError: as for `add_documents`.
         """
         drafts = text_drafts(texts, titles=titles, metadatas=metadatas, uris=uris, mime=mime)
@@ -252,11 +252,11 @@ class DocumentIntake:
         return await self._plan.estimate(chain(of_paths, DocumentsRequest(documents).items()))
 
     async def confirm_extraction(self, request: AddRequest, *, seconds: float | None = None) -> None:
-        """Check, before a request is submitted, that a language model may and can read its documents.
+        """Check that the model can be reached and its cost is confirmed, before a request is submitted.
 
         Args:
             request: the documents to add; if it is confirmed, only the model is checked.
-            seconds: for reading documents; the rest is estimated by size.
+            seconds: time limit for reading documents; the rest is estimated by size.
 
         Raises:
             ConfigError: the model's package or key is missing.
@@ -280,11 +280,11 @@ class DocumentIntake:
 
     @property
     def extraction_model(self) -> str:
-        """The language model that read its documents last; empty where rules alone did. Blocks."""
+        """The language model that extracted last; empty if only rules did. Blocks."""
         return self.record.get("llm")
 
     def forget_extraction_model(self) -> None:
-        """Let rules alone read its documents from now on, even those that a model has read. Blocks."""
+        """Extract by rules alone from now on, even from documents that a model has read. Blocks."""
         self.record.set("llm", "")
 
     def job(self, id_: str) -> Job:
@@ -311,7 +311,7 @@ class DocumentIntake:
             NotFoundError: there is none with this id.
         """
         while True:
-            step = self.worker.next_step  # before the look, so that what happens after it is not missed
+            step = self.worker.next_step  # taken before the job is read, so that no step is missed
             job = await to_thread.run_sync(self.job, id_)
             if job.finished:
                 return job
@@ -320,7 +320,7 @@ class DocumentIntake:
             await self.worker.wait_for_step(step)
 
     async def cancel_job(self, id_: str) -> None:
-        """Cancel a job unless it is over or forgotten: what it has added stays, the rest is skipped."""
+        """Cancel a job, unless it is over or deleted: documents it has added stay, the rest are skipped."""
         job = await to_thread.run_sync(self.record.jobs.get, id_)
         if job is not None:
             await to_thread.run_sync(self.record.jobs.finish, job, "cancelled")

@@ -85,7 +85,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     Any number of processes may have one folder open. One of them works for it, and answers the questions of
     the others, which then load neither model nor vectors; without it each searches by itself.
 
-    It is also a `PassageSource`, so that retrievers may ask its channels.
+    It is also a `PassageSource`, so that retrievers can search its channels.
 
     Args:
         name: its name among other sources.
@@ -94,7 +94,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             the stored vectors, or None. None searches by words and graph alone.
         llm: a language model that finds entities and relations, in addition to rules, or its configuration
             (see `create_model`); None uses rules alone. Retrievers that need a model take it, too.
-        extractor: finds entities and relations instead of both.
+        extractor: finds entities and relations, instead of rules and `llm`.
         reranker: reranks the best passages of every answer; None leaves their order.
         config: settings.
         description: of its content, in one sentence; stored.
@@ -103,13 +103,13 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         memory: whether to keep everything in memory instead.
         tracer: makes the spans of searches; None for the program's own OpenTelemetry provider.
         metrics: where searches are counted; None for the metrics of this process.
-        peers: name of this process for the others that share the folder, and how it talks to them.
+        peers: name of this process for the others that share the folder, and its socket and timeouts.
 
     Raises:
         InvalidInputError: no knowledge base can have this name, or both `path` and `memory` are given.
         ConfigError: there is no such embedder or language model, or its vectors were made by another
             embedder than the one given.
-        StoreError: the folder cannot be written, or its store not be opened.
+        StoreError: the folder cannot be written, or its store cannot be opened.
     """
 
     def __init__(
@@ -219,9 +219,9 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         metrics: LoomMetrics | None = None,
         peers: PeerSettings | None = None,
     ) -> GraphRAGKnowledgeBase:
-        """Open a knowledge base, or make it: the constructor with the names of the first design.
+        """Open or create a knowledge base: the constructor with older names of its parameters.
 
-        It is in memory where no `path` is given, and has no vectors without an `embedding_provider`.
+        It is in memory without a `path`, and has no vectors without an `embedding_provider`.
 
         Raises:
             LoomError: as for the constructor.
@@ -266,7 +266,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
 
     @property
     def relevance_is_absolute(self) -> bool:
-        """It is: a share of the confidence that the passages answer the question."""
+        """True: relevance is scaled by the confidence that the passages answer the question."""
         return True
 
     @property
@@ -310,12 +310,12 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             query: a question or keywords.
             limit: maximum number of passages, 1 to 100.
             filters: field to value, list of allowed values, or comparison; see docs/knowledge.md.
-            strategy: another than the knowledge base's own.
+            strategy: a strategy other than the knowledge base's own.
             options: refinement of the results, if other than the knowledge base's settings.
 
         Raises:
-            InvalidInputError: see `KnowledgeBaseProvider.query`; a strategy that is none, or reranking
-                without a reranker.
+            InvalidInputError: see `KnowledgeBaseProvider.query`; or the strategy is unknown, or reranking is
+                requested without a reranker.
         """
         return await self._searcher.search(
             SearchRequest(
@@ -358,9 +358,9 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         graph is not whole, reads the store.
 
         Args:
-            ask: puts the question; it may be called twice.
+            ask: queries the graph; it may be called twice.
             around: keys of the entities.
-            hops: how far from them it looks.
+            hops: how many hops from them `ask` follows.
         """
         store = self._graph.store() if self.worker.is_owner else None
         if store is not None:
@@ -429,7 +429,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
             query: the question.
             limit: maximum number, 1 to 10,000.
             filters: as in `search`.
-            vector: for `dense`, what to search by instead of the question's own vector; of any length.
+            vector: for `dense`, the query vector to use instead of the question's own; of any norm.
 
         Raises:
             InvalidInputError: as `search`; a channel it does not have, or a vector that does not fit.
@@ -486,7 +486,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
     # -- working ------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Do all work that arises, in the background, until cancelled."""
+        """Do pending work in the background until cancelled."""
         await self.worker.run()
 
     @property
@@ -495,7 +495,7 @@ class GraphRAGKnowledgeBase(KnowledgeBaseMaintenance, KnowledgeBaseProvider):
         return EntityAliases(self.record)
 
     def holder(self) -> Holder | None:
-        """Return the worker process of it, this one or another; None if there is none. Blocks."""
+        """Return the process that holds its lock, this one or another; None if there is none. Blocks."""
         return None if self._folder is None else holder_of(self._folder)
 
     def close(self) -> None:
@@ -561,4 +561,4 @@ def _channels(embedder: EmbeddingProvider | None, config: RAGConfig) -> list[Cha
 
 
 KnowledgeBase = GraphRAGKnowledgeBase
-"""The name of the public face for the same class."""
+"""Short public name of `GraphRAGKnowledgeBase`."""

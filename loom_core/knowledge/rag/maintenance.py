@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 __all__ = ["KnowledgeBaseMaintenance"]
 
 _POLL_SECONDS = 0.2
-_ROUNDS = 3  # what is wrong with an index may show only once the store is right
+_ROUNDS = 3  # some defects of an index show only once the store is repaired
 
 
 class KnowledgeBaseMaintenance(DocumentIntake):
-    """Maintenance of a knowledge base by its owner."""
+    """Maintenance of a knowledge base: checks, repairs, rebuilds, change of embedder, import."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             return report
         if not await to_thread.run_sync(self.worker.acquire):
             raise StoreBusyError(
-                f"{len(report.findings)} things are to be repaired, and {self._other_owner()} works for the "
+                f"{len(report.findings)} problems need repair, but {self._other_owner()} works for the "
                 "knowledge base.",
                 advice="Close it and try again.",
             )
@@ -94,7 +94,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         """Rebuild derived indexes from the store, and wait until the worker process has done so.
 
         Args:
-            indexes: which.
+            indexes: the names of the indexes.
             progress: called from time to time.
         """
         before = await to_thread.run_sync(self._mark_damaged, indexes)
@@ -120,7 +120,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             The finished job.
 
         Raises:
-            InvalidInputError: it takes a confirmation; nothing is done.
+            ConfirmationNeededError: it needs a confirmation; nothing is done.
             LLMError: as for `add_documents`.
         """
         request = self.rebuild_request(confirm=confirm)
@@ -156,14 +156,14 @@ class KnowledgeBaseMaintenance(DocumentIntake):
             await self.worker.drain(progress=progress)
             if self.worker.stopped_change:
                 raise EmbeddingError(
-                    self.worker.stopped_change, advice="Change to the embedder in charge to call it off."
+                    self.worker.stopped_change, advice="To cancel the change, change to the current embedder."
                 )
             await anyio.sleep(_POLL_SECONDS)
         if self._current is not None:
             await to_thread.run_sync(self._current.follow)
 
     def submit_embedder(self, provider: EmbeddingProvider) -> None:
-        """Record that another embedder is to take over; see `change_embedder`. Blocks.
+        """Submit a change to another embedder, which the worker carries out; see `change_embedder`. Blocks.
 
         Raises:
             ConfigError: the knowledge base was opened without an embedder.
@@ -204,7 +204,7 @@ class KnowledgeBaseMaintenance(DocumentIntake):
         if self._folder is None:
             return report
         if any(finding.subject in {"references", "documents"} for finding in report.findings):
-            report.notes.append("the indexes were not checked, as the record is damaged")
+            report.notes.append("the indexes were not checked, as the store is damaged")
             return report
         ours = not self.worker.is_owner and await to_thread.run_sync(self.worker.acquire)
         try:

@@ -24,13 +24,13 @@ __all__ = ["OwnerMethods"]
 
 
 class OwnerMethods:
-    """Carries out requests, as `OwnerClient` makes them.
+    """Carries out the requests that an `OwnerClient` sends.
 
     Args:
         searcher: answers questions.
         channel_search: asks one channel.
         embedder: embeds questions, or None.
-        worker: does what is written down.
+        worker: does the pending work of the store.
     """
 
     def __init__(

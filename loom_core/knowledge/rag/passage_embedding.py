@@ -30,13 +30,13 @@ _BATCH = 16
 
 
 class ReembeddingStep:
-    """Continues a change of embedder, a batch at a time. For the holder of the lock.
+    """Re-embeds the passages for a change of embedder, a batch at a time. For the holder of the lock.
 
     Args:
         record: the store, which names the next embedder, and keeps its vectors.
-        embedder: the one in charge.
+        embedder: the current embedder.
         urgent: whether there is something more urgent to do.
-        waits: how long to wait before a failed embedder is asked again, and before making way.
+        waits: intervals before a failed embedder is retried, and between checks for urgent work.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ReembeddingStep:
         """Why it has stopped for now, or empty."""
 
     async def step(self) -> bool:
-        """Make some of the vectors, or switch once there are all.
+        """Embed the next batch, or switch to the new embedder if all passages have its vectors.
 
         Returns:
             Whether anything was done.
@@ -122,14 +122,14 @@ async def embed_preemptibly(
 ) -> NDArray[np.float32] | None:
     """Embed texts; return None if more urgent work arrives while that takes long.
 
-    Documents are to be found by words and graph as soon as they are added, whatever a server far away does.
+    New documents are indexed by words and graph at once, even while a remote embedder is slow.
 
     Args:
         provider: makes the vectors.
-        texts: what of.
+        texts: the texts to embed.
         kind: see `EmbeddingKind`.
         urgent: whether there is something more urgent; called in a worker thread.
-        after: seconds that are always given, and between two looks.
+        after: seconds before the first check for urgent work, and between two checks.
 
     Raises:
         EmbeddingError: see `EmbeddingProvider.embed`.
@@ -138,7 +138,7 @@ async def embed_preemptibly(
     failure: EmbeddingError | None = None
 
     async def look() -> None:
-        while True:  # what other processes write down is seen by looking
+        while True:  # jobs of other processes come without a notification
             await anyio.sleep(after)
             if await to_thread.run_sync(urgent):
                 tasks.cancel_scope.cancel()
@@ -147,7 +147,7 @@ async def embed_preemptibly(
         tasks.start_soon(look)
         try:
             vectors = await provider.embed(texts, kind=kind)
-        except EmbeddingError as error:  # here, where no task group wraps it
+        except EmbeddingError as error:  # caught here, so that the task group does not wrap it
             failure = error
         tasks.cancel_scope.cancel()
     if failure is not None:

@@ -50,7 +50,7 @@ class AddRequest(ABC):
 
     kind: ClassVar[JobKind] = "add"
     is_listed: ClassVar[bool] = False
-    """Whether the job keeps its items, which are all there is; else it finds them when it is worked on."""
+    """Whether the job stores its items at submission; else it lists them when it runs."""
 
     confirm: bool = field(default=False, kw_only=True)
 
@@ -188,8 +188,9 @@ class PagesRequest(AddRequest):
     """Web pages, or documents on the web in any format that files can have.
 
     None of them is fetched before the job runs: an unconfirmed job fails if a language model would have to
-    read too much. A page's document has the canonical form of the given address, whatever it redirects to, so
-    that the same address replaces it later. A page that cannot be fetched fails alone.
+    read too much. A page's document is stored under the canonical form of the given address, whatever that
+    redirects to, so that the same address replaces it later. If a page cannot be fetched, the others are
+    still added.
 
     Attributes:
         urls: http and https addresses.

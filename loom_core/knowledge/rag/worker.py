@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["KnowledgeBaseWorker"]
 
 _log = logging.getLogger(__name__)
-_EMBED_BATCHES = (16, 512)  # texts at a time, as many as take about `_EMBED_SECONDS`: jobs wait for as long
+_EMBED_BATCHES = (16, 512)  # minimum and maximum texts of a batch, which takes about `_EMBED_SECONDS`
 _EMBED_SECONDS = 0.8
 _OFFERED_BATCH = 1000
 _POLL_SECONDS = 0.05  # polling interval of a job on which another process works
@@ -99,7 +99,7 @@ class KnowledgeBaseWorker:
         self._wake = anyio.Event()
         self._next_step = anyio.Event()
         self._retry_at = -math.inf
-        self._stopped: LLMError | None = None  # why jobs do not go on
+        self._stopped: LLMError | None = None  # why jobs are paused
         self._jobs_at = -math.inf  # when they are tried again
         self._embed_batch = _EMBED_BATCHES[0]
         self.problem = ""
@@ -117,7 +117,7 @@ class KnowledgeBaseWorker:
 
     @property
     def stopped_change(self) -> str:
-        """Why a change of embedder is paused, or empty."""
+        """Why the change to another embedder is paused, or empty."""
         return "" if self._reembedding is None else self._reembedding.problem
 
     @property
@@ -133,15 +133,15 @@ class KnowledgeBaseWorker:
         """Work until cancelled."""
         self._forever = True
         try:
-            with detach_context():  # whatever request has begun it
+            with detach_context():  # not part of the trace of the request that started it
                 await self._work(self._run)
         finally:
             self._forever = False
 
     def wake(self) -> None:
-        """Tell `run`, or the worker process, of new work; from `run`'s event loop.
+        """Wake `run` for new work, here or in the worker process; called from `run`'s event loop.
 
-        A language model that could not be asked is asked again: who tells may have put it right.
+        A language model that failed is tried again: the caller may have fixed the cause.
         """
         self._stopped = None
         self._wake.set()
@@ -152,15 +152,15 @@ class KnowledgeBaseWorker:
         return self._next_step
 
     def notify_step(self) -> None:
-        """Notify all tasks that wait for `next_step`; from `run`'s event loop."""
+        """Notify all tasks that wait for `next_step`; called from `run`'s event loop."""
         self._next_step.set()
         self._next_step = anyio.Event()
 
     async def wait_for_step(self, step: anyio.Event) -> None:
         """Wait until a job may have changed since `next_step` was taken; misses no change.
 
-        Another process that works, or cancels a job, tells this one nothing: so this returns after a moment,
-        for the job to be read again.
+        A process that works, or cancels a job, does not notify the others: so this returns after a moment,
+        and the caller reads the job again.
         """
         works = self.is_owner and self._users > 0
         with anyio.move_on_after(self._waits.work if works else _POLL_SECONDS):
@@ -182,7 +182,7 @@ class KnowledgeBaseWorker:
         """Bring the lexical index and the vectors up to date, between two steps of other work.
 
         Returns:
-            Whether they are; False where another process works, which will do it.
+            Whether they are up to date; False if another process is the worker, which will do it.
         """
         restored = False
 
@@ -216,7 +216,7 @@ class KnowledgeBaseWorker:
             async with self._turn:
                 worked = await self._try_step(tasks)
             if not worked:
-                # Jobs of other processes are seen by looking, without a notification.
+                # Jobs of other processes come without a notification: poll for them.
                 with anyio.move_on_after(self._waits.work):
                     await self._wake.wait()
                 woken = self._wake.is_set()
@@ -394,7 +394,7 @@ class KnowledgeBaseWorker:
         return True
 
     async def _compare_names(self) -> bool:
-        """Find out whether names that differ by a space or a plural only are alike, see `AliasTable`."""
+        """Compare the vectors of names that differ only by a space or a plural, see `AliasTable`."""
         if self._embedder is None or anyio.current_time() < self._retry_at:
             return False
         aliases = self._record.aliases
@@ -436,7 +436,7 @@ class KnowledgeBaseWorker:
                 self._embedder, texts, kind=kind, urgent=self._is_text_left, after=self._waits.batch
             )
         except EmbeddingError as error:
-            # Words and graph go on working; the reason is reported with every answer.
+            # Lexical index and graph still work; every answer reports the reason.
             if not self.problem:
                 _log.warning("No vectors for now: %s", error)
             self.problem = f"No vectors for now: {error}"
@@ -465,7 +465,7 @@ class KnowledgeBaseWorker:
             woken: whether it was woken, and so has retried what failed before.
 
         Raises:
-            LLMError: it cannot go on with jobs, as its language model cannot be asked now.
+            LLMError: its jobs are paused, because it cannot reach its language model now.
         """
         if await to_thread.run_sync(self._is_behind):
             return True
@@ -477,8 +477,8 @@ class KnowledgeBaseWorker:
             return True
         if jobs and status.stopped:
             raise LLMError(
-                f"Another process works for this knowledge base, and cannot go on: {status.stopped}",
-                advice="If it is to use another key or model, restart it with that.",
+                f"Another process works for this knowledge base, and cannot continue: {status.stopped}",
+                advice="To use another key or model, restart that process with it.",
             )
         return jobs or (status.embeds and not status.problem)
 

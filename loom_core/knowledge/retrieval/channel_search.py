@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelSearch", "question_keywords"]
 
-_MAX_LIMIT = 10_000  # retrievers ask a channel for several times what they are asked for
-_KEYWORD_POOL = 400  # passages by words whose keywords are compared
-_CALLED: dict[Channel, str] = {"dense": "vector", "bm25": "lexical"}  # in the metrics of searches
+_MAX_LIMIT = 10_000  # retrievers request several times as many passages as they return
+_KEYWORD_POOL = 400  # best passages by BM25 whose keywords are compared
+_CALLED: dict[Channel, str] = {"dense": "vector", "bm25": "lexical"}  # names in the metrics
 
 
 class ChannelSearch:
     """Searches single channels of one knowledge base.
 
     Args:
-        channels: those it has.
+        channels: the channels that the knowledge base has.
         context: the store and its indexes.
     """
 
@@ -93,7 +93,7 @@ class ChannelSearch:
         began = time.perf_counter()
         scores = await to_thread.run_sync(search)
         if scores is None and not self._context.worker.is_running:  # the lexical index has to be built first
-            with suppress(LLMError):  # jobs wait for a language model; the index is there all the same
+            with suppress(LLMError):  # jobs wait for a language model, but the index is built
                 await self._context.worker.drain()
             scores = await to_thread.run_sync(search)
         self._context.metrics.observe(
@@ -132,7 +132,7 @@ class ChannelSearch:
             return None
 
     def _by_vectors(self, question: PreparedQuestion, limit: int) -> list[tuple[int, float]] | None:
-        """Rank passages by cosine, without those that vectors cannot compare; None as `_scores`."""
+        """Rank passages by cosine, without those whose vectors are not comparable; None as `_scores`."""
         dense = self._context.vectors.current()
         if dense is None and self._context.vectors.coverage()[0]:
             return None
@@ -148,7 +148,7 @@ class ChannelSearch:
     ) -> list[tuple[int, float]]:
         """Rank passages by their share of the question's keywords; BM25 decides ties.
 
-        One that is among the passage's own keywords counts in full, one that is only in its text, half.
+        A keyword that is among the passage's own keywords counts in full, one that is only in its text, half.
         """
         wanted = question_keywords(question.text)
         tokens = analyse(" ".join(wanted))
@@ -177,7 +177,7 @@ class ChannelSearch:
         given = np.asarray(vector, dtype=np.float32)
         if given.shape != (dimension,) or not np.isfinite(given).all():
             raise InvalidInputError(
-                f"The vector is no array of {dimension} finite numbers.",
+                f"The vector is not an array of {dimension} finite numbers.",
                 advice="Make it with `embed` of the same knowledge base.",
             )
         length = float(np.linalg.norm(given))

@@ -32,10 +32,10 @@ __all__ = [
 ]
 
 _READ = 200  # passages that are read for one identifier at most
-_INSIDE = 50  # of them those that may hold it inside something longer
+_INSIDE = 50  # of them those that may hold it as part of a longer identifier
 _RARE_CODE, _RARE_CODE_SHARE = 20, 0.01  # passages that hold a code, or share of all, up to which it is rare
 _RARE_NAME = 5  # passages that hold a name up to which it is rare
-_OF_PART = 0.5  # what a part of an identifier is worth that no passage holds as a whole
+_OF_PART = 0.5  # factor for passages that hold only a part of an identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +43,11 @@ class FirstStageSettings:
     """Parameters of the first stage, as measured (`benchmarks/RESULTS.md`)."""
 
     lexical_pool: int = 400  # maximum number of passages from the lexical index
-    semantic_pool: int = 600  # passages of each language that vectors bring
-    centred: bool = True  # similarity begins at the average of a language, or else at the worst of the pool
+    semantic_pool: int = 600  # maximum number of passages of each language from vector search
+    centred: bool = True  # whether a cosine of zero is the language's average, or the lowest of the pool
     few: int = 20  # below about this many passages their average is drawn to the baseline of the language
-    lean: float = 0.1  # of the model's preference for the question's language, what stays where they are few
-    floor: float = 0.8  # what is left of the score of a language in which the answer hardly is
+    lean: float = 0.1  # share of the model's preference for the question's language kept for few passages
+    floor: float = 0.8  # lowest weight of a language that is unlikely to hold the answer
     looked_at: int = 3  # best passages by words that tell whether the question is answered in its language
 
 
@@ -125,7 +125,7 @@ class Channels:
         self._highest: dict[tuple[str, ...], float] = {}
 
     def lexical(self, question: PreparedQuestion, *, limit: int) -> dict[int, float]:
-        """BM25 of the best passages."""
+        """Return the BM25 of the best passages."""
         if self.words is None or not question.tokens:
             return {}
         hits = self.words.search(question.tokens, limit, among=question.among)
@@ -149,7 +149,7 @@ class Channels:
         """Score passages by the question's identifiers that they hold, and how exactly: 1 for each exact one.
 
         Identifiers that many passages hold are not distinctive, and are left out; so are names
-        that may be words of prose (`SHA256`, `GATA-3`), unless one passage alone holds it, and words agree.
+        that may be words of prose (`SHA256`, `GATA-3`), unless only the best passage by BM25 holds one.
 
         Args:
             question: the question.
@@ -190,7 +190,7 @@ class Channels:
         return {}
 
     def _candidates(self, identifier: QueryIdentifier, words: LexicalIndex) -> Iterator[Sequence[int]]:
-        """Yield passages that may hold an identifier, the likeliest first."""
+        """Yield batches of passages that may hold an identifier, the likeliest first."""
         pieces = lookup_tokens(identifier.form)
         if not pieces:
             return
@@ -214,7 +214,7 @@ class Channels:
         return None if centroid is None or question.vector is None else float(question.vector @ centroid)
 
     def has_vector(self, keys: Collection[int]) -> dict[int, str]:
-        """Return the language groups of those of some passages whose vectors count."""
+        """Return the language groups of passages, for those whose vectors are comparable."""
         if self.dense is None:
             return {}
         found = self.dense.languages(keys)
@@ -241,7 +241,7 @@ class ChannelHits:
     Attributes:
         began: when the first one was asked, by `time.perf_counter`.
         lexical: BM25 by passage, best first.
-        near: cosine by passage, of each language.
+        near: nearest passages by cosine, for each language.
         held: see `Channels.score_identifiers`.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
     """
@@ -278,7 +278,7 @@ class FirstStage:
         lexical: BM25 by passage.
         semantic: cosine by passage.
         ms: milliseconds of the channels that were asked: `lexical`, `vector`.
-        held: how many identifiers of the question each passage holds, see `Channels.score_identifiers`.
+        held: score by identifiers of each passage, see `Channels.score_identifiers`.
         nearness: how near the question is to the passages of each language, where vectors were asked.
     """
 
@@ -372,7 +372,7 @@ def _boost(scores: dict[int, float], held: dict[int, float]) -> dict[int, float]
 def _typical(
     question: PreparedQuestion, channels: Channels, near: Sequence[Neighbours], settings: FirstStageSettings
 ) -> dict[str, float]:
-    """Return the similarity that counts as zero, by language: its average, or a usual value if few."""
+    """Return the cosine that counts as zero, by language: its average, or near the baseline if few."""
     if not settings.centred:
         return dict.fromkeys((group.language for group in near), min(group.hits[-1][1] for group in near))
     total = sum(group.size for group in near) or 1
@@ -384,7 +384,8 @@ def _typical(
             usual[group.language] = cosine + settings.lean * (overall - cosine)
     if len(usual) < len(near):
         usual = {group.language: overall for group in near}
-    # Also where a question is farther from all passages than from the usual, the best of them is above it.
+    # Shift the baselines down if the question is farther from all passages than they are: the best
+    # passage must stay above zero.
     expected = sum(usual[group.language] * group.size for group in near) / total
     shift = min(0.0, overall - expected)
     return {
@@ -413,7 +414,7 @@ def _language_weights(
     if own is None or not others:
         return {}
     best = [key for key in lexical if language.get(key) == question.language][: settings.looked_at]
-    # Both ramps lie between what questions answered in another language and in their own have, as measured.
+    # Measured: each ramp goes from the value of questions answered in another language to that of their own.
     answered = max(
         _ramp(channels.coverage(question, best), 0.25, 0.5),
         _ramp(own / max(*others.values(), 1e-6), 0.55, 0.8),

@@ -1,8 +1,8 @@
 """Confidence that passages answer a question: a calibrated probability, and a caution if it is low.
 
-Scores that rank passages say which is best, not whether the best is any good. Two things do: how far the
+Ranking scores say which passage is best, not whether the best is any good. Two features do: how far the
 best passage rises above the baseline, in cosine, and which share of the question's words the best ones
-hold. A logistic regression makes a probability of them (Platt, "Probabilistic Outputs for Support Vector
+hold. A logistic regression maps them to a probability (Platt, "Probabilistic Outputs for Support Vector
 Machines", 1999), fitted on answerable and unanswerable questions, English and Chinese, over corpora cut to
 1 to 7,000 passages (`benchmarks/answerable.py`; results in `benchmarks/RESULTS.md`).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from loom_core.knowledge.model import KnowledgeItem
 
-# What reads words is imported where it is used: servers import this module before their first answer.
+# Text analysis is imported lazily: servers import this module at startup.
 
 __all__ = [
     "LanguageSimilarity",
@@ -31,13 +31,13 @@ __all__ = [
 ]
 
 MatchVerdict = Literal["strong", "weak", "none"]
-"""Passages that probably answer; that probably do not; and none that is worth showing."""
+"""`strong`: the passages probably answer; `weak`: they probably do not; `none`: none is worth showing."""
 
 _JUDGED = 5  # best passages that are read
 _NAMED = 5  # words that a note names
 _WEAK = 0.5  # below this confidence an answer is weak
 _NONE = 0.05  # and below this it is none
-_LEAST = 0.01  # confidence in passages that were found; 0 is for none at all
+_LEAST = 0.01  # minimum confidence if passages were found; 0 means none were
 _WITHOUT_IDENTIFIER = 0.45  # highest confidence where no passage holds an identifier that is asked for
 _FEW = 20  # below about this many passages their average cosine is drawn to the baseline of the language
 _MANY = 100  # passages whose average is reliable
@@ -71,7 +71,7 @@ class LanguageSimilarity:
         return self.usual is not None or (shared and self.size >= _MANY)
 
     def rise(self) -> float:
-        """Return how far the nearest passage exceeds the average one, as a share of the possible.
+        """Return how far the nearest passage exceeds the average one, as a share of the maximum.
 
         The average of a few passages is chance, so the baseline of the language counts as 20 more of them.
         """
@@ -80,7 +80,7 @@ class LanguageSimilarity:
 
     @property
     def is_far(self) -> bool:
-        """Whether questions that have an answer are hardly ever so far from all passages.
+        """Whether the passages are farther from the question than in almost any answerable question.
 
         The best of many unrelated passages is nearer by chance than the best of a few.
         """
@@ -135,10 +135,10 @@ def assess_match(
 ) -> Match:
     """Assess how well passages fit a question.
 
-    The best passage's language decides. In the question's own language, words and cosine tell; in another
-    one, cosine, and the words that both can have, such as names in Latin script. Without a cosine for that
-    language, words alone. Only the first can tell that nothing fits, and only if the cosine alone agrees:
-    else a passage in other words than the question would be hidden. An untranslated passage that has a
+    The language of the best passage decides. In the question's own language, words and cosine count; in
+    another one, the cosine, and the words that both can have, such as names in Latin script; without a
+    cosine for that language, words alone. The verdict `none` needs the question's own language and a cosine
+    that alone suggests it: else a passage in other words would be hidden. An untranslated passage that has a
     heading in the question's language, as in half-translated manuals, counts as one in that language: the
     heading brings it near to any question.
 
@@ -148,7 +148,7 @@ def assess_match(
     Args:
         question: the question.
         items: passages, best first.
-        nearness: how near the question is to the passages of each language; None where only words tell.
+        nearness: how near the question is to the passages of each language; None to use words alone.
     """
     if not items:
         return Match(0.0)

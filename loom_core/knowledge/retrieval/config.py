@@ -34,10 +34,10 @@ class WaitSettings:
     Attributes:
         embedder: for the vector of a question.
         reranker: for the order of an answer's passages.
-        work: between two looks for work without a notification, such as other processes' jobs.
-        retry: until work is tried again that failed, as when the disk is full.
-        vectors: until an embedder that failed is asked again for those of passages.
-        batch: that making vectors takes before it makes way for new documents.
+        work: polling interval for work that comes without a notification, such as other processes' jobs.
+        retry: until failed work is retried, such as after a full disk.
+        vectors: until embedding of passages is retried after a failure.
+        batch: for making vectors, before new documents may preempt it.
     """
 
     embedder: float = 20.0
@@ -58,15 +58,14 @@ ranks what the graph finds by vectors; `graph_only` needs no embedder: words, en
 
 
 _STORES = ("elasticsearch", "es", "llamaindex", "milvus", "qdrant")
-"""Stores of vectors that people ask for, and that cannot be used yet."""
+"""Names of vector stores that Loom does not support yet, for a helpful error."""
 
 
 class RAGConfig(BaseModel):
     """Configuration of a knowledge base. The defaults are those that measured best.
 
-    The four weights are factors of the steps of `hybrid` (docs/knowledge.md), not shares of channels that are
-    added up: numbers such as 0.5, 0.5 and 0.3, chosen for a sum of graph, vectors and expansion, do not carry
-    over.
+    The four weights are factors of the steps of `hybrid` (docs/knowledge.md), not shares of a sum over
+    channels: weights tuned for such a sum (0.5, 0.5 and 0.3, say) do not carry over.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -137,7 +136,7 @@ class SearchOptions:
         reranker: one for this search, instead of the knowledge base's own.
 
     Raises:
-        InvalidInputError: a value that is not among these.
+        InvalidInputError: a value is out of range.
     """
 
     near_duplicates: NearDuplicates | None = None

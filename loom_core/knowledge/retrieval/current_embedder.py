@@ -27,11 +27,11 @@ __all__ = ["CALIBRATION_TEXTS", "CurrentEmbedder", "LanguageCentroids", "embedde
 
 
 class CurrentEmbedder(EmbeddingProvider):
-    """Follows the store: after a change of embedder it uses the new one from the next `follow` on.
+    """The embedder that the store names; after a change, `follow` switches to the new one.
 
     Args:
-        record: says who made its vectors.
-        provider: the one that did when it was opened.
+        record: the store, which names the current embedder.
+        provider: the embedder that was current when the knowledge base was opened.
     """
 
     def __init__(self, record: KnowledgeStore, provider: EmbeddingProvider) -> None:
@@ -76,7 +76,7 @@ class CurrentEmbedder(EmbeddingProvider):
     def get_or_create(self, id_: str, config: dict[str, str]) -> EmbeddingProvider:
         """Return an embedder by its id, created from its configuration unless known; blocks for a moment.
 
-        Where that is impossible, it is one that says so when it is asked.
+        If that is impossible, return a placeholder that raises the reason when it embeds.
         """
         if id_ not in self._known:
             try:
@@ -114,20 +114,20 @@ class _Unavailable(EmbeddingProvider):
 
     async def embed(self, texts: Sequence[str], *, kind: EmbeddingKind = "passage") -> NDArray[np.float32]:
         raise EmbeddingError(
-            f"The embedder {self._id!r} of this knowledge base cannot be had here: {self._reason}",
-            advice="Install it, or have another take its place: loom-kb rebuild --embedder NAME.",
+            f"The embedder {self._id!r} of this knowledge base is not available here: {self._reason}",
+            advice="Install it, or change to another: loom-kb rebuild --embedder NAME.",
         )
 
 
 class LanguageCentroids:
     """Language centroids of a knowledge base's embedder: the worker makes them, the store keeps them.
 
-    The average of a few passages says little about the baseline of their language; this does, whatever the
-    passages are. Questions only read them, and work without until they are made: there are up to eighty
-    stock sentences, and while passages are being embedded they wait among those for ten seconds and more.
+    The average of a few passages is a poor estimate of the baseline of their language; a centroid does not
+    depend on the passages. Questions only read the centroids, and do without until the worker has made them,
+    which can take more than ten seconds while passages are embedded: there are up to eighty sentences.
 
     Args:
-        record: keeps them.
+        record: the store, which keeps them.
         embedder: embeds passages and questions.
     """
 
@@ -145,7 +145,7 @@ class LanguageCentroids:
             space: id of the embedder of the question.
 
         Returns:
-            Those that are made; none for an embedder whose cosines do not tell nearness in meaning.
+            The centroids made so far; none for an embedder whose cosines do not measure meaning.
         """
         compared = self._comparable_languages(languages)
         made = self._load_encoded(space) if compared else {}
@@ -160,8 +160,8 @@ class LanguageCentroids:
         """Store a centroid. Those of another embedder are dropped.
 
         Args:
-            language: whose.
-            vectors: of its stock sentences.
+            language: the language group.
+            vectors: the vectors of its calibration texts.
             space: id of the embedder that made them.
         """
         with self._record.database.write():

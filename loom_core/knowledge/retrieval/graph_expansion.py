@@ -56,7 +56,7 @@ class PassageLink(NamedTuple):
         name: the entity as the seed, or for a `back` link the other passage, writes it.
         kind: `forward`, from a mention to a passage about what it mentions; `back`, from a passage to one
             that mentions what it is about; `shared`, to one that mentions the same.
-        weight: how sure the link is, 0 to 1.
+        weight: confidence of the link, 0 to 1.
     """
 
     seed: int
@@ -77,19 +77,19 @@ class LinkSettings:
     2wiki-dev164 98.3 to 97.4, of musique-train100 74.2 to 73.2. Up to 0.6 it changed nothing on any set.
     """
 
-    named: float = 0.3  # what a passage gains that is about what the question names
+    named: float = 0.3  # gain of a passage that is about an entity of the question
     seeds: int = 6
     hops: int = 2
-    base: float = 0.3  # what a link is worth whatever its target says
+    base: float = 0.3  # score of a link, independent of its target's text
     unsure: float = 0.5  # a mention less sure than this makes a forward link weigh in proportion less
-    certainty: float = 3.0  # power of the confidence: what is only perhaps the subject hardly links
+    certainty: float = 3.0  # exponent of the confidence: unsure subjects hardly link
     cap: float = 0.9  # a child never ranks above its parent
-    shared: float = 0.5  # a link to a passage that only mentions what connects them, next to a forward one
+    shared: float = 0.5  # weight of a link to a passage that only mentions the entity; a forward link has 1
     shared_cap: float = 0.75  # the cap of such a link
-    found: float = 0.34  # what the target's own first-stage score is worth
-    residual: float = 0.9  # what BM25 of the residual question is worth
+    found: float = 0.34  # weight of the target's own first-stage score
+    residual: float = 0.9  # weight of BM25 of the residual question
     targets_each: int = 6  # passages about one entity that are followed
-    most: int = 100  # links that are followed of a hop's
+    most: int = 100  # maximum number of links followed in a hop
     rare: int = 8  # an entity that more passages mention connects none of them
 
 
@@ -212,7 +212,7 @@ def expand(
     weight: float = 1.0,
     settings: LinkSettings | None = None,
 ) -> GraphExpansion:
-    """Follow links from the best passages, two hops.
+    """Follow links from the best passages, for `settings.hops` hops.
 
     Args:
         question: the question.
@@ -252,7 +252,7 @@ def _follow(
     top = max(result.scores.values(), default=0.0) or 1.0
     before = {seed: result.scores.get(seed, 0.0) for seed in {link.seed for link in links}}
     worth = {seed: weight * (parent / top) ** 2 for seed, parent in before.items()}
-    # Those that may give most, whatever their targets say.
+    # Keep the links with the highest possible gain.
     links = nlargest(settings.most, links, key=lambda link: worth[link.seed] * link.weight)
     similarity = _residual(question, links, subjects, first_stage, channels, settings)
     for link in sorted(links, key=lambda link: -before[link.seed]):
@@ -274,7 +274,7 @@ def _residual(
     channels: Channels,
     settings: LinkSettings,
 ) -> dict[tuple[int, int], float]:
-    """Return how well each target answers what its seed leaves open, 0 to about 1, by (seed, target)."""
+    """Score each target for the residual question of its seed, 0 to about 1, by (seed, target)."""
     targets = defaultdict[int, set[int]](set)
     for link in links:
         targets[link.seed].add(link.chunk)
@@ -309,11 +309,11 @@ def _residual_words(
 
 
 Edges = list[tuple[int, float]]
-"""Chunks, each once, with the confidence of what connects them with an entity."""
+"""Distinct chunks that are linked to one entity, with the confidence of the link."""
 
 
 class Neighbourhood:
-    """Cache of names by passage and passages by name, for one question.
+    """Cache of entities by passage and passages by entity, for one question.
 
     Args:
         graph: the graph.
@@ -366,7 +366,7 @@ class Neighbourhood:
         limit, most = self._mentions_each, self._abouts_each
         abouts = self.abouts_of(missing)
         mentions = self._graph.mentions_of(missing, limit=limit)
-        # Enough of them must be left without those in passages that are about the entity.
+        # Those in passages about the entity are dropped below: read more, so that enough are left.
         more = [entity for entity in missing if abouts[entity] and len(mentions[entity]) == limit]
         if more:
             mentions |= self._graph.mentions_of(more, limit=limit + most)
@@ -416,10 +416,10 @@ class WalkSettings:
 
     seeds: int = 6
     damping: float = 0.5  # damping: share of the walk that continues rather than returns
-    rounds: int = 12  # 0.5 ** 12: what is left is below anything that is ranked
+    rounds: int = 12  # the remainder, 0.5 ** 12, is too small to change the ranking
     mentions_each: int = 8
     targets_each: int = 6
-    about: float = 2.0  # an edge to what a passage is about, next to one to what it mentions
+    about: float = 2.0  # weight of an edge to a subject; an edge to a mention has 1
 
 
 def walk(
@@ -433,8 +433,8 @@ def walk(
 
     Args:
         neighbourhood: where the edges are.
-        scores: passages and how good they are; the best are where the walk starts and returns to.
-        entities: entities the question names: the walk starts there, too, or there alone.
+        scores: score by passage; the walk starts at the best ones and returns to them.
+        entities: entities that the question names, where the walk also starts.
         settings: the numbers.
     """
     settings = settings or WalkSettings()
@@ -473,11 +473,11 @@ def walk(
 def _edges(
     neighbourhood: Neighbourhood, seeds: Sequence[int], entities: Sequence[int], settings: WalkSettings
 ) -> tuple[list[int], list[int], list[float]]:
-    """Return passages and entities around the seeds, and the certainty of each edge."""
+    """Return the edges around the seeds, as lists of passages, entities and weights."""
     around = set(entities)
     if seeds:
         around |= neighbourhood.entities_in(seeds)
-    else:  # nothing was found: a step further from what the question names
+    else:  # without seeds: go one step further from the entities of the question
         about, mentioning = neighbourhood.abouts_of(entities), neighbourhood.mentions_of(entities)
         near = {chunk for edges in about.values() for chunk, _ in edges[: settings.targets_each]}
         near |= {chunk for edges in mentioning.values() for chunk, _ in edges[: settings.mentions_each]}
@@ -506,8 +506,8 @@ class LinkedEntity(NamedTuple):
 
     Attributes:
         key: the entity.
-        sure: whether it is surely meant: not where its name is a single word that the question writes
-            like any other word ("brother" does not surely mean a film of that name).
+        sure: whether the link is unambiguous; it is not if the name is a single word that the question
+            writes like any other word ("brother" may not be the film of that name).
     """
 
     key: int
@@ -541,7 +541,7 @@ def link_entities(question: str, graph: GraphTable) -> list[LinkedEntity]:
 
 
 def _is_acronym(question: str, token: SurfaceToken) -> bool:
-    """Whether a word is in capitals, and what is around it is not: WHO is not the pronoun who."""
+    """Whether a word is in capitals and the rest is not: WHO is not the pronoun who."""
     around = question[: token.start] + question[token.end :]
     return question[token.start : token.end].isupper() and not around.isupper()
 

@@ -46,7 +46,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_PARTS = 3  # passages that a document is judged by
+_PARTS = 3  # passages that count for a document's score
 
 _DocumentKey = tuple[str, str]
 """Knowledge base, and URI of the document; its id where it has none. The filter `source` takes either."""
@@ -180,11 +180,11 @@ class MultiQueryRAG(RAGPattern):
     The answering model also writes the variants; see `MultiQueryRetriever`.
 
     Args:
-        llm: the model; None leaves `retrieve` only, with the model of a source or the default
-            one for the wordings.
+        llm: the model; None leaves `retrieve` only, with the model of a source, or the default one, for
+            the variants.
         sources: the sources to search.
-        base_retriever: registered name of the retriever that searches for each wording.
-        num_queries: how many wordings the model is asked for, 1 to 10.
+        base_retriever: registered name of the retriever that searches for each variant.
+        num_queries: how many variants the model is asked for, 1 to 10.
         base_retriever_params: further parameters of that retriever.
         options: the other arguments of `RAGPattern`.
 
@@ -260,7 +260,7 @@ class HierarchicalRAG(RAGPattern):
         best = _best_documents(pool)[: self._top_documents]
         passages = await self._within(best, query, filters)
         searched = {_document(passage) for passage in passages}
-        # Of a document that cannot be searched within, the first search has what there is.
+        # For documents that cannot be searched within, keep the passages of the first search.
         passages += [passage for passage in pool if _document(passage) not in searched]
         passages.sort(key=lambda passage: -passage["score"])
         taken: Counter[_DocumentKey] = Counter()
@@ -286,7 +286,7 @@ class HierarchicalRAG(RAGPattern):
                 kb_ids=list(dict.fromkeys(base for base, _ in documents)),
                 filters={**(filters or {}), "source": names},
             )
-        # The same question without this filter has just been answered.
+        # Only this filter can be the cause: the same question without it was just answered.
         except InvalidInputError as error:
             _log.info("Passages are not searched for within their documents: %s", error)
             return []
@@ -310,7 +310,7 @@ def _document(passage: RetrievedPassage) -> _DocumentKey:
 
 
 class _TimedReranker:
-    """A reranker with a time limit, which remembers why it failed."""
+    """A reranker with a timeout; keeps the reason of a failure."""
 
     def __init__(self, reranker: Reranker, seconds: float) -> None:
         self.failure = ""
@@ -356,8 +356,8 @@ class RAGAnswer:
     Attributes:
         answer: the text, with citations: `[1]` is the first of `passages`.
         passages: the passages that the model was shown, in the order of their numbers.
-        notes: what the reader should know: passages left out, a citation of none of them…
-        sentences: the sentences of the text, each with its citations and whether they support it; none where
+        notes: warnings for the reader: passages left out, a citation of an unknown number…
+        sentences: the sentences of the text, each with its citations and whether they support it; empty if
             the model was not asked.
     """
 
@@ -464,10 +464,10 @@ class CitedSentence:
     """A sentence of an answer.
 
     Attributes:
-        text: of the sentence, with its citations.
+        text: the sentence, with its citations.
         citations: the numbers of the passages that it cites, as far as there are such passages.
-        weak: those of them whose passage shares no content word with the sentence. A passage in a script
-            that the sentence is not written in is never among them: words do not tell.
+        weak: those of them whose passage shares no content word with the sentence. A passage in another
+            language is never among them, as words cannot be compared.
         supported: whether it cites a passage that is not weak. A sentence that is not supported may still be
             true, or say nothing that needs support.
     """

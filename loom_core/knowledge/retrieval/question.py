@@ -35,7 +35,7 @@ class QuestionPreparer:
     Args:
         record: the store.
         embedder: embeds questions; None where there are no vectors.
-        patience: seconds that this may take.
+        timeout: seconds for the embedding of a question.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class QuestionPreparer:
         """Return the question, stripped and cut to the maximum length.
 
         Args:
-            query: as it was given.
-            limit: how many passages are asked for.
-            most: how many may be asked for.
+            query: the question as received.
+            limit: number of passages requested.
+            most: upper bound of `limit`.
 
         Raises:
             InvalidInputError: it is empty, or the limit is not a whole number from 1 to the maximum.
@@ -82,7 +82,7 @@ class QuestionPreparer:
         return await to_thread.run_sync(self.filter.filter_chunks, filters) if filters else None
 
     def explain_language_gap(self, text: str) -> str:
-        """Return why a question is not embedded despite an embedder: its language; or empty."""
+        """Return why the embedder cannot embed a question (its language is not covered); or empty."""
         embedder, language = self._embedder, detect_language(text)
         if embedder is None or embedder.languages is None or language in {*embedder.languages, "und"}:
             return ""
@@ -105,7 +105,7 @@ class QuestionPreparer:
 
     @property
     def is_semantic(self) -> bool:
-        """Whether a cosine tells how near a passage is in meaning."""
+        """Whether the cosine measures similarity in meaning."""
         return self._embedder is not None and self._embedder.semantic
 
     def centroids(
@@ -138,12 +138,12 @@ class QuestionPreparer:
 
 
 _REMEMBERED = 8
-"""Filters whose chunks are kept: a conversation asks with the same ones again and again."""
+"""Size of the cache of chunks by filters: a conversation repeats the same filters."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Facts about the store as of one of its changes."""
+    """Cached field names and filter results, valid for one state (`head`) of the store."""
 
     head: int
     names: list[str]
@@ -154,7 +154,7 @@ class ChunkFilter:
     """Finds the chunks that match filters, and caches them until the store changes.
 
     Args:
-        record: has the documents and their fields.
+        record: the store with the documents and their fields.
     """
 
     def __init__(self, record: KnowledgeStore) -> None:
@@ -170,7 +170,7 @@ class ChunkFilter:
         """Return the chunks of the documents that match all filters; None without filters. Blocks.
 
         Raises:
-            InvalidInputError: a filter that is not supported, or not formed as it should be.
+            InvalidInputError: a filter is not supported, or malformed.
         """
         moment = self._now()
         parsed = parse_filters(filters, moment.names)
@@ -181,7 +181,7 @@ class ChunkFilter:
                 moment.chunks.move_to_end(parsed)
                 return moment.chunks[parsed]
         found = self._record.documents.chunk_keys_where(parsed)
-        # A change in between makes the next question begin another moment, and this one is forgotten.
+        # If the store has changed since, the next question replaces this cache entry's `_Moment`.
         with self._lock:
             moment.chunks[parsed] = found
             if len(moment.chunks) > _REMEMBERED:
@@ -189,7 +189,7 @@ class ChunkFilter:
         return found
 
     def _now(self) -> _Moment:
-        head = self._record.changes.head()  # read first: newer changes only make it look older
+        head = self._record.changes.head()  # read first: a later change can only make the cache look stale
         moment = self._moment
         if moment is None or moment.head != head:
             moment = _Moment(head, filter_names(self._record.documents.field_names()))

@@ -31,7 +31,7 @@ __all__ = ["ParentDocument", "Refinement", "Refiner", "diverse", "with_parents",
 
 _log = logging.getLogger(__name__)
 
-_CANDIDATES = 20  # that are refined at the least; four for each passage that is wanted
+_CANDIDATES = 20  # minimum number of passages to refine; else four for each that is requested
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Refinement:
         )
 
     def candidates(self, limit: int) -> int:
-        """Return how many candidates are needed to keep enough of them."""
+        """Return how many candidates to retrieve, so that enough are left after refinement."""
         if self.drop_duplicates or self.diversity or self.sections or self.reranker is not None:
             return max(_CANDIDATES, 4 * limit)
         return limit
@@ -89,7 +89,7 @@ class Refiner:
     Args:
         record: the store with their documents.
         vectors: for the similarity of two passages.
-        patience: seconds that a reranker may take.
+        reranker_timeout: seconds that a reranker may take.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Refiner:
         keys = {item.id: key for key, item in found.items()}
         if wanted.drop_duplicates:
             items = await to_thread.run_sync(partial(without_near_duplicates, items, question=query))
-        # What comes after may leave some out or put some together, and needs more than are shown.
+        # The next steps may drop or merge passages, and need more than are shown.
         room = len(items) if wanted.diversity or wanted.sections else limit
         if wanted.reranker is not None:
             items, notes = await self._rerank(wanted.reranker, query, items, limit=room)
@@ -151,7 +151,7 @@ class Refiner:
     async def _rerank(
         self, reranker: Reranker, query: str, items: Sequence[KnowledgeItem], *, limit: int
     ) -> tuple[list[KnowledgeItem], list[str]]:
-        """Return the passages in the reranker's order, or in the former one with a note why."""
+        """Rerank the passages; if that fails, keep their order and return a note with the reason."""
         try:
             with anyio.fail_after(self._reranker_timeout):
                 return await reranker.rerank(query, items, limit=limit), []
@@ -173,7 +173,7 @@ _PUNCTUATION = 20
 """Characters by which two short passages with the same words may differ in length."""
 
 _SAME = 1e-6
-"""Cosines that differ by less are equal: this is what single precision leaves of a difference."""
+"""Cosines that differ by less count as equal: the rounding error of single precision."""
 
 _CJK = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9d\U00020000-\U000323af"
 _TOKEN = re.compile(f"[^\\W{_CJK}]+|\\w")
@@ -187,7 +187,7 @@ def without_near_duplicates(
 
     Two passages are near duplicates if the Jaccard index of their shingles (sequences of five words, or
     of five CJK characters) reaches the threshold and they hold the same numbers: the reports of two
-    years may differ in nothing else. Nor are they if they hold different identifiers that the question names.
+    years may differ in nothing else. They are not if they hold different identifiers that the question names.
     Case, punctuation and white space do not count.
 
     Source: Broder, "On the Resemblance and Containment of Documents", 1997.
@@ -198,8 +198,8 @@ def without_near_duplicates(
         question: the question of the search.
 
     Returns:
-        The kept passages, in their order. One in favour of which others were dropped has their ids
-        in `metadata["duplicates"]`, best first.
+        The kept passages, in their order. A kept passage has the ids of its dropped duplicates in
+        `metadata["duplicates"]`, best first.
     """
     kept: list[_Candidate] = []
     identifiers = extract_identifiers(question)

@@ -56,9 +56,9 @@ class SearchAnswer:
         embedded: how many chunks had a vector, of `chunks`.
         chunks: how many chunks there were.
         match: how well the passages fit the question; `items` is empty where its verdict is `none`.
-        notes: what the reader should know: a channel that was left out, and why.
+        notes: warnings for the reader, such as a channel that was left out, and why.
         embed_ms: time for embedding the question, in milliseconds.
-        retrieve_ms: the rest of the time; while the question was embedded, words were searched.
+        retrieve_ms: the rest of the time; `hybrid` searches words while the question is embedded.
         measures: how many passages each channel brought and how long each step took, by the names of the
             attributes of the search's span.
     """
@@ -153,7 +153,7 @@ class Searcher:
     Args:
         name: the knowledge base's name, for traces.
         context: the store and its indexes.
-        config: weights, and the settings that a question may override.
+        config: weights, and defaults of the options of a request.
         reranker: reorders the best passages, or None.
         tracer: makes the spans; None for the program's own provider.
     """
@@ -177,8 +177,8 @@ class Searcher:
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """See `GraphRAGKnowledgeBase.search`.
 
-        Every search is a span `KNOWLEDGE_SEARCH`: what was found by which channel and how long it took,
-        never the question, unless the operator enables that.
+        Every search is a span `KNOWLEDGE_SEARCH` with the hits and time of each channel. The question is
+        not part of it, unless the operator enables that.
         """
         strategy = request.strategy
         if strategy not in (known := get_args(Strategy)):
@@ -239,7 +239,7 @@ class Searcher:
         )
 
     def _count(self, retrieval: Retrieval | None, embed_ms: float | None) -> None:
-        """Record the time that each channel took."""
+        """Report the time of each channel to the metrics."""
         ms = dict(retrieval.ms) if retrieval is not None else {}
         took = {
             "embedding": embed_ms,
@@ -268,7 +268,7 @@ class Searcher:
 
         Args:
             text: the question.
-            retrieval: what was found for it.
+            retrieval: the hits; None if there is no index.
             chosen: whether filters selected the passages: then they are returned even if they match poorly.
         """
         found = items(self._context.store, retrieval.found if retrieval else ())
@@ -283,7 +283,7 @@ class Searcher:
         }
 
     async def _ask(self, question: PreparedQuestion, strategy: Strategy, *, embeds: bool) -> _PendingSearch:
-        """Embed a question if necessary; for `hybrid`, search words meanwhile, and vectors then."""
+        """Embed a question if necessary; for `hybrid`, search words in parallel, and vectors afterwards."""
         asked = _PendingSearch(question, self._channels(question))
         if embeds and strategy == "hybrid":
             asked.hits = hits = ChannelHits()
@@ -316,7 +316,7 @@ class Searcher:
         await to_thread.run_sync(search)
 
     def _open_vectors(self, asked: _PendingSearch) -> None:
-        """Set the vectors that a question may be compared with, if any, and their languages' centroids."""
+        """Set the vectors that are comparable with a question, if any, and their languages' centroids."""
         question = asked.question
         dense = self._context.vectors.current() if question.vector is not None else None
         if not self._context.reader.is_in_space(question):  # after `current`, so that it is of this space
@@ -341,7 +341,7 @@ class Searcher:
     async def _retrieve_when_ready(
         self, asked: _PendingSearch, limit: int, *, strategy: Strategy, chunks: int
     ) -> tuple[Retrieval | None, list[str]]:
-        """Return the retrieval and its notes; if an index is gone, wait until it is back."""
+        """Return the retrieval and its notes; if an index is missing, wait until it is rebuilt."""
         retrieval, missing = await to_thread.run_sync(self._retrieve, asked, limit, strategy)
         if not missing or not chunks:
             return retrieval, []
@@ -387,7 +387,7 @@ class _PendingSearch:
         question: with its vector, once it is embedded.
         channels: the channels to search.
         hits: their hits, if they are searched first; else None.
-        notes: why it is not embedded.
+        notes: why the question was not embedded; empty if it was.
         embed_ms: how long embedding took.
         damage: the damage of the lexical index.
     """
@@ -446,7 +446,7 @@ _CHANNELS: dict[Channel, tuple[str, str]] = {
     "keyword": ("keyword", "holds keywords of the question"),
     "graph": ("graph", "is connected with what the question names"),
 }
-"""Names of a channel's score in an item, and the reason it gives for a hit."""
+"""Name of each channel's score in an item, and the reason that it gives for a hit."""
 
 
 def items(record: KnowledgeStore, found: Sequence[ChunkHit]) -> dict[int, KnowledgeItem]:
@@ -477,7 +477,7 @@ def channel_items(
 
     Args:
         record: the store; deleted chunks are left out.
-        scores: keys and the channel's raw scores, in the order that the items are to have.
+        scores: keys and the channel's raw scores, in the order of the result.
         channel: the channel, or None.
     """
     rows = record.documents.chunks([key for key, _ in scores])

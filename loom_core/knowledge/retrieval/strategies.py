@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["ChunkHit", "Retrieval", "retrieve"]
 
 _NAMED_EACH = 4  # passages about one entity that the question names
-_SURE = 0.8  # certainty from which on a passage is about an entity for that
+_SURE = 0.8  # minimum confidence that a passage is about the entity
 _GRAPH_FIRST_POOL = 200  # passages of the graph that are ranked by their vectors
 
 
@@ -37,7 +37,7 @@ class ChunkHit:
 
     Attributes:
         key: the chunk's key in the store.
-        score: what it is ranked by, 0 to 1.
+        score: the score of the ranking, 0 to 1.
         scores: score of each channel: `bm25` (raw), `vector` (cosine), `links`, `graph`.
         links: the path that led to it, from the seed on; empty if it was found directly.
         named: the entity that the question names and the chunk is about, or 0.
@@ -58,7 +58,7 @@ class Retrieval:
         found: the best passages, best first.
         counts: how many passages each step brought: `lexical`, `vector`, `graph`, `expansion`.
         ms: milliseconds of `first_stage` (of it `lexical` and `vector`), `expansion`, `walk` and `total`.
-        fallback_to_vector: whether `graph_first` found nothing in the graph and went by vectors.
+        fallback_to_vector: whether `graph_first` found nothing in the graph, and used vectors instead.
         nearness: see `FirstStage`.
     """
 
@@ -158,14 +158,14 @@ class _RetrievalRun:
         if dense is not None and question.vector is not None:
             best = nsmallest(_GRAPH_FIRST_POOL, self._near, key=lambda key: (-self._near[key], key))
             semantic = dense.scores(question.vector, self._channels.has_vector(best))
-            # What cannot be ranked by vectors comes after what can.
+            # Passages without a comparable vector come last.
             self._scores = {key: semantic.get(key, 0.0) for key in best}
             self._first = FirstStage(semantic, {}, semantic)
         self._measure("walk")
         return bool(self._scores)
 
     def _link_entities(self) -> None:
-        """Link the entities in the question: passages about them become seeds, and gain if surely meant."""
+        """Link the question's entities: passages about them become seeds, and gain if the link is sure."""
         among, named = self._question.among, link_entities(self._question.text, self._graph)
         self._entities = [entity.key for entity in named]
         abouts = self._neighbourhood.abouts_of(self._entities)
@@ -207,7 +207,7 @@ class _RetrievalRun:
         self._measure("walk")
 
     def finish(self, limit: int, *, fallback: bool) -> Retrieval:
-        """Return the best; first those that hold identifiers of the question, by how many they hold."""
+        """Rank the passages, those that hold identifiers of the question first; return the best."""
         highest = max(self._scores.values(), default=0.0)
         for key, number in self._first.held.items():
             self._scores[key] += highest * number

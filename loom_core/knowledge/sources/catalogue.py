@@ -36,10 +36,10 @@ class CatalogueEntry:
         folder: where it is.
         source: its self-description.
         documents: how many documents it holds.
-        chunks: how many chunks.
+        chunks: how many chunks it holds.
         embedder: id of the model that makes its vectors, or empty.
-        embedding_config: what makes that model again, or empty.
-        llm: the language model that read it last, or empty.
+        embedding_config: configuration that recreates that model, or empty.
+        llm: the language model that extracted from it last, or empty.
         revision: a text that changes whenever documents are added, removed, moved or changed.
         problem: why it cannot be used (written by a newer Loom, damaged), or empty.
     """
@@ -61,7 +61,7 @@ class CatalogueEntry:
 
 
 class Catalogue:
-    """The knowledge bases in a home folder. Reading it takes a few milliseconds and imports nothing.
+    """The knowledge bases in a home folder. Reading it takes a few milliseconds and opens none of them.
 
     Args:
         home: Loom's home; knowledge bases are in its folder `kb`.
@@ -80,16 +80,16 @@ class Catalogue:
         return folder_in(self._home, name)
 
     def files(self) -> dict[Path, tuple[int, int]]:
-        """Return date and size of every file of every store: they differ whenever anything has changed.
+        """Return modification time and size of the files of every store: any write changes them.
 
-        A database does not notify of another process's writes; this is what can be looked at often.
+        A database does not notify of another process's writes; this is cheap enough to poll.
         """
         files: dict[Path, tuple[int, int]] = {}
         for pattern in _RECORDS:
             for path in self._folder.glob(pattern):
                 try:
                     status = path.stat()
-                except OSError:  # it has just gone
+                except OSError:  # it was just deleted
                     continue
                 files[path] = (status.st_mtime_ns, status.st_size)
         return files
@@ -114,7 +114,7 @@ def _read(path: Path) -> CatalogueEntry | None:
                 problem = f"it is of a newer Loom's format ({version}, this one knows {len(SCHEMA)}): upgrade"
             return _entry_of(path, db, problem)
     except sqlite3.Error as error:
-        return _unusable(path, f"its record cannot be read ({error})")
+        return _unusable(path, f"its store cannot be read ({error})")
 
 
 def _unusable(path: Path, problem: str) -> CatalogueEntry:

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class TextDocument(BaseModel):
-    """A document as a text."""
+    """A document given as a text."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,14 +37,14 @@ class TextDocument(BaseModel):
 class DocumentsKnowledgeBase(NamedSource):
     """In-memory documents as a source: chunked, linked and searched as in a knowledge base on disk.
 
-    They are read at the first question, which waits for it: some hundred documents take about a second.
+    The first question indexes them, and waits for that: a few hundred documents take about a second.
 
     Args:
         documents: the documents.
         name: its name among other sources.
         description: of its content, in one sentence.
         search_hints: what to search in it for.
-        embedding_provider: makes vectors, too; None searches by words and links alone.
+        embedding_provider: the embedder; None searches by words and links alone.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class DocumentsKnowledgeBase(NamedSource):
 
     @property
     def supported_filters(self) -> Sequence[str]:
-        """The fields of its documents, and once they are read what every document has besides."""
+        """The fields of its documents; once they are indexed, also the fields that every document has."""
         if self._base is not None:
             return self._base.supported_filters
         return sorted({name for document in self._documents for name in document.metadata})
 
     @property
     def relevance_is_absolute(self) -> bool:
-        """It is, see `GraphRAGKnowledgeBase`."""
+        """True, see `GraphRAGKnowledgeBase`."""
         return True
 
     @property
@@ -92,7 +92,7 @@ class DocumentsKnowledgeBase(NamedSource):
         return await (await self.open_base()).get_by_id(knowledge_id)
 
     def close(self) -> None:
-        """Forget what was read of the documents."""
+        """Drop the index; the next question builds it again."""
         if self._base is not None:
             self._base.close()
             self._base, self._is_read = None, False
@@ -100,7 +100,7 @@ class DocumentsKnowledgeBase(NamedSource):
     async def open_base(self) -> GraphRAGKnowledgeBase:
         """Return the knowledge base with all documents in it, for callers that read them.
 
-        A caller that stops waiting leaves the unread rest to the next caller.
+        If a caller is cancelled, the next one continues the indexing.
         """
         async with self._turn:
             if self._base is None:

@@ -38,10 +38,10 @@ class Library:
             for rules alone.
         only: names that may be opened; empty for all.
         may_use: called, in the requesting thread or task, to check whether a knowledge base may be used now;
-            a forbidden one seems not to exist. By default all may.
+            a forbidden one is treated as absent. By default all are allowed.
         program: name of this process for the others that share the home.
         start_timeout: seconds for which a call waits for an embedder that is being loaded; loading continues
-            in the background, and the next call waits on.
+            in the background, and the next call waits again.
     """
 
     def __init__(
@@ -91,16 +91,16 @@ class Library:
 
         Args:
             name: its name.
-            create: whether to make it if there is none.
+            create: whether to create it if it does not exist.
             description: stored, if given.
             search_hints: stored, if given.
-            embedder: id of the embedder that a new one is to have unless one was chosen for all.
+            embedder: id of the embedder for a new one, unless one was chosen for all.
 
         Raises:
-            NotFoundError: there is none, or it may not be opened.
+            NotFoundError: it does not exist, or may not be opened.
             InvalidInputError: no knowledge base can have this name.
-            EmbeddingError: a server is to embed of unknown dimension, and it does not answer,
-                or not yet: it may be loading its model, which continues.
+            EmbeddingError: the embedding server, whose dimension is unknown, does not answer, or not yet: it
+                may be loading its model, which continues.
             ConfigError: the language model's configuration is wrong.
         """
         knowledge_base = self._open.get(name) if self._is_allowed(name) else None
@@ -133,7 +133,7 @@ class Library:
         await to_thread.run_sync(shutil.rmtree, self.catalogue.folder(name))
 
     def work_in(self, tasks: TaskGroup) -> None:
-        """Work for every knowledge base opened from now on, in a task group that the caller ends."""
+        """Work for every knowledge base opened from now on, in a task group that the caller cancels."""
         self._tasks = tasks
 
     def language_model(self) -> LLMProvider | None:
@@ -170,7 +170,9 @@ class Library:
         folder = self.catalogue.folder(name)
         if not self._is_allowed(name) or not (create or (folder / "record.db").exists()):
             raise await to_thread.run_sync(self._unknown, name)
-        provider = await self._start_embedder(folder, embedder)  # others are opened meanwhile
+        provider = await self._start_embedder(
+            folder, embedder
+        )  # outside the lock, so that others can be opened meanwhile
         async with self._turn:
             knowledge_base = self._open.get(name)
             if knowledge_base is None:
@@ -221,7 +223,7 @@ class Library:
         return start.provider
 
     def _embedder(self, folder: Path, wanted: str) -> EmbeddingProvider:
-        """The embedder of a knowledge base: the one that made its vectors, unless another was chosen."""
+        """Return the embedder of a knowledge base: that of its vectors, unless another was chosen."""
         from loom_core.embedding.registry import EmbedderChoice, create_embedder, is_remote
 
         entry = next((entry for entry in self.catalogue.list() if entry.folder == folder), None)
@@ -243,11 +245,11 @@ class Library:
 
 
 class _EmbedderStart:
-    """The start of an embedder in the background, which continues when no caller waits any more.
+    """Start of an embedder in the background, which continues if the callers stop waiting.
 
     Attributes:
         provider: the embedder.
-        over: set when it is ready, or has failed.
+        over: set once it is ready or has failed.
     """
 
     def __init__(self, provider: EmbeddingProvider, choice: str) -> None:
@@ -276,7 +278,7 @@ class _EmbedderStart:
             name = f"{config['provider']}:{config.get('model', '')}" if config else self._choice
             raise EmbeddingError(
                 f"The embedder {name.rstrip(':')} is not ready yet: its server may be loading the model.",
-                advice="That goes on: try again in a moment.",
+                advice="Loading continues: try again in a moment.",
                 failure="timeout",
             )
 

@@ -25,14 +25,14 @@ __all__ = ["LocalKnowledgeBase"]
 class LocalKnowledgeBase(KnowledgeBaseProvider):
     """A knowledge base in a library as a source.
 
-    Nothing is opened before the first question, which goes through the process that owns the knowledge base
-    where another one does.
+    Nothing is opened before the first question. If another process owns the knowledge base, that process
+    answers.
 
     Args:
-        library: has the knowledge base; its creator closes it.
+        library: the library with the knowledge base; its creator closes it.
         info: self-description of the source, such as that of the catalogue.
-        base: name of the knowledge base where it is not that of the source.
-        retriever: gives what finds passages in the knowledge base once it is open; None asks it as a whole.
+        base: name of the knowledge base, if it differs from that of the source.
+        retriever: creates the retriever to use from the open knowledge base; None queries it as a whole.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
     @property
     def relevance_is_absolute(self) -> bool:
-        """It is, a share of the confidence that the passages answer; unless a retriever scores them."""
+        """True, as for `GraphRAGKnowledgeBase`, unless a retriever scores the passages."""
         return self._retriever is None
 
     @property
     def embedder_id(self) -> str:
-        """The vector space of its passages; empty before it was asked, and where it has none."""
+        """The vector space of its passages; empty before the first query, and without an embedder."""
         return "" if self._opened is None else self._opened.embedder_id
 
     async def query(
@@ -86,7 +86,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
 
         Raises:
             NotFoundError: there is no such knowledge base any more.
-            LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`, or why there is no such retriever.
+            LoomError: as `Library.get` and `GraphRAGKnowledgeBase.query`; or the retriever cannot be created.
         """
         knowledge_base = await self.open_base()
         if self._retriever is None:
@@ -108,7 +108,7 @@ class LocalKnowledgeBase(KnowledgeBaseProvider):
         Raises:
             LoomError: as `Library.get`.
         """
-        # The library gives the one that is open, and knows when it was deleted or recreated.
+        # Ask the library each time: the knowledge base may have been deleted or recreated.
         self._opened = await self._library.get(self._base)
         return self._opened
 

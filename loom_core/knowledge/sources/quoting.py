@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QuotedPassages", "quote_passages"]
 
-_SHORTEST = 40  # tokens of a passage that are worth being shown of it
+_SHORTEST = 40  # minimum tokens of a passage that is cut to fit
 _CUT = " […]"
 
 
@@ -27,8 +27,8 @@ class QuotedPassages:
 
     Attributes:
         text: the passages between tags, each under a line with its id, title and address; empty without any.
-        items: those that are in it.
-        is_cut: whether the only one of them is cut short.
+        items: the passages in the text.
+        is_cut: whether the text holds a single passage, cut short.
     """
 
     text: str

@@ -48,11 +48,11 @@ class _Arguments(BaseModel):
 
 
 class DocumentSearchTool(Tool):
-    """Searches one source or several; its description follows the sources as they are now.
+    """Searches one source or several; its description is built from the current sources.
 
     Args:
         source: the source to query: a federation, or a knowledge base.
-        name: what it is called.
+        name: name of the tool.
         max_tokens: maximum cost of an answer, by `estimate_tokens`.
     """
 

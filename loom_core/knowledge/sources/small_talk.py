@@ -8,7 +8,7 @@ from loom_core.knowledge.text.analysis import words
 
 __all__ = ["needs_retrieval"]
 
-_LONGEST = 60  # characters that manners may have
+_LONGEST = 60  # maximum characters of small talk
 
 _ENGLISH = (
     "hi|hello|hey|hiya|howdy|there|good (?:morning|afternoon|evening|night|day)|bye|goodbye|"
@@ -28,7 +28,7 @@ _CHINESE = (
     "你是谁|你能做什么|在吗|帮帮我|测试|了|吧|啊|呀|哈|呢"
 )
 _LONGEST_FIRST = "|".join(sorted(_CHINESE.split("|"), key=len, reverse=True))
-# Atomic and possessive: no second way is tried through what can be cut in several ways (不是 and 不, 是).
+# Atomic and possessive, to avoid backtracking: some texts can be split in several ways (不是 and 不, 是).
 _SMALL_TALK = re.compile(f"(?>(?:{_ENGLISH})(?=\\s|$)\\s*|(?:{_LONGEST_FIRST})\\s*)++")
 _NOT_A_WORD = re.compile(r"[^\w]+|_+")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SourceInfo", "UnifiedSearchToolBuilder"]
 
 _FIELD_NAME = re.compile(r"[^\W\d][\w.-]{0,39}")
-_MAX_DESCRIPTION = 200  # characters of one source's description that are passed on
+_MAX_DESCRIPTION = 200  # characters of one source's description
 _MAX_HINTS = 6
 _MAX_FILTERS = 20
 _MAX_FILTER_SOURCES = 10
@@ -46,13 +46,13 @@ class SourceInfo:
 class UnifiedSearchToolBuilder:
     """Builds the description and the arguments of a search tool, so that a model knows when to search.
 
-    Names become the `source` enum, descriptions the list of sources, hints the occasions, supported
-    filters the explanation of `filters`. What sources say is data: control characters are taken out
-    and lengths bounded, so that no source can take over the description.
+    Names become the `source` enum; descriptions and hints the list of sources; supported filters the
+    description of `filters`. Texts of sources are untrusted: control characters are removed and lengths
+    bounded, so that no source can dominate the description.
 
     Args:
         sources: the sources, in the order they are to be listed.
-        limit_bytes: the description never has more bytes of UTF-8.
+        limit_bytes: maximum size of the description in UTF-8.
     """
 
     def __init__(self, sources: Sequence[SourceInfo], *, limit_bytes: int = 2048) -> None:
@@ -63,8 +63,8 @@ class UnifiedSearchToolBuilder:
         """Return the tool's description.
 
         Args:
-            head: what the tool does and when to use it; always there.
-            tail: what it returns, and how to ask; always there.
+            head: what the tool does and when to use it; never cut.
+            tail: what it returns, and how to ask; never cut.
         """
         fixed = len(f"{head}\n\n{tail}".encode()) + 2
         lines: list[str] = []
@@ -82,14 +82,14 @@ class UnifiedSearchToolBuilder:
         return "\n\n".join(part for part in (head, listing, tail) if part)
 
     def source_schema(self) -> dict[str, Any]:
-        """JSON Schema keywords for the `source` argument."""
+        """Return the JSON Schema keywords for the `source` argument."""
         names = [source.name for source in self._sources]
         return {"enum": names} if names else {}
 
     def filters_schema(self) -> dict[str, Any]:
-        """JSON Schema keywords for the `filters` argument: which names each source supports.
+        """Return the JSON Schema keywords for the `filters` argument: which names each source supports.
 
-        Names may come from documents, so that only single words are listed here.
+        Names may come from documents and are untrusted, so only single words are listed.
         """
         known = [(source.name, names) for source in self._sources if (names := _plain_names(source))]
         if not known:

@@ -25,7 +25,7 @@ __all__ = ["AliasDecision", "AliasPair", "AliasTable", "PairKind", "StatedAlias"
 
 PairKind = Literal["decision", "acronym", "also_called", "translation", "spelling"]
 
-_SURE_ENOUGH = 0.8  # of a statement
+_SURE_ENOUGH = 0.8  # minimum confidence of a statement
 _ALIKE = 0.965  # cosine of two spellings of a name: e5-small gives 0.97 to 0.99, and 0.96 to other names
 
 
@@ -54,8 +54,8 @@ class AliasPair(NamedTuple):
     """Two entities that are or may be the same.
 
     Attributes:
-        entity: key of the one.
-        other: key of the other.
+        entity: key of one entity.
+        other: key of the other entity.
         kind: the kind of evidence.
         confidence: 0 to 1; the cosine of two spellings.
         chunk: passage that states it, or None.
@@ -80,8 +80,8 @@ class AliasTable:
         """Add what passages state.
 
         Returns:
-            The entities with the first sure statement about them, for `regroup`. Statements that
-            were known before are left out: ubiquitous names would make this ever slower.
+            The entities of pairs whose first sure statement is among these, for `regroup`. Known pairs are
+            left out: ubiquitous names would make this slower and slower.
         """
         rows = [statement for statement in statements if statement.entity != statement.other]
         with self._database.write() as db:
@@ -100,14 +100,14 @@ class AliasTable:
         return {end for row in rows for end in (row["entity"], row["other"])}
 
     def note_new(self, entities: Sequence[int]) -> set[int]:
-        """Note which new entities have names that differ from known ones by a space or a plural only.
+        """Queue comparisons of new entities with names that differ only by a space or a plural.
 
         Returns:
             Those of the entities with earlier decisions of users, for `regroup`.
         """
         with self._database.write() as db:
             rows = self._database.rows_in(
-                # That the form is not empty has to be said of both: else the index is not used.
+                # Both conditions on the form are needed, else SQLite does not use the index.
                 "SELECT e.key AS entity, o.key AS other FROM entities AS e CROSS JOIN entities AS o "
                 "INDEXED BY entities_form ON o.form = e.form AND o.form != '' AND o.key != e.key "
                 "AND instr(e.id || o.id, ' ') WHERE e.key IN ({}) AND e.form != ''",
@@ -193,7 +193,7 @@ class AliasTable:
         return [row["canonical"] for row in rows]
 
     def pairs_of(self, entities: Sequence[int]) -> list[AliasPair]:
-        """Return all evidence that some entities are the same as others, sure or not, the surest first."""
+        """Return all evidence that entities are the same as others, sure or not, the surest first."""
         with self._database.read() as db:
             pairs = _pairs(db, entities)
         return sorted(pairs, key=lambda pair: (-pair.confidence, pair.entity, pair.other))
@@ -313,7 +313,7 @@ def _counts(pair: AliasPair) -> bool:
 
 
 def _is_stated(db: sqlite3.Connection, said: StatedAlias) -> bool:
-    """Whether a passage that is in says the same, as surely."""
+    """Whether a stored passage states the same pair at least as surely."""
     row = db.execute(
         "SELECT 1 FROM alias_statements WHERE entity = ? AND other = ? AND kind = ? AND confidence >= ?",
         (said.entity, said.other, said.kind, said.confidence),
@@ -322,7 +322,7 @@ def _is_stated(db: sqlite3.Connection, said: StatedAlias) -> bool:
 
 
 def _pairs(db: sqlite3.Connection, entities: Sequence[int]) -> set[AliasPair]:
-    """Return the evidence that entities are the same: of each kind the surest, of equals the first."""
+    """Return the evidence that entities are the same: the surest of each kind for each pair."""
     rows = db.execute(
         "WITH wanted AS MATERIALIZED (SELECT value FROM json_each(?)) "
         "SELECT entity, other, kind, MAX(confidence) AS confidence, MIN(chunk) AS chunk FROM wanted "
@@ -347,8 +347,8 @@ def _groups(
 ) -> dict[int, int]:
     """Return the canonical entity of each, for those that are in a group.
 
-    Pairs join groups, decisions first and then the surest; two that were declared different are never in
-    one group, whatever connects them.
+    Pairs join groups, decisions first and then the surest; two entities that were declared different are
+    never in one group, whatever the evidence.
     """
     group = {entity: {entity} for entity in entities}
     ordered = sorted(

@@ -16,9 +16,9 @@ _PRUNED = 20_000
 _RUN = 1000  # consecutive keys are written as one row, up to this many
 
 ChangeKind = Literal["chunk+", "chunk-", "vector+", "entity", "document"]
-"""A chunk came, a chunk went, a chunk got its vector, an entity or its relations changed, a document that
-was there already may have other fields. Of a chunk that came the entities are changed, too, unsaid: there
-are a dozen of them, and readers get them from the store."""
+"""`chunk+`: a chunk was added; `chunk-`: deleted; `vector+`: it got its vector; `entity`: an entity or its
+relations changed; `document`: the fields of an existing document may have changed. The entities of an added
+chunk are not logged separately: there are about a dozen, and readers get them from the store."""
 
 IndexName = Literal["words", "vectors", "graph", "chroma"]
 
@@ -35,7 +35,7 @@ class IndexState:
 
     @property
     def built(self) -> bool:
-        """Whether there is an index; if not, the next one is built with all that is in the store."""
+        """Whether the index is usable; if not, it is built from the whole store."""
         return self.watermark >= 0
 
 
@@ -43,7 +43,7 @@ class IndexState:
 class PendingChanges:
     """Changes to apply: keys by kind, and the watermark once they are applied.
 
-    A key may be under `chunk+` and be gone already: applying the changes looks it up anyway.
+    A key under `chunk+` may be deleted already, so look it up in the store.
     """
 
     keys: dict[ChangeKind, list[int]]
@@ -51,7 +51,7 @@ class PendingChanges:
 
 
 class ChangeLog:
-    """The log of changes, and the watermark of each index in it."""
+    """Log of changes, with the watermark of each index."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -77,7 +77,7 @@ class ChangeLog:
 
     def since(self, watermark: int, *, limit: int = 5000) -> PendingChanges | None:
         """Return the next `limit` changes after a watermark, or None if there are none."""
-        # Writers take turns, so that numbers become visible in their order.
+        # Write transactions are serial, so numbers become visible in order.
         rows = self._database.rows(
             "SELECT seq, kind, key, count FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (watermark, limit)
         )
@@ -101,12 +101,12 @@ class ChangeLog:
         return IndexState(0, -1) if row is None else IndexState(row["generation"], row["watermark"])
 
     def advance(self, index: IndexName, watermark: int) -> None:
-        """Note that an index holds the changes up to a number."""
+        """Advance the watermark of an index to a change."""
         with self._database.write() as db:
             db.execute("UPDATE indexes SET watermark = ? WHERE name = ?", (watermark, index))
 
     def restart(self, index: IndexName, *, generation: int, watermark: int) -> None:
-        """Note that an index was rebuilt, in the directory of a new generation."""
+        """Register a rebuilt index: its new generation, which names its directory, and its watermark."""
         with self._database.write() as db:
             db.execute("INSERT OR REPLACE INTO indexes VALUES (?, ?, ?)", (index, generation, watermark))
 

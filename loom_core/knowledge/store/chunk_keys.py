@@ -22,7 +22,7 @@ class ChunkKeys(AbstractSet[int]):
     It is a set for lookups of single keys, and an array for comparisons of all of them at once.
 
     Args:
-        keys: in any order; repeated ones count once.
+        keys: the keys, in any order; duplicates are dropped.
     """
 
     __slots__ = ("_keys",)

@@ -44,7 +44,7 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRow:
-    """A chunk as the store holds it, with what its document says of it."""
+    """A chunk as the store holds it, with its document's id, URI and title."""
 
     key: int
     id: str
@@ -79,13 +79,13 @@ class DocumentReader:
         self._database = database
 
     def same_chunks(self, chunks: Sequence[PreparedChunk]) -> set[str]:
-        """Return the ids of those of some chunks that are stored already, unchanged."""
+        """Return the ids of the chunks that are already stored with the same hash."""
         hashes = {chunk.id: chunk.hash for chunk in chunks}
         rows = self._database.rows_in("SELECT id, hash FROM chunks WHERE id IN ({})", list(hashes))
         return {row["id"] for row in rows if row["hash"] == hashes[row["id"]]}
 
     def is_current(self, uri: str, hash_: bytes) -> bool:
-        """Whether a document is there with exactly this content."""
+        """Whether a document is stored with exactly this content."""
         row = self._database.row("SELECT 1 FROM documents WHERE uri = ? AND hash = ?", (uri, hash_))
         return row is not None
 
@@ -114,7 +114,7 @@ class DocumentReader:
         return "" if row is None else zlib.decompress(row["text"]).decode()
 
     def texts_with_headings(self, keys: Sequence[int]) -> dict[int, str]:
-        """Texts of chunks by key, each below its title and headings; those that are gone are left out."""
+        """Return texts of chunks by key, each below its title and headings; deleted ones are left out."""
         return {
             key: "\n".join([chunk.title, *chunk.heading_path, chunk.text])
             for key, chunk in self.chunks(keys).items()
@@ -145,7 +145,7 @@ class DocumentReader:
         return [row["key"] for row in rows]
 
     def existing(self, keys: Sequence[int]) -> list[int]:
-        """Return those of the chunks that are there."""
+        """Return the keys of those chunks that still exist."""
         rows = self._database.rows_in("SELECT key FROM chunks WHERE key IN ({})", keys)
         return [row["key"] for row in rows]
 
@@ -155,7 +155,7 @@ class DocumentReader:
         return {row["id"]: row["key"] for row in rows}
 
     def hashes(self, uris: Sequence[str]) -> dict[str, bytes]:
-        """Return hashes of the documents at some URIs, by URI; those that are not there are left out."""
+        """Return hashes of the documents at some URIs, by URI; unknown URIs are left out."""
         rows = self._database.rows_in("SELECT uri, hash FROM documents WHERE uri IN ({})", uris)
         return {row["uri"]: row["hash"] for row in rows}
 
@@ -199,7 +199,7 @@ class DocumentReader:
 
 
 class DocumentTable(DocumentReader):
-    """Documents in the store."""
+    """Reads and writes documents in the store."""
 
     def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
         super().__init__(database)
@@ -224,7 +224,7 @@ class DocumentTable(DocumentReader):
         self._writer.remove([key])
 
     def remove_chunks(self, key: int) -> None:
-        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
+        """Remove a document's chunks, and clear its hash so that the next upsert writes it in any case."""
         self._writer.remove_chunks(key)
 
 
@@ -255,7 +255,7 @@ class DocumentWriter:
     """Writes and removes documents with all that depends on them.
 
     Keys are assigned here rather than by SQLite, in the order of the documents, so that all rows of a table
-    go in at once.
+    are inserted by one statement.
     """
 
     def __init__(self, database: Database, graph: GraphTable, changes: ChangeLog) -> None:
@@ -282,7 +282,7 @@ class DocumentWriter:
             db.executemany("DELETE FROM documents WHERE key = ?", [(key,) for key in keys])
 
     def remove_chunks(self, document: int) -> None:
-        """Take a document's chunks out, and have it count as changed whatever is put for it next."""
+        """Remove a document's chunks, and clear its hash so that the next upsert writes it in any case."""
         with self._database.write() as db:
             rows = db.execute("SELECT key FROM chunks WHERE document = ?", (document,)).fetchall()
             self._drop_vectors(db, self._remove_chunks(db, [row["key"] for row in rows]))
@@ -301,7 +301,7 @@ class DocumentWriter:
         fresh, left = self._update(db, updated)
         fresh += self._add(db, added)
         self._add_chunks(db, fresh)
-        # Only now: a text that left one document may have come with another.
+        # Last, because a text that one document lost may be in another one.
         self._drop_vectors(db, left)
         outcomes: dict[str, UpsertOutcome] = dict.fromkeys(there, "unchanged")
         outcomes |= dict.fromkeys((document.uri for document in added), "added")
@@ -323,7 +323,7 @@ class DocumentWriter:
     def _update(
         self, db: sqlite3.Connection, documents: Mapping[int, PreparedDocument]
     ) -> tuple[list[_Placed], set[bytes]]:
-        """Write what is new of documents that are there, and take out what is gone.
+        """Update existing documents, and remove the chunks that they no longer have.
 
         Returns:
             The chunks still to be written, and the hashes of vectors that may be unused now.
@@ -374,7 +374,7 @@ class DocumentWriter:
         keys = [key for key, _ in keyed]
         self._changes.note("chunk+", keys)
         self._changes.note("entity", sorted(regrouped))
-        # A vector may be there already, from the same text elsewhere or before.
+        # The vector may exist already, from the same text in another or an earlier chunk.
         rows = self._database.rows_in(
             "SELECT key FROM chunks WHERE key IN ({}) AND EXISTS "
             "(SELECT 1 FROM vectors WHERE hash = vector_hash)",
@@ -383,7 +383,7 @@ class DocumentWriter:
         self._changes.note("vector+", [row["key"] for row in rows])
 
     def _remove_chunks(self, db: sqlite3.Connection, keys: Sequence[int]) -> set[bytes]:
-        """Take chunks out.
+        """Remove chunks with their graph rows.
 
         Returns:
             The hashes of their vectors.

@@ -38,7 +38,7 @@ class DuplicateGroup:
 
     Attributes:
         documents: id and URI of each, oldest first.
-        likeness: of the two nearest texts that are least alike; 1 where all texts are the same.
+        likeness: lowest similarity of two directly linked texts; 1 if all texts are the same.
     """
 
     documents: tuple[tuple[str, str], ...]
@@ -57,7 +57,7 @@ class DuplicateReader:
         return [row["document"] for row in rows]
 
     def text_with(self, hash_: bytes) -> int | None:
-        """Return the key of a text that some document has already, or None."""
+        """Return the key of a stored text by its hash, or None."""
         row = self._database.row("SELECT key FROM texts WHERE hash = ?", (hash_,))
         return None if row is None else int(row["key"])
 
@@ -72,7 +72,7 @@ class DuplicateReader:
         return [row["text"] for row in rows]
 
     def documents_with(self, text: int, *, limit: int = 8) -> tuple[bytes, list[int]]:
-        """The hash of a text, and keys of documents that had it when they were compared, oldest first."""
+        """Return the hash of a text, and the keys of documents compared with this text, oldest first."""
         rows = self._database.rows(
             "SELECT t.hash, c.document FROM texts AS t JOIN copies AS c ON c.text = t.key WHERE t.key = ? "
             "ORDER BY c.document LIMIT ?",
@@ -126,20 +126,19 @@ class DuplicateReader:
 class DuplicateTable(DuplicateReader):
     """The texts of documents, and which texts are near-duplicates.
 
-    It follows the documents: a document that is removed or changed takes the rows of its
-    text with it, unless others have it.
+    Triggers delete the rows of a text when the last document with it is removed or changed.
     """
 
     def upsert(
         self, document: int, hash_: bytes, *, bands: Sequence[int] = (), alike: Iterable[SimilarText] = ()
     ) -> None:
-        """Note the text of a document; part of a transaction.
+        """Store the text of a document and its near-duplicates; part of a transaction.
 
         Args:
-            document: its key; one that is gone is passed over.
-            hash_: of its normalised text.
-            bands: of a text that no document had so far.
-            alike: the texts that such a text is nearly the same as.
+            document: its key; a deleted one is ignored.
+            hash_: hash of its normalised text.
+            bands: LSH bands of the text, used if it is new.
+            alike: near-duplicates of the text, used if it is new.
         """
         with self._database.write() as db:
             if db.execute("DELETE FROM uncompared WHERE document = ?", (document,)).rowcount == 0:

@@ -19,7 +19,7 @@ FIELD_NAMES = (
     "SELECT (SELECT MIN(name) FROM fields WHERE name > names.name) FROM names WHERE name IS NOT NULL) "
     "SELECT name FROM names WHERE name IS NOT NULL"
 )
-"""The names of fields in order, from one to the next; DISTINCT would read every row of the table."""
+"""Statement for the names of fields, sorted. It skips from name to name; DISTINCT would read every row."""
 
 FieldRow = tuple[str, str, float | None, float | None, float | None]
 """Columns `name`, `value`, `number`, `local` and `instant` of the table."""
@@ -32,7 +32,7 @@ _COMPARED = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 def field_rows(draft: DocumentDraft, *, language: str) -> list[FieldRow]:
     """Return the fields that filters can find a document by: language, type, title, and scalar metadata.
 
-    Each element of a list is a separate value. Anything else is left out.
+    Each element of a list is a separate value. Values of other types are left out.
     """
     fields: list[tuple[str, object]] = [
         ("language", language),
@@ -78,7 +78,7 @@ def _documents_where(field: FieldFilter, conditions: list[FieldCondition]) -> _S
         tests.append(f"({test})")
         parameters += values
     sql = f"SELECT document FROM fields WHERE {' AND '.join(tests)}"
-    if field.name in ADDRESS_FIELDS:  # metadata may have a field of this name besides
+    if field.name in ADDRESS_FIELDS:  # metadata may also have a field of this name
         for condition in conditions:
             test, values = _address_test(field.name, condition)
             sql += f" UNION ALL SELECT key FROM documents WHERE {test}"
@@ -109,7 +109,7 @@ def _range(sign: str, value: FieldValue) -> _Sql:
         tests.append(f"number {sign} ?")
         parameters.append(value.number)
     if value.period is not None:
-        # After a period is after its end, and up to it is to its end.
+        # `gt` and `lte` refer to the end of a period, `gte` and `lt` to its start.
         column, start, end = _column(value.period)
         tests.append(f"{column} {'>=' if sign in {'>=', '>'} else '<'} ?")
         parameters.append(start if sign in {">=", "<"} else end)
@@ -139,7 +139,7 @@ def _any(test: str, values: list[str]) -> _Sql:
 
 
 def _either(tests: list[str]) -> str:
-    """Tests joined by OR as a balanced tree: a chain of hundreds is too deep for SQLite."""
+    """Join tests by OR as a balanced tree: a chain of hundreds is too deep for SQLite."""
     if len(tests) == 1:
         return tests[0]
     middle = len(tests) // 2

@@ -32,7 +32,7 @@ class KnownFile:
 
     Attributes:
         document: key of the document.
-        state: of the file then.
+        state: fingerprint of the file when it was read.
     """
 
     document: int
@@ -43,7 +43,7 @@ class KnownFile:
 
 
 class FileTable:
-    """The files of documents. A row is valid only while its document is the one read from the file then."""
+    """Fingerprints of the files of documents; a row is valid while its document is unchanged since."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
@@ -70,11 +70,11 @@ class FileTable:
 
         Args:
             source: the document, which must still be at its known address.
-            uri: the new address. A document that is there has to be removed first.
+            uri: the new address. A document at this address has to be removed first.
             id_: the document's id at this address.
 
         Returns:
-            Whether it was still there.
+            Whether the document still existed.
         """
         with self._database.write() as db:
             row = db.execute(
@@ -94,7 +94,7 @@ class FileTable:
             return True
 
     def note(self, uri: str, state: FileFingerprint, settings: bytes) -> None:
-        """Note what the file of a document is like; part of the transaction that writes the document."""
+        """Store the fingerprint of a document's file; part of the transaction that writes the document."""
         with self._database.write() as db:
             db.execute(
                 "INSERT OR REPLACE INTO files (document, hash, settings, size, mtime_ns, ctime_ns, content) "
@@ -108,7 +108,7 @@ class FileTable:
         return {row["uri"]: row["key"] for row in rows}
 
     def documents_under(self, folder: str, *, after: str = "", limit: int = 1000) -> list[tuple[int, str]]:
-        """Keys and addresses of the documents below a folder's address, by address, after one of them."""
+        """Return keys and addresses of the documents below a folder's address, in order, after an address."""
         prefix = folder.rstrip("/")
         rows = self._database.rows(
             "SELECT key, uri FROM documents WHERE uri > ? AND uri > ? AND uri < ? ORDER BY uri LIMIT ?",
@@ -127,9 +127,9 @@ def _file_of_row(row: sqlite3.Row) -> KnownFile:
 
 
 NO_TIME = -1
-"""In place of the time of a change after which the file may have changed again without a trace."""
+"""Stored instead of a modification time so recent that a later change might have the same time."""
 
-_GRAIN_NS = 2_000_000_000  # FAT counts seconds in twos; others are finer
+_GRAIN_NS = 2_000_000_000  # FAT has a resolution of two seconds; others are finer
 _BLOCK = 1 << 20
 
 
@@ -140,7 +140,7 @@ class FileFingerprint:
     Attributes:
         size: in bytes.
         mtime_ns: time of its last change in nanoseconds since 1970, or `NO_TIME`.
-        ctime_ns: time of the last change of its inode (of its making on Windows), which no program can set.
+        ctime_ns: time of the last change of its inode (on Windows: creation), which programs cannot set.
         content: SHA-256 of its bytes.
     """
 
@@ -150,12 +150,12 @@ class FileFingerprint:
     content: bytes
 
     def is_untouched(self, *, size: int, mtime_ns: int, ctime_ns: int) -> bool:
-        """Whether a file that looks like this now is sure to hold what it held then, without reading it."""
+        """Whether size and times are unchanged, so that the content is certain to be, too."""
         return (self.size, self.mtime_ns, self.ctime_ns) == (size, mtime_ns, ctime_ns)
 
 
 def read_fingerprint(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) -> FileFingerprint | None:
-    """Read a file and say what it is like. Blocks.
+    """Read a file and return its fingerprint. Blocks.
 
     A file that changed within the last two seconds may change again with the same time, as clocks of file
     systems are coarse; its time is ignored (Git calls such a file racily clean).
@@ -166,7 +166,7 @@ def read_fingerprint(path: Path, *, max_bytes: int, roots: Sequence[Path] = ()) 
         roots: if given, a file outside them is not read, see `open_regular`.
 
     Returns:
-        Its state, or None if it is too large, or changed while it was read.
+        The fingerprint, or None if the file is too large or changed while it was read.
 
     Raises:
         OSError: it is missing, not a regular file, or unreadable.

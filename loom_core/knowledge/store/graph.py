@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["AboutRow", "EntityReader", "GraphTable", "MentionLink", "MentionRow", "NewName"]
 
 
-_LOOKED_AT = 50  # mentions of an entity that are looked at for some in chunks about something else
+_LOOKED_AT = 50  # mentions of an entity that are searched for some in chunks not about it
 
 # json_each keeps the order of the list, and so do the aggregates that of the rows they are given.
 _MENTIONS_IN = """
@@ -87,7 +87,7 @@ _ABOUTS_OF = _OF_EACH.format(
 )
 
 
-_SLICE = 4_000_000  # relations that are grouped at a time, which takes some 60 bytes each
+_SLICE = 4_000_000  # relations that are grouped at a time, at about 60 bytes each
 
 # Of equally used names the last is the first by name, as in `EntityReader.nodes`.
 _NODES = """
@@ -115,7 +115,7 @@ GROUP BY one, r.predicate, other
 
 
 class RelationEvidence(NamedTuple):
-    """A relation between canonical entities, and the stretch of a chunk that says it."""
+    """A relation between canonical entities, and the span of a chunk that states it."""
 
     subject: int
     predicate: str
@@ -172,7 +172,7 @@ class MentionReader:
         return set(entities)
 
     def documents_of(self, chunks: Collection[int]) -> dict[int, int]:
-        """Return the documents that chunks are of; chunks that are gone are left out."""
+        """Return the document of each chunk; deleted chunks are left out."""
         keys, documents = self._columns(_DOCUMENTS_OF, chunks)
         return dict(zip(keys, documents, strict=True))
 
@@ -228,9 +228,8 @@ def _json_array(keys: Collection[int]) -> str:
     return json.dumps(keys if isinstance(keys, list) else list(keys))
 
 
-# Whatever a relation connects is also mentioned in its chunk, or what that is about, so that relations need
-# no indexes of their own: two more to be written at random places for every relation cost as much as all
-# the rest of it.
+# Both ends of a relation are also mentions or subjects of its chunk, so that relations need no indexes:
+# two more random writes for every relation would cost as much as the rest of it.
 _NAMES_OF = (
     "SELECT chunk, entity FROM mentions WHERE entity IN (SELECT value FROM json_each(?1)) "
     "UNION SELECT chunk, entity FROM abouts WHERE entity IN (SELECT value FROM json_each(?1))"
@@ -248,7 +247,7 @@ class EntityReader(MentionReader):
 
     def find(self, ids: Sequence[str]) -> dict[str, int]:
         """Return entities by id (`name_key` of a name): those that exist, with their own keys."""
-        # Batches of an ingest ask for thousands: in order, what the index has side by side is met together.
+        # Ingest batches ask for thousands: sorted, neighbouring index entries are read together.
         wanted = sorted(ids)
         with self._database.read() as db:
             (keys,) = db.execute(_KEYS_OF, (json.dumps(wanted),)).fetchone()
@@ -330,7 +329,7 @@ class EntityReader(MentionReader):
         return [(row["chunk"], row["start"], row["end"]) for row in rows]
 
     def search(self, name: str, *, limit: int) -> list[int]:
-        """Entities with a name that is, begins with or holds a name's key, in that order, most used first."""
+        """Return entities whose names equal, begin with or hold a key, in that order, most used first."""
         key = name_key(name)
         if not key:
             return []
@@ -356,7 +355,7 @@ class EntityReader(MentionReader):
         return (0, 0, 0) if row is None else (row[0], row[1], row[2])
 
     def all_nodes(self) -> Iterator[EntityNode]:
-        """Yield every entity that `nodes` would give, by key: 0.3 s for 100,000."""
+        """Yield every entity as `nodes` returns it, by key; 0.3 s for 100,000."""
         with self._database.read() as db:
             for key, rows in groupby(db.execute(_NODES), itemgetter(0)):
                 name, type_, mentions = "", "thing", 0
@@ -367,7 +366,7 @@ class EntityReader(MentionReader):
                 yield EntityNode(key, name, type_, mentions)
 
     def all_edges(self) -> Iterator[EntityEdge]:
-        """Yield every relation that `edges_from` would give: 0.3 s for 100,000 that are read."""
+        """Yield every relation as `edges_from` returns it; 0.3 s for 100,000 rows."""
         with self._database.read() as db:
             (count,) = db.execute("SELECT COUNT(*) FROM relations").fetchone()
             slices = count // _SLICE + 1
@@ -375,7 +374,7 @@ class EntityReader(MentionReader):
                 yield from starmap(EntityEdge, db.execute(_EDGES, (slices, number)))
 
     def all_evidence(self) -> Iterator[RelationEvidence]:
-        """Return the surest evidence of each relation of `all_edges`."""
+        """Yield the surest evidence of each relation of `all_edges`."""
         with self._database.read() as db:
             for row in db.execute(_EVIDENCE):
                 yield RelationEvidence(*row[:6])
@@ -387,7 +386,7 @@ class EntityReader(MentionReader):
         return sorted({*entities}.union(*grouped.values()))
 
     def _name_rows(self, entities: Sequence[int]) -> dict[int, list[sqlite3.Row]]:
-        """Names with their types and uses by canonical entity, the least used first, in the order of keys."""
+        """Return names with types and uses by canonical entity, sorted by key; the least used name first."""
         members = self._members(entities)
         canonical = self.canonical_of(members)
         found: dict[int, list[sqlite3.Row]] = {}
@@ -396,7 +395,7 @@ class EntityReader(MentionReader):
         ):
             entity: int = row["entity"]
             found.setdefault(canonical.get(entity, entity), []).append(row)
-        for rows in found.values():  # of equally used ones the last is the first by name
+        for rows in found.values():  # ties end with the name that is first in the alphabet
             rows.sort(key=itemgetter("name", "type"), reverse=True)
             rows.sort(key=itemgetter("uses"))
         return dict(sorted(found.items()))
@@ -425,7 +424,7 @@ class EntityReader(MentionReader):
         return [EntityEdge(*edge, support=n, confidence=confidence[edge]) for edge, n in support.items()]
 
 
-# A first phrase is too unsure a subject for its name to be looked for everywhere.
+# A first phrase is too unsure a subject to search all chunks for its name.
 _SUBJECT = "SELECT 1 FROM abouts WHERE source != 'first_phrase' AND entity = "
 
 
@@ -448,7 +447,7 @@ class NewName(NamedTuple):
 
 
 class GraphTable(EntityReader):
-    """The graph of the store. An entity lives while a mention, a subject or a relation needs it."""
+    """The graph of the store. An entity is deleted when no mention, subject or relation refers to it."""
 
     def add(self, extractions: Sequence[tuple[int, Extraction]]) -> set[int]:
         """Add the findings in chunks; see `add_columns`."""
@@ -557,7 +556,7 @@ class GraphTable(EntityReader):
 
     def subjects(self) -> list[tuple[int, str]]:
         """Return every entity that is the subject of a title, heading or definition: key and id."""
-        # Of a million subjects so in half the time that it takes to ask for each entity whether it is one.
+        # For a million subjects this takes half the time of one EXISTS per entity.
         rows = self._database.rows(
             "SELECT key, id FROM entities "
             "WHERE key IN (SELECT entity FROM abouts WHERE source != 'first_phrase')"
@@ -586,7 +585,7 @@ class GraphTable(EntityReader):
 
         Args:
             limit: maximum number; below 0, all.
-            since: only those that came after `link_watermark` was this, and maybe others.
+            since: leave out names that were noted while `link_watermark` was below this.
         """
         rows = self._database.rows(
             "SELECT entity, id, newest FROM new_names CROSS JOIN entities ON key = entity "
@@ -621,7 +620,7 @@ class GraphTable(EntityReader):
         return list(map(tuple, self._database.rows(sql, (chunk, limit))))
 
     def forget_new_names(self, entities: Iterable[int]) -> None:
-        """Note that the names have been searched for."""
+        """Remove new names, as all chunks have been searched for them."""
         with self._database.write() as db:
             db.executemany("DELETE FROM new_names WHERE entity = ?", [(entity,) for entity in entities])
 

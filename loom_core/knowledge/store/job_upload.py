@@ -67,7 +67,7 @@ class JobUpload:
 
 
 def discard_unacknowledged(database: Database) -> int:
-    """Discard all jobs that were never acknowledged; only while no process uploads one.
+    """Discard all jobs that were never acknowledged. Call it only while no process uploads one.
 
     Returns:
         How many there were.

@@ -36,7 +36,7 @@ JobKind = Literal["add", "sync"]
 JobState = Literal["receiving", "queued", "listing", "running", "done", "failed", "cancelled"]
 _OPEN: tuple[JobState, ...] = ("queued", "listing", "running")
 _TO_DO: tuple[ItemState, ...] = ("pending", "leaving")
-_PIECES = 30  # of a job's work by which its pace is judged: about as many seconds
+_PIECES = 30  # pieces of work that the throughput is computed from: about half a minute
 _PURGE_LIMIT = 5_000  # rows at a time, for a tenth of a second in which no other process can write
 
 
@@ -45,8 +45,8 @@ class Job:
     """A request to add documents or to sync folders, with its progress.
 
     Attributes:
-        id: handle to ask with.
-        kind: `add`; or `sync`, which also removes what is gone.
+        id: public id, for queries.
+        kind: `add`; or `sync`, which also removes documents whose files are gone.
         state: `queued` until it is begun, `listing` until its folders are listed, `running` until every
             document is in the store.
         request: the request as JSON.
@@ -77,7 +77,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether it is done, failed or cancelled."""
         return self.state not in _OPEN
 
     @property
@@ -97,7 +97,7 @@ class ListedDocument:
 
     Attributes:
         size: in bytes.
-        state: `pending`, `leaving`, or what has become of it already.
+        state: `pending`, `leaving`, or the final state if it needs no work.
         reason: why it is left out, or empty.
     """
 
@@ -112,9 +112,9 @@ class Throughput:
     """Throughput of a job in the last half minute of work.
 
     Attributes:
-        documents: a second.
-        chunks: a second.
-        seconds_left: until it is done at this rate; None if unknown.
+        documents: documents per second.
+        chunks: chunks per second.
+        seconds_left: seconds until it is done at this rate; None if unknown.
     """
 
     documents: float
@@ -153,7 +153,7 @@ class JobReader:
         return None if row is None else self._job(row)
 
     def is_open(self, job: Job) -> bool:
-        """Whether a job is unfinished; in a transaction, that stays true until its end."""
+        """Whether a job is unfinished; within a transaction, the result holds until the end of that."""
         row = self._database.row("SELECT finished_at FROM jobs WHERE key = ?", (job.key,))
         return row is not None and row["finished_at"] is None
 
@@ -173,12 +173,12 @@ class JobReader:
             limit: maximum number.
             size: bytes that they may have together.
             state: those to be added, or those to be removed.
-            after: ordinal of the last document that is being worked on already.
+            after: ordinal of the last document that is in progress already.
         """
         items: list[JobItem] = []
         total = 0
         with self._database.read() as db:
-            # By itself SQLite takes the primary key, and reads past all that are settled every time.
+            # Without the hint SQLite uses the primary key, and reads all settled documents.
             rows = db.execute(
                 "SELECT ordinal, uri, size, state, reason, payload FROM items INDEXED BY items_state "
                 "WHERE job = ? AND state = ? AND ordinal > ? ORDER BY ordinal LIMIT ?",
@@ -192,7 +192,7 @@ class JobReader:
         return items
 
     def still_open(self, job: Job, items: Sequence[JobItem]) -> set[int]:
-        """Return ordinals of those of a job's documents that were not settled since they were read."""
+        """Return the ordinals of documents of a job that are still not settled."""
         rows = self._database.rows_in(
             "SELECT ordinal FROM items WHERE ordinal IN ({}) AND job = ? AND state IN ('pending', 'leaving')",
             [item.ordinal for item in items],
@@ -242,7 +242,7 @@ class JobReader:
         return None if row is None else Usage(row["input_tokens"], row["output_tokens"], cost=row["cost"])
 
     def count_embedded(self, job: Job) -> int:
-        """Return how many of a job's chunks have vectors; 0 without an embedder. Costs a look-up each."""
+        """Return how many of a job's chunks have vectors; 0 without an embedder. One look-up per chunk."""
         if job.first_chunk is None:
             return 0
         last = job.last_chunk if job.last_chunk is not None else (1 << 62)
@@ -299,12 +299,12 @@ class JobTable(JobReader):
         listed: bool = False,
         kind: JobKind = "add",
     ) -> str:
-        """Acknowledge a request: from here on it is durable.
+        """Submit a request as a job, which is durable from here on.
 
         Args:
             request: the request as JSON.
-            items: documents given as they are, with their payloads.
-            listed: whether `items` is all there is, so that no folder has to be listed.
+            items: the documents that are known already, with their payloads.
+            listed: whether `items` is complete, so that no folder has to be listed.
             kind: the kind of the job.
 
         Returns:
@@ -313,7 +313,7 @@ class JobTable(JobReader):
         id_ = "job-" + secrets.token_hex(4)
         if trace := inject_context():
             request = {**request, "trace": trace}
-        # JSON is escaped: a path that is no UTF-8 has halves of surrogate pairs.
+        # JSON is escaped: a path that is not UTF-8 has lone surrogates.
         row = (id_, kind, "running" if listed else "queued", json.dumps(request), time.time())
         with self._database.write() as db:
             cursor = db.execute(
@@ -379,7 +379,7 @@ class JobTable(JobReader):
     def settle_all(self, job: Job, settled: Sequence[tuple[JobItem, ItemOutcome]]) -> None:
         """Record the outcome of documents; part of the transaction that writes them.
 
-        Of a job that was cancelled meanwhile, a document that was not begun counts as skipped.
+        If the job was cancelled meanwhile, its open documents were counted as skipped; that is corrected.
         """
         with self._database.write() as db:
             is_open = self.is_open(job)
@@ -421,7 +421,7 @@ class JobTable(JobReader):
             _count(db, job.key, {"leaving": -cursor.rowcount})
 
     def finish(self, job: Job, state: JobState = "done", *, error: str = "") -> None:
-        """Mark a job as over, unless it was. The rest of a cancelled one counts as skipped."""
+        """Mark a job as finished, unless it is. The open documents of a cancelled one count as skipped."""
         with self._database.write() as db:
             cursor = db.execute(
                 "UPDATE jobs SET state = ?, error = ?, finished_at = ?, "
@@ -441,7 +441,7 @@ class JobTable(JobReader):
         """Purge some rows that are no longer needed: items of finished jobs, and the oldest jobs.
 
         Returns:
-            Whether there was anything.
+            Whether there were any.
         """
         rests = self._database.rows(
             "SELECT i.job, i.ordinal FROM jobs AS j JOIN items AS i INDEXED BY items_state ON i.job = j.key "

@@ -51,14 +51,14 @@ class JobItem:
     """A document of a job, and the input of its preparation.
 
     Attributes:
-        uri: of the document; a `file://` URI says where it is read from, if there is no payload.
+        uri: the document's URI; without a payload, the `file://` URI that it is read from.
         payload: a document as `draft_payload` packs it, a page as `FetchedPage` does, or None for a file.
         metadata: fields that are added to its own.
-        known: hash of the document that the store has at this URI; the same again means nothing to do.
-        size: about how many bytes it is.
+        known: hash of the stored document at this URI; if it is the same again, nothing is to do.
+        size: approximate size in bytes.
         roots: real paths of folders; where given, no file outside them is read.
         ordinal: its place in the job.
-        state: how far it is.
+        state: its current state.
         reason: why it was left out or failed, or empty.
     """
 
@@ -80,10 +80,9 @@ class ItemOutcome:
     Attributes:
         state: as the job counts it.
         reason: why there is no document, or empty.
-        chunks: how many the document has.
-        hash: of a document that was found unchanged: it counts only while the store still has that.
-        by_content: whether a failure is final, as what was given holds no document; else it may go well
-            another time.
+        chunks: number of chunks of the document.
+        hash: hash of a document found unchanged; the outcome is valid only while the store has this hash.
+        by_content: whether a failure is due to the content and so is final; else a retry may succeed.
     """
 
     state: ItemState
@@ -146,7 +145,7 @@ class AliasColumns(NamedTuple):
 class ExtractionColumns(NamedTuple):
     """Findings in a chunk as columns of the graph's tables, with entities by id.
 
-    Rows are only made when written: zipping columns takes a fraction of the time.
+    Rows are made only when they are written: zipping columns takes a fraction of the time.
     """
 
     mentions: MentionColumns = MentionColumns()
@@ -162,8 +161,8 @@ class PreparedChunk:
     Attributes:
         id: public id, unique in the knowledge base.
         found: its findings, for the graph.
-        hash: of all that is indexed of the chunk; a chunk with the same hash is the same chunk.
-        vector_hash: of the text that is embedded.
+        hash: hash of all that is indexed of the chunk; the same hash means the same chunk.
+        vector_hash: hash of the text that is embedded.
         tokens: `index_tokens` of it, joined by spaces.
     """
 
@@ -182,12 +181,12 @@ class PreparedDocument:
     Attributes:
         id: public id, a function of the URI.
         metadata: JSON.
-        hash: of the document and of the pipeline's settings; the same hash means nothing to do.
-        length: of the text, in code points.
-        text: UTF-8, deflated.
+        hash: hash of the document and of the pipeline's settings; if it is unchanged, nothing is to do.
+        length: length of the text, in code points.
+        text: the text as UTF-8, deflated.
         blocks: structure of the text, see `encode_blocks`.
-        fields: what filters find it by.
-        notes: on its preparation, a line each.
+        fields: rows of the table `fields`, for filters.
+        notes: notes on its preparation, one line each.
     """
 
     id: str
@@ -227,7 +226,7 @@ def extraction_columns(extraction: Extraction) -> ExtractionColumns:
         one, two = name_key(subject), name_key(object_)
         if one and two:
             for id_, name in ((one, subject), (two, object_)):
-                if id_ not in named:  # what a relation names is mentioned by it
+                if id_ not in named:  # both ends of a relation count as mentions
                     named.add(id_)
                     mentions[id_, start] = (id_, start, end, name, "thing", method, confidence)
             relations.setdefault((one, predicate, two), (one, predicate, two, start, end, method, confidence))
@@ -279,7 +278,7 @@ def blocks_of_rows(rows: object, *, length: int) -> tuple[Block, ...]:
         length: of the text, in code points.
 
     Raises:
-        ValueError: they are not such rows, or not consecutive in the text.
+        ValueError: the rows are malformed, or the blocks are not consecutive in the text.
     """
     blocks: list[Block] = []
     position = 0

@@ -24,8 +24,8 @@ def describe_problem(path: Path) -> str:
 def is_emptied(path: Path) -> bool:
     """Whether a store has lost all its content.
 
-    An empty file is a store that is being created, unless there are indexes next to it: these are
-    made from a store.
+    An empty file is a store that is being created, unless there are indexes next to it, as these are made
+    from a store with content.
     """
     if not path.is_file() or path.stat().st_size:
         return False
@@ -36,8 +36,8 @@ def require_accessible(path: Path) -> None:
     """Raise if a store's file cannot be opened, whatever its content.
 
     Raises:
-        StoreError: there is something else in its place, or its folder cannot be written, which SQLite needs
-            to read, too.
+        StoreError: it is not a regular file, or it or its folder is not writable (SQLite needs that even to
+            read).
     """
     if reason := _describe_access_problem(path):
         raise StoreError(
@@ -50,7 +50,7 @@ def require_usable(path: Path) -> None:
     """Raise if a file cannot be a store.
 
     Raises:
-        StoreError: something does, or the store has lost its content.
+        StoreError: it cannot be opened, or the store has lost its content.
     """
     require_accessible(path)
     if reason := describe_problem(path):
@@ -63,7 +63,7 @@ def require_usable(path: Path) -> None:
 def _describe_access_problem(path: Path) -> str:
     if not path.exists():
         return ""
-    if not path.is_file():  # opening a pipe would wait for ever
+    if not path.is_file():  # opening a pipe would block
         return f"{path.name} is not a file"
     if not os.access(path.parent, os.W_OK) or not os.access(path, os.W_OK):
         return f"this user may not write to {path.parent}"

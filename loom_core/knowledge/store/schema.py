@@ -4,8 +4,8 @@ from __future__ import annotations
 
 __all__ = ["SCHEMA"]
 
-# Keys are AUTOINCREMENT where an index elsewhere refers to them: a key is never used twice, so that
-# an index that lags behind can not take a new row for an old one.
+# Keys are AUTOINCREMENT where an index elsewhere refers to them: a key is never reused, so that an index
+# that lags behind cannot confuse a new row with an old one.
 _VERSION_1 = """
 CREATE TABLE meta (
     name TEXT PRIMARY KEY,

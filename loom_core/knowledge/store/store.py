@@ -1,4 +1,4 @@
-"""The knowledge store: the system of record of one knowledge base, opened."""
+"""The knowledge store: the tables of one knowledge base, in one SQLite database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["KnowledgeStore", "MetaName"]
 MetaName = Literal[
     "name", "description", "search_hints", "embedder", "embedding_config", "dimension", "centroids", "llm"
 ]
-"""Metadata of the knowledge base in the store; `llm` is the language model that read it last, if any."""
+"""Metadata of the knowledge base in the store; `llm` is the language model that extracted last, if any."""
 
 
 class KnowledgeStore:
@@ -32,7 +32,7 @@ class KnowledgeStore:
 
     Args:
         path: `record.db`, made if absent; None keeps the store in memory.
-        read_only: refuse to change anything.
+        read_only: whether changes are refused.
 
     Raises:
         StoreError: see `Database`.
@@ -63,5 +63,5 @@ class KnowledgeStore:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, value))
 
     def close(self) -> None:
-        """Release the file."""
+        """Close the database."""
         self.database.close()

@@ -19,7 +19,7 @@ __all__ = ["EmbedderMigration", "ImportedVectors", "VectorTable"]
 
 
 class VectorTable:
-    """Vectors of chunks. The store's metadata `embedder` names the model."""
+    """Vectors of chunks, made by the model that the store's metadata `embedder` names."""
 
     def __init__(self, database: Database, changes: ChangeLog) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class VectorTable:
         return [(row["key"], row["vector_hash"]) for row in rows]
 
     def store(self, hashes: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
-        """Store unit vectors and note every chunk that has one of them now.
+        """Store unit vectors, and log the change for every chunk with one of these texts.
 
         Vectors of texts that were deleted meanwhile are left out.
         """
@@ -68,7 +68,7 @@ class VectorTable:
         return (0, 0) if row is None else (row["chunks"] - row["unembedded"], row["chunks"])
 
     def clear(self) -> None:
-        """Delete all vectors, before another model makes them."""
+        """Delete all vectors."""
         with self._database.write() as db:
             db.execute("DELETE FROM vectors")
 
@@ -95,7 +95,8 @@ class EmbedderMigration:
     def begin(self, embedder: EmbeddingProvider) -> None:
         """Begin a migration to another embedder, which takes over once it has all vectors.
 
-        The current embedder cancels the change; the one that is the target already continues.
+        If that is the current embedder, a migration in progress is cancelled; if it is already the target,
+        the migration continues.
         """
         with self._database.write() as db:
             known = dict(db.execute("SELECT name, value FROM meta").fetchall())
@@ -143,7 +144,7 @@ class EmbedderMigration:
                 db.executemany("INSERT OR REPLACE INTO next_vectors VALUES (?, ?)", rows)
 
     def coverage(self) -> tuple[int, int]:
-        """Return how many chunks have such a vector, and how many there are. Costs a pass over them."""
+        """Return how many chunks have such a vector, and how many there are. Reads all chunks."""
         row = self._database.row(
             "SELECT COUNT(*) AS total, COALESCE(SUM(EXISTS "
             "(SELECT 1 FROM next_vectors WHERE hash = vector_hash)), 0) AS done FROM chunks"
@@ -159,12 +160,12 @@ class EmbedderMigration:
             embedder: id of the embedder that made them.
 
         Returns:
-            Whether that one is in charge now.
+            Whether the switch was made: that embedder is the current one now.
         """
         with self._database.write() as db:
             if self.target_embedder() != embedder or self.pending(1):
                 return False
-            # Updated in their place: that a chunk has a vector stays as it is.
+            # Updated in place, so that the triggers do not count chunks as unembedded.
             db.execute(
                 "INSERT INTO vectors SELECT hash, vector FROM next_vectors AS n WHERE EXISTS "
                 "(SELECT 1 FROM chunks WHERE vector_hash = n.hash) "
@@ -197,7 +198,7 @@ class ImportedVectors:
         return self._database.row("SELECT 1 FROM offered_vectors LIMIT 1") is not None
 
     def of(self, hashes: Sequence[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
-        """Return those of some texts that are kept: hashes, and a row for each."""
+        """Return the stored vectors of some texts: hashes, and a float32 row for each."""
         import numpy as np
 
         rows = self._database.rows_in("SELECT hash, vector FROM offered_vectors WHERE hash IN ({})", hashes)
@@ -207,7 +208,7 @@ class ImportedVectors:
         return [row["hash"] for row in rows], packed.reshape(len(rows), -1).astype(np.float32)
 
     def clear(self) -> None:
-        """Delete them all, unless documents that may need them are still to come."""
+        """Delete all, unless a job is unfinished, whose documents may need them."""
         with self._database.write() as db:
             db.execute(
                 "DELETE FROM offered_vectors WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE finished_at IS NULL)"

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["ChildCall", "ChildError", "Json", "answer", "main", "run_in_child"]
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
-"""Values that can go to a child and come back."""
+"""Values that can be passed to a child and returned by it."""
 
-_GLANCE_SECONDS = 0.01  # of looking whether a child has ended
+_GLANCE_SECONDS = 0.01  # shortest wait for the end of a child
 
 
 class _Request(TypedDict):
@@ -35,7 +35,7 @@ class _Request(TypedDict):
 
 
 class ChildError(Exception):
-    """The child gave no result; the message is one line with the reason."""
+    """The child returned no result; the message is the reason, in one line."""
 
 
 class ChildCall:
@@ -46,9 +46,9 @@ class ChildCall:
     Args:
         function: a function at the top level of a module that can be imported.
         arguments: its keyword arguments.
-        timeout: seconds until the child is killed by its supervisor.
+        timeout: seconds until the child is killed.
         memory: bytes of address space the child may take, where the system can limit it.
-        background: whether everything else on the machine goes first.
+        background: whether the child runs with low priority.
 
     Raises:
         ChildError: no process can be started.
@@ -75,7 +75,7 @@ class ChildCall:
         self._overdue = False
         self._output: tuple[bytes, bytes] | None = None
         stdin, held = os.pipe()
-        # Not a pipe of `subprocess`, which would close it on waiting: its end tells the child to end, too.
+        # Not a pipe of `subprocess`, which would close it on waiting: when this pipe closes, the child exits.
         self._held = os.fdopen(held, "wb", buffering=0)
         try:
             self._process = subprocess.Popen(
@@ -86,7 +86,7 @@ class ChildCall:
             raise ChildError(f"no process can be started: {first_line(error)}") from error
         finally:
             os.close(stdin)
-        with suppress(BrokenPipeError):  # `result` says how it ended
+        with suppress(BrokenPipeError):  # the child has ended; `result` reports how
             self._held.write(json.dumps(request).encode() + b"\n")
 
     @property
@@ -95,7 +95,7 @@ class ChildCall:
         return self._process.pid
 
     def has_ended(self, *, wait: float = 0.0) -> bool:
-        """Whether the child has ended; one that is overdue is killed.
+        """Whether the child has ended; after the deadline it is killed.
 
         Args:
             wait: seconds that this may take.
@@ -114,7 +114,7 @@ class ChildCall:
         return True
 
     def result(self) -> object:
-        """Wait for the function; return its result, as JSON has it.
+        """Wait for the function; return its result, as parsed JSON.
 
         Raises:
             ChildError: the function raised, or the child hung, crashed or was killed.
@@ -158,7 +158,7 @@ def run_in_child(
         memory: as for `ChildCall`.
 
     Returns:
-        What the function returned, as JSON has it.
+        The function's result, as parsed JSON.
 
     Raises:
         ChildError: the function raised, or the child hung, crashed or was killed.
@@ -171,7 +171,7 @@ def run_in_child(
 
 
 def main() -> None:
-    """Serve one request from stdin, as the child; exit when the parent does."""
+    """Serve one request from stdin, in the child; exit when the parent does."""
     request = json.loads(sys.stdin.readline())
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     answer(request)
@@ -180,7 +180,7 @@ def main() -> None:
 def answer(request: _Request) -> None:
     """Reply to one request on stdout; anything else that is printed goes to stderr."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as reply:
-        os.dup2(2, 1)  # what an engine prints must not get into the reply
+        os.dup2(2, 1)  # output of an engine must not get into the reply
         reply.write(json.dumps(_reply(request)))
 
 

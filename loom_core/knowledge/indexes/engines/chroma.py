@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 _BATCH = 1000  # the engine's own limit is 5461
 _LISTED = 50_000  # keys that are listed at a time
 _PREFIX = "vectors-"  # of the names of collections; Chroma wants at least three characters
-_OVERFETCH = 2  # times the candidates that are needed if `among` is spread evenly
+_OVERFETCH = 2  # factor on the candidates needed if `among` is spread evenly
 _MOST_CANDIDATES = 10_000
 _KEY_COST = 30  # reading one stored vector takes as long as finding this many candidates
 _HNSW: CreateHNSWConfiguration = {
@@ -54,9 +54,9 @@ class ChromaVectorIndex:
         """Open the directory, or make it.
 
         Args:
-            path: a separate directory.
+            path: directory of the index alone.
             dimension: length of the vectors.
-            group: which of the collections in the directory: letters, digits, and hyphens between them.
+            group: name of a collection in the directory: letters, digits, and hyphens between them.
 
         Raises:
             IndexDamagedError: it does not open, or holds vectors of another dimension.
@@ -73,7 +73,7 @@ class ChromaVectorIndex:
 
         Raises:
             InvalidInputError: keys and vectors do not fit each other or this index.
-            IndexDamagedError: Chroma does not take them. Never try again: rebuild.
+            IndexDamagedError: Chroma failed. Do not retry: rebuild.
         """
         fresh_keys, rows = validate_batch(keys, vectors, dimension=self._dimension)
         with self._boundary():
@@ -85,7 +85,7 @@ class ChromaVectorIndex:
         """Forget keys; unknown ones are ignored.
 
         Raises:
-            IndexDamagedError: Chroma does not do it.
+            IndexDamagedError: Chroma failed.
         """
         with self._boundary():
             for ids in _batches(keys):
@@ -98,7 +98,7 @@ class ChromaVectorIndex:
 
         Raises:
             InvalidInputError: the vector does not fit this index.
-            IndexDamagedError: Chroma does not answer.
+            IndexDamagedError: Chroma failed.
         """
         query = validate_query(vector, dimension=self._dimension)
         with self._boundary():
@@ -173,7 +173,7 @@ class ChromaVectorIndex:
 
     def _nearest(self, query: NDArray[np.float32], limit: int) -> list[tuple[int, float]]:
         found = self._collection.query(query_embeddings=[query], n_results=limit, include=["distances"])
-        distances = cast("list[list[float]]", found["distances"])  # as they were asked for
+        distances = cast("list[list[float]]", found["distances"])  # present, as requested
         hits = zip(found["ids"][0], distances[0], strict=True)
         return _best(((int(id_), 1.0 - distance) for id_, distance in hits), limit)
 
@@ -209,7 +209,7 @@ def open_client(path: Path) -> Client:
 def _boundary(path: Path) -> AbstractContextManager[None]:
     from chromadb.errors import ChromaError
 
-    # Every argument is checked before: an error of any of these types is the directory's fault.
+    # Arguments are validated before, so that an error of any of these types means damage.
     return damage_boundary(
         "vector index",
         path,

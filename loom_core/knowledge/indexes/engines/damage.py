@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REBUILD_ADVICE", "damage_boundary", "first_line"]
 
-REBUILD_ADVICE = "It is derived from the record: rebuild it into a new directory."
+REBUILD_ADVICE = "It is derived from the store: rebuild it into a new directory."
 
 
 @contextmanager
@@ -24,9 +24,9 @@ def damage_boundary(index: str, path: Path, *, errors: tuple[type[Exception], ..
     and cannot be imported; it is recognized by its module.
 
     Args:
-        index: what the index is called in the message, such as `vector index`.
-        path: where it is.
-        errors: what the engine raises for its own failures.
+        index: name of the index in the message, such as `vector index`.
+        path: its path.
+        errors: exception types that the engine raises for its own failures.
 
     Raises:
         IndexDamagedError: in place of any of `errors`, and of a panic.
@@ -58,6 +58,6 @@ def _is_full(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message without its full stop, or the error's type where it has none."""
+    """Return the first line of an error's message without its full stop, or the error's type without one."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(" .")[:300] if lines else type(error).__name__

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactVectorIndex"]
 
-_THREADED_FROM = 1 << 24  # numbers of a matrix from which waking a second thread may pay
-_PICKING = 4  # comparing one row out of many takes as long as this many consecutive rows
+_THREADED_FROM = 1 << 24  # size of a matrix from which BLAS threads may pay off
+_PICKING = 4  # comparing one scattered row takes as long as this many consecutive ones
 
 
 class _KeyOrder(NamedTuple):
@@ -34,14 +34,14 @@ class _KeyOrder(NamedTuple):
 class ExactVectorIndex:
     """`VectorIndex` over one float32 matrix: every search compares with every vector.
 
-    16 ms for 100,000 vectors of length 384 with one thread, 170 ms for 1,000,000 (it is the speed of the
-    memory), and a tenth of it where `among` names two in a hundred. One thread writes at a time, any
+    A search takes 16 ms for 100,000 vectors of length 384 with one thread, 170 ms for 1,000,000 (limited by
+    memory bandwidth), and a tenth of that if `among` names two in a hundred. One thread writes at a time, any
     number search concurrently.
 
     Args:
         dimension: length of the vectors.
-        rows: where they lie; by default in memory.
-        total: sum of all vectors in `rows`, where it is known.
+        rows: storage of the vectors; by default in memory.
+        total: sum of all vectors in `rows`, if known.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class ExactVectorIndex:
         return self._rows.rows.used - self._count
 
     def refresh(self, *, total: NDArray[np.float64] | None = None) -> None:
-        """Take into account what another process has done to the rows.
+        """Update the counts after another process has changed the rows.
 
         Args:
-            total: the sum of all vectors now, where it is known.
+            total: the sum of all vectors, if known.
         """
         import numpy as np
 
@@ -164,7 +164,7 @@ class ExactVectorIndex:
         return found
 
     def existing_keys(self, keys: Collection[int]) -> list[int]:
-        """Return those of some keys that have a vector, ascending."""
+        """Return the keys that have a vector, ascending."""
         rows = self._consistent_rows()
         wanted = _array(keys)
         return wanted[self._find(rows, wanted) >= 0].tolist()
@@ -196,7 +196,7 @@ class ExactVectorIndex:
             self._count = self._newest = 0
 
     def _consistent_rows(self) -> Rows:
-        """Return the rows while no change of them is half done."""
+        """Return the rows between two changes, never in the middle of one."""
         with self._writing:
             return self._rows.rows
 
@@ -228,7 +228,7 @@ class ExactVectorIndex:
             return np.full(len(wanted), -1, dtype=np.int64)
         at = np.minimum(np.searchsorted(order.keys, wanted), len(order.keys) - 1)
         places = order.places[at]
-        # What was there when the order was made may have been killed since.
+        # Rows may have been deleted since the order was computed.
         there = (order.keys[at] == wanted) & (rows.keys[places] == wanted)
         return np.where(there, places, -1)
 
@@ -239,7 +239,9 @@ class ExactVectorIndex:
         if order is None or order.matrix is not rows.matrix or order.used != rows.used:
             places = np.flatnonzero(rows.keys[: rows.used])
             keys = rows.keys[places]
-            if not np.all(keys[1:] > keys[:-1]):  # mostly they are, as they come in the order of their keys
+            if not np.all(
+                keys[1:] > keys[:-1]
+            ):  # usually true, as chunks are added in the order of their keys
                 ascending = np.argsort(keys, kind="stable")
                 keys, places = keys[ascending], places[ascending]
             self._order = order = _KeyOrder(rows.matrix, rows.used, keys, places)
@@ -266,7 +268,7 @@ def _array(keys: Collection[int]) -> NDArray[np.int64]:
 
 
 def _cosines(matrix: NDArray[np.float32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Inner products of the rows with a vector.
+    """Return the inner products of the rows with a vector.
 
     A matrix product wakes BLAS's threads from some twenty rows on and waits for the slowest: with other
     work on the machine that made 2,000 rows take 12 ms instead of 0.2.

@@ -42,7 +42,7 @@ def strongest_first(edges: Iterable[EntityEdge]) -> list[EntityEdge]:
 
 
 def edges_along(keys: Sequence[int], edges: Iterable[EntityEdge]) -> tuple[EntityEdge, ...]:
-    """For each step from one key to the next, the strongest edge between the two, in either direction."""
+    """Return the strongest edge, in either direction, for each step from one key to the next."""
     strongest: dict[frozenset[int], EntityEdge] = {}
     for edge in strongest_first(edges):
         strongest.setdefault(frozenset((edge.subject, edge.object)), edge)

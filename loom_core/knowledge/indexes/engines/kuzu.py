@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KuzuGraphStore", "claim", "kuzu_files", "release", "remove_kuzu_files"]
 
-# Loading holds what it makes in the pool: two to three times the tables' bytes, measured from 10 to 134 MB.
+# Loading needs two to three times the tables' bytes in the buffer pool, measured from 10 to 134 MB.
 _POOL_FOR_TABLES = 4
 
 
@@ -61,8 +61,8 @@ class KuzuGraphStore:
     The file belongs to one process, and to one store in it. Changes are one transaction a call, one call
     at a time; readers have a connection each and run concurrently. A few thousand changes go row by row
     (several hundred entities, or some 200 relations, a second): build anything larger with `load`. No
-    checkpoint is ever asked for: a kill between the engine's own is survived, one around an explicit one
-    not always.
+    explicit checkpoint is ever requested: the database survives a kill between automatic checkpoints, but not
+    always around an explicit one.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class KuzuGraphStore:
             module: name of the engine's Python module, `kuzu` or its fork `ladybug`.
             buffer_pool_mb: memory for pages.
             max_db_size: address space in bytes, a power of 2.
-            timeout_ms: how long a question may take; below 5000, which is how long the engine's
-                checkpoint waits for questions to end before it makes a change fail.
+            timeout_ms: time limit of a query; must be below 5000, for which the engine's checkpoint waits for
+                queries before it makes a change fail.
 
         Raises:
             StoreBusyError: it is open already, here or in another process.
@@ -122,19 +122,19 @@ class KuzuGraphStore:
     ) -> Self:
         """Build a database from scratch from all entities and relations: tens of thousands of each a second.
 
-        What was at `path` is deleted first; when loading fails, nothing is left there.
+        A database at `path` is deleted first; if loading fails, nothing is left there.
 
         Args:
             path: the database file.
             entities: every entity once.
             relations: every relation once, between those.
             module: as for opening.
-            buffer_pool_mb: as for opening; it is more where loading needs more.
+            buffer_pool_mb: as for opening; increased if loading needs more.
             max_db_size: as for opening.
             timeout_ms: as for opening.
 
         Raises:
-            InvalidInputError: an entity comes twice, or the end of a relation does not come.
+            InvalidInputError: an entity is there twice, or the end of a relation is missing.
             StoreBusyError: the database is open.
             IndexDamagedError: the engine failed.
         """
@@ -296,7 +296,7 @@ class KuzuGraphStore:
         Raises:
             IndexDamagedError: the engine failed.
         """
-        with self._writing:  # whose connection has no time limit
+        with self._writing:  # the writer's connection has no time limit
             return read_edges_touching(self._writer, keys) if keys else []
 
     def counts(self) -> tuple[int, int]:
@@ -347,7 +347,7 @@ _open_paths_lock = threading.Lock()
 
 
 def claim(path: Path) -> None:
-    """Note that this process has the database open; undone by `release`.
+    """Claim a database for this process; undone by `release`.
 
     The engine allows a second opening in the same process, and closing that drops the lock of the first.
 
@@ -364,7 +364,7 @@ def claim(path: Path) -> None:
 
 
 def release(path: Path) -> None:
-    """Note that the database is closed."""
+    """Release the claim on a database, after closing it."""
     with _open_paths_lock:
         _open_paths.discard(path.resolve())
 
@@ -377,7 +377,7 @@ def kuzu_files(path: Path) -> list[Path]:
 def remove_kuzu_files(path: Path) -> None:
     """Delete a closed database with its log.
 
-    All together: a log that is left behind would be replayed onto the next database of that name.
+    They must go together: a remaining log would be replayed onto the next database of that name.
     """
     for file in kuzu_files(path):
         file.unlink(missing_ok=True)

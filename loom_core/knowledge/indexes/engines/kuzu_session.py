@@ -68,8 +68,8 @@ class KuzuSession:
         """Run a prepared statement and return all its rows.
 
         Raises:
-            InvalidInputError: a question did not end in time or needs too much memory, or a parameter is no
-                64-bit number or UTF-8.
+            InvalidInputError: a query timed out or needs too much memory, or a parameter is not a 64-bit
+                number or not UTF-8.
             IndexDamagedError: the engine failed.
         """
         try:
@@ -81,9 +81,9 @@ class KuzuSession:
         except ENGINE_ERRORS as error:
             if self._deadline is not None and is_out_of_memory(
                 error
-            ):  # a change that does has to be a rebuild
+            ):  # a change that needs too much requires a rebuild
                 raise InvalidInputError(
-                    "The graph would need more memory for the answer than it may take.", advice=_ASK_LESS
+                    "The answer would need more memory than the graph may use.", advice=_ASK_LESS
                 ) from error
             raise translate_error(error, path=self._path) from error
 
@@ -177,7 +177,7 @@ def connect(module: str, database: kuzu.Database) -> kuzu.Connection:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether the engine had too little memory, as it says in several ways."""
+    """Whether an error means that the engine had too little memory."""
     return isinstance(error, MemoryError) or any(
         sign in str(error) for sign in ("bad_alloc", "Buffer manager")
     )
@@ -254,7 +254,7 @@ _COPY = "COPY {table} FROM '{file}' (header=false, parallel=false, null_strings=
 
 
 def create_schema(session: KuzuSession) -> None:
-    """Make the two tables where they are missing."""
+    """Create the two tables if they are missing."""
     session.run(_NODE_TABLE)
     session.run(_EDGE_TABLE)
 
@@ -273,7 +273,7 @@ def store_entity(session: KuzuSession, entity: EntityNode) -> None:
 def update_relation(session: KuzuSession, edge: EntityEdge) -> bool:
     """Overwrite a relation's support and confidence; return whether it exists.
 
-    Asked before `create_relation` this is faster than a MERGE of both.
+    Calling this before `create_relation` is faster than a MERGE of both.
     """
     return bool(session.rows(_UPDATE_RELATION, **_values(edge)))
 
@@ -382,7 +382,7 @@ def copy_tables(session: KuzuSession, folder: Path) -> None:
     """Load what `write_tables` wrote into a new database.
 
     Raises:
-        InvalidInputError: an entity comes twice, or the end of a relation does not come.
+        InvalidInputError: an entity is there twice, or the end of a relation is missing.
         IndexDamagedError: the engine failed.
     """
     for table in _TABLES:

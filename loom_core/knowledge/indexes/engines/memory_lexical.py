@@ -22,9 +22,9 @@ _B = 0.75
 class MemoryLexicalIndex:
     """`LexicalIndex` without files: for programs that embed Loom, and for tests.
 
-    BM25 as in Lucene and tantivy: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75, the term's
-    part multiplied by k1 + 1. Lengths are exact here, where the engines round them to one byte.
-    A search costs time in proportion to the postings of its tokens.
+    BM25 as in Lucene and tantivy: idf = ln(1 + (N - n + 0.5) / (n + 0.5)), k1 = 1.2, b = 0.75, each
+    term's part multiplied by k1 + 1. Lengths are exact here, while the engines round them to one byte.
+    The time of a search is proportional to the number of postings of its tokens.
     """
 
     def __init__(self) -> None:
@@ -66,9 +66,9 @@ class MemoryLexicalIndex:
     def search(
         self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+        """Return the keys that hold any of the tokens, with their BM25 score (≥ 0), best first.
 
-        Equal scores come in the order of their keys; a token's repeats multiply its part.
+        Ties are in the order of the keys; a repeated token counts as often as it is repeated.
         """
         if limit < 1:
             return []

@@ -32,7 +32,7 @@ _SAME = 1e-3
 
 
 def probe_chroma(path: Path, *, dimension: int, timeout: float = 20.0) -> str | None:
-    """Whether a closed vector index is healthy: it opens, counts, and finds its own vectors.
+    """Probe whether a closed vector index is healthy: it opens, counts, and finds its own vectors.
 
     Args:
         path: its directory; no process may have it open.
@@ -50,7 +50,7 @@ def probe_chroma(path: Path, *, dimension: int, timeout: float = 20.0) -> str | 
 def probe_kuzu(
     path: Path, *, module: str = "kuzu", max_db_size: int = 1 << 34, timeout: float = 20.0
 ) -> str | None:
-    """Whether a closed graph is healthy: it opens, counts, and answers a question. It is not changed.
+    """Probe whether a closed graph is healthy: it opens, counts, and answers a query. It is not changed.
 
     Args:
         path: the database file; no process may have it open.
@@ -69,7 +69,7 @@ def probe_kuzu(
 
 
 def probe_tantivy(path: Path, *, timeout: float = 20.0) -> str | None:
-    """Whether a word index is healthy: it opens, counts, and answers a question. It is not changed.
+    """Probe whether a lexical index is healthy: it opens, counts, and answers a query. It is not changed.
 
     Args:
         path: its directory.
@@ -84,7 +84,7 @@ def probe_tantivy(path: Path, *, timeout: float = 20.0) -> str | None:
 
 
 def check_chroma(*, path: str, dimension: int) -> str | None:
-    """In the child: search for up to 64 vectors of each collection by themselves."""
+    """Check, in the child, that up to 64 vectors of each collection find themselves."""
     from loom_core.knowledge.indexes.engines.chroma import open_client
 
     client = open_client(Path(path))
@@ -106,7 +106,7 @@ def _wrong_with(collection: chromadb.Collection, dimension: int) -> str | None:
     vectors: list[NDArray[np.float32 | np.int32]] = []  # as Chroma has it
     for offset in sorted({place * count // _PLACES for place in range(_PLACES)}):
         sample = collection.get(limit=_SAMPLES // _PLACES, offset=offset, include=["embeddings"])
-        # An empty text's zeros are similar to nothing, themselves included.
+        # Zero vectors, of empty texts, are similar to nothing, not even to themselves.
         vectors.extend(vector for vector in np.asarray(sample["embeddings"], np.float32) if vector.any())
     if vectors:
         nearest = collection.query(query_embeddings=vectors, n_results=1, include=["distances"])
@@ -117,7 +117,7 @@ def _wrong_with(collection: chromadb.Collection, dimension: int) -> str | None:
 
 
 def check_kuzu(*, path: str, module: str, max_db_size: int) -> str | None:
-    """In the child: count both tables, and read one entity with its relations."""
+    """Check, in the child, that both tables can be counted and read."""
     from loom_core.knowledge.indexes.engines.kuzu_session import connect, open_database
 
     database = open_database(
@@ -137,7 +137,7 @@ def check_kuzu(*, path: str, module: str, max_db_size: int) -> str | None:
 
 
 def check_tantivy(*, path: str) -> str | None:
-    """In the child: count, and search, which reads postings."""
+    """Check, in the child, that the index can be counted and searched, which reads postings."""
     from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 
     index = TantivyIndex(Path(path), read_only=True)

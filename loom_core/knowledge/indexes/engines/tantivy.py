@@ -26,10 +26,10 @@ _KEY = "key"
 _BODY = "body"
 _ANALYSER = "loom_tokens"
 _BATCH = 1000
-_FEW_KEYS = 500  # up to this many are asked for one by one
-_KEY_SET_COST = 10_000  # filtering by a set of keys in the engine takes as long as fetching so many hits,
-_KEY_COST = 3  # and this many more for each key
-_OVERFETCH = 1.5  # times the hits that are needed if the keys are spread evenly among them
+_FEW_KEYS = 500  # up to this many keys are queried one by one
+_KEY_SET_COST = 10_000  # fixed cost of filtering by a set of keys in the engine, in fetched hits
+_KEY_COST = 3  # its cost for each key
+_OVERFETCH = 1.5  # factor on the hits needed if the keys are spread evenly
 _MOST_KEY = (1 << 63) - 1
 _LEAST_HEAP_MB = 15
 
@@ -37,8 +37,8 @@ _LEAST_HEAP_MB = 15
 class TantivyIndex:
     """`LexicalIndex` over a tantivy directory.
 
-    Tokens are stored as they are given: joined by spaces and cut there again. One process writes (the
-    engine's lock, freed by the system when its holder dies); others open it with `read_only=True` and
+    Tokens are stored unchanged: joined by spaces, and split there by the engine. One process writes (the
+    engine's lock, which the system releases when its holder dies); others open it with `read_only=True` and
     see what was committed when they last called `reload`. Tokens of more than 65,530 bytes are dropped
     by the engine. Statistics count deleted passages until their segment is merged, so that scores
     move a little after deletions.
@@ -48,13 +48,13 @@ class TantivyIndex:
         """Open the directory, or make it; the writer opens at the first change.
 
         Args:
-            path: a separate directory.
-            read_only: search only, next to a writer in another process.
+            path: directory of the index alone.
+            read_only: whether it is only searched; another process may write.
             heap_mb: memory for additions that are not yet in a segment, at least 15.
 
         Raises:
             InvalidInputError: `heap_mb` is below 15.
-            IndexDamagedError: it does not open, or (read only) is not there.
+            IndexDamagedError: it does not open, or (read only) does not exist.
         """
         if heap_mb < _LEAST_HEAP_MB:
             raise InvalidInputError(
@@ -72,18 +72,18 @@ class TantivyIndex:
     def add(self, documents: Iterable[tuple[int, Sequence[str] | str]]) -> None:
         """Index token lists under their keys, visible after `commit`; an indexed key is replaced.
 
-        A string is a token list joined by single spaces. Replacing makes it
-        safe to repeat additions whose commit was not noted before a crash.
+        A string is a token list joined by single spaces. As keys are replaced, it is safe to repeat additions
+        after a crash.
 
         Raises:
             InvalidInputError: a token is empty or holds white space, or a key is not positive.
             StoreBusyError: another process writes.
-            IndexDamagedError: tantivy does not take them.
+            IndexDamagedError: tantivy failed.
         """
         batch: dict[int, str] = {}
         for key, tokens in documents:
             if not 0 < key <= _MOST_KEY:
-                raise InvalidInputError(f"{key} is not a key.", advice="Use the record's chunk keys.")
+                raise InvalidInputError(f"{key} is not a key.", advice="Use the store's chunk keys.")
             batch[key] = join_tokens(tokens)
             if len(batch) == _BATCH:
                 self._replace(batch)
@@ -96,7 +96,7 @@ class TantivyIndex:
 
         Raises:
             StoreBusyError: another process writes.
-            IndexDamagedError: tantivy does not do it.
+            IndexDamagedError: tantivy failed.
         """
         known = [key for key in keys if 0 < key <= _MOST_KEY]
         with self._writing, self._boundary():
@@ -116,7 +116,7 @@ class TantivyIndex:
                 self._index.reload()
 
     def reload(self) -> None:
-        """See what other processes committed since this index was opened or reloaded.
+        """Make visible what other processes committed since this index was opened or reloaded.
 
         Raises:
             IndexDamagedError: the index does not open any more.
@@ -127,9 +127,9 @@ class TantivyIndex:
     def search(
         self, tokens: Sequence[str], limit: int, *, among: Collection[int] | None = None
     ) -> list[tuple[int, float]]:
-        """BM25: keys holding any of the tokens, with their score (≥ 0), best first.
+        """Return the keys that hold any of the tokens, with their BM25 score (≥ 0), best first.
 
-        A token's repeats multiply its part.
+        A repeated token counts as often as it is repeated.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -180,7 +180,7 @@ class TantivyIndex:
             return self._run_query(Query.const_score_query(terms, 0.0), limit)[0]
 
     def keys(self) -> list[int]:
-        """Return every key that is indexed as of the last commit, as often as it is there; in no order.
+        """Return the indexed keys as of the last commit, as often as they are indexed, in any order.
 
         Raises:
             IndexDamagedError: tantivy does not answer.
@@ -234,7 +234,7 @@ class TantivyIndex:
             )
         if self._open_writer is None:
             try:
-                # A second thread adds no throughput: making documents in Python is what takes time.
+                # A second thread adds no throughput: creating documents in Python is the bottleneck.
                 self._open_writer = self._index.writer(heap_size=self._heap, num_threads=1)
             except ValueError as error:
                 if "LockBusy" not in str(error):
@@ -260,7 +260,7 @@ class TantivyIndex:
     def _delete(self, writer: tantivy.IndexWriter, keys: list[int]) -> None:
         from tantivy import Query
 
-        # Not delete_documents_by_term: it takes an int for a signed number and deletes nothing, silently.
+        # Not delete_documents_by_term: it treats an int as signed, and silently deletes nothing.
         writer.delete_documents_by_query(Query.term_set_query(self._schema, _KEY, keys))
         self._changed = True
 

@@ -15,7 +15,7 @@ __all__ = ["is_searchable", "join_tokens"]
 def join_tokens(tokens: Sequence[str] | str) -> str:
     """Join tokens by spaces; splitting at ASCII white space restores them exactly.
 
-    A string is taken for tokens that were joined so before.
+    A string is returned unchanged, as it holds joined tokens already.
 
     Raises:
         InvalidInputError: a token is empty, holds ASCII white space, or cannot be written as UTF-8.
@@ -27,7 +27,7 @@ def join_tokens(tokens: Sequence[str] | str) -> str:
         encoded = text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError(
-            "A token holds half of a surrogate pair.", advice="Decode the document's text properly first."
+            "A token holds a lone surrogate.", advice="Decode the document's text properly first."
         ) from error
     pieces = encoded.split()
     if len(pieces) != len(tokens) or b" ".join(pieces) != encoded:
@@ -38,5 +38,5 @@ def join_tokens(tokens: Sequence[str] | str) -> str:
 
 
 def is_searchable(token: str) -> bool:
-    """Whether an engine can search for the token: a lone surrogate is not UTF-8, and in no index."""
+    """Whether an engine can search for the token: one with a lone surrogate is not UTF-8."""
     return not any("\ud800" <= character <= "\udfff" for character in token)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["DEAD", "FileRows", "MemoryRows", "Rows", "VectorRows", "validate_batch", "validate_query"]
 
 DEAD = 0
-"""The key of a row that no longer counts; no chunk has it."""
+"""Key of a deleted row; no chunk has it."""
 
 _FIRST_ROWS = 1024
 _KEY_BYTES = 8
@@ -33,7 +33,7 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 class Rows(NamedTuple):
     """Rows as a reader sees them: `matrix[:used]`, with the keys in `keys[:used]` or `DEAD`.
 
-    Rows are only ever added behind `used`. In files a key may become `DEAD` under the reader's eyes.
+    Rows are only added after `used`. In files, a key may become `DEAD` while a reader uses it.
     """
 
     matrix: NDArray[np.float32]
@@ -49,7 +49,7 @@ def no_rows(dimension: int, *, room: int = 0) -> Rows:
 
 
 class VectorRows(Protocol):
-    """Rows with one writing thread and any number of readers, which keep the `rows` they hold."""
+    """Rows with one writing thread and any number of readers, each with its own snapshot (`rows`)."""
 
     @property
     def rows(self) -> Rows:
@@ -61,7 +61,7 @@ class VectorRows(Protocol):
         ...
 
     def mark_dead(self, places: NDArray[np.int64]) -> None:
-        """Make rows count no longer."""
+        """Mark rows as deleted."""
         ...
 
     def flush(self) -> None:
@@ -69,7 +69,7 @@ class VectorRows(Protocol):
         ...
 
     def close(self) -> None:
-        """Release what is held. Readers keep what they have."""
+        """Release resources. Readers keep their snapshots."""
         ...
 
 
@@ -87,7 +87,7 @@ class MemoryRows:
 
     @property
     def rows(self) -> Rows:
-        """The rows as they are now; what a reader holds never changes."""
+        """The current rows; a snapshot never changes."""
         return self._rows
 
     def append(self, keys: NDArray[np.int64], matrix: NDArray[np.float32]) -> None:
@@ -100,7 +100,7 @@ class MemoryRows:
         self._rows = rows._replace(used=end)
 
     def mark_dead(self, places: NDArray[np.int64]) -> None:
-        """Make rows count no longer."""
+        """Mark rows as deleted."""
         keys = self._rows.keys.copy()  # readers keep the old one
         keys[places] = DEAD
         self._rows = self._rows._replace(keys=keys)
@@ -110,7 +110,7 @@ class MemoryRows:
             self._move_to(max(alive, _FIRST_ROWS))
 
     def flush(self) -> None:
-        """Do nothing: memory is not durable."""
+        """Do nothing, as rows in memory are not durable."""
 
     def close(self) -> None:
         """Drop everything."""
@@ -131,17 +131,16 @@ class MemoryRows:
 class FileRows:
     """Rows in a file of float32 numbers and a file of int64 keys, mapped into memory.
 
-    The pages are shared by all processes that read them, and opening reads none. The matrix grows in
-    steps ahead of its rows (a hole in the file until they come), so that readers seldom remap it. Rows
-    are written before their keys; how many rows count is for the owner of both files to say, so that what
-    a crash left behind the last of them is overwritten. A key is killed in its place, which is seen by
-    every reader at once. Numbers are in the machine's own byte order: the files never leave it.
+    All readers share the pages, and opening reads none. The matrix file grows in steps ahead of its rows (as
+    a sparse file), so that readers seldom remap it. Rows are written before their keys. The caller stores
+    the number of valid rows, so rows after them, left by a crash, are overwritten. A key is deleted in place,
+    visible to every reader at once. Numbers are in native byte order: the files stay on the machine.
 
     Args:
         stem: path of both files without the suffixes `.f32` and `.keys`.
         dimension: length of a row.
-        used: how many rows count.
-        writable: whether rows are added and killed here; the files are made if absent.
+        used: number of valid rows.
+        writable: whether this process adds and deletes rows; the files are created if absent.
 
     Raises:
         IndexDamagedError: a file is missing, or too short for its rows.
@@ -191,14 +190,14 @@ class FileRows:
         self._rows = self._map_rows(end)
 
     def mark_dead(self, places: NDArray[np.int64]) -> None:
-        """Make rows count no longer, for every reader at once."""
+        """Mark rows as deleted, visible to every reader at once."""
         nothing = DEAD.to_bytes(_KEY_BYTES, "little")
         with self._translate_errors():
             for place in places.tolist():
                 self._write(self._keys_file, place * _KEY_BYTES, nothing)
 
     def extend(self, used: int) -> None:
-        """Take rows into account that another process has added.
+        """Map rows that another process has added.
 
         Raises:
             IndexDamagedError: a file has become too short for its rows.
@@ -210,7 +209,7 @@ class FileRows:
         """Raise if the files were truncated while in use: reading there would crash the process.
 
         Raises:
-            IndexDamagedError: they have been.
+            IndexDamagedError: they were truncated.
         """
         with self._translate_errors():
             for file, size in ((self._matrix_file, self._row_bytes), (self._keys_file, _KEY_BYTES)):
@@ -224,7 +223,7 @@ class FileRows:
             os.fsync(self._keys_file.fileno())
 
     def close(self) -> None:
-        """Release the files. Readers keep what they have."""
+        """Release the files. Readers keep their maps."""
         self._matrix_file.close()
         self._keys_file.close()
 
@@ -278,7 +277,7 @@ class FileRows:
 def validate_batch(
     keys: Sequence[int], vectors: NDArray[np.float32], *, dimension: int
 ) -> tuple[list[int], NDArray[np.float32]]:
-    """Validate keys and their vectors as float32 rows; of a repeated key the last row stays.
+    """Validate keys and their vectors as float32 rows; for a repeated key the last row is kept.
 
     Raises:
         InvalidInputError: the shape is not (len(keys), dimension), a key is not positive, or a number
@@ -298,7 +297,7 @@ def validate_batch(
             advice="Check the embedder that made it, then embed the text again.",
         )
     if any(key < 1 for key in keys):
-        raise InvalidInputError("A key is not positive.", advice="Use the record's chunk keys.")
+        raise InvalidInputError("A key is not positive.", advice="Use the store's chunk keys.")
     last = {key: position for position, key in enumerate(keys)}
     if len(last) < len(keys):
         rows = rows[list(last.values())]

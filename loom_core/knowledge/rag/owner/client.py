@@ -1,4 +1,4 @@
-"""Client of the owner process: ask it instead of searching in this process."""
+"""Client of the owner process, which answers instead of this process."""
 
 from __future__ import annotations
 
@@ -123,7 +123,12 @@ class OwnerClient:
             answer = await request(card.address, body, silence=settings.silence, deadline=settings.deadline)
             return form.validate_python(decode(OwnerReply, answer).result())
         except (PeerError, ValidationError) as error:
-            _log.info("%s does without the owner, process %d: %s", method, card.pid, error)
+            _log.info(
+                "%s runs in this process, as the owner (%d) did not answer: %s",
+                method,
+                card.pid,
+                error,
+            )
             self._avoided, self._avoided_until = card, time.monotonic() + settings.pause
             return None
 
@@ -134,7 +139,7 @@ class OwnerClient:
         )
         try:
             body = encode(asked)
-            # What JSON changes, such as a tuple among the filters, is not what was asked.
+            # Values that JSON changes, such as a tuple in the filters, would change the request.
             faithful = json.loads(body.decode("utf-8", "surrogatepass"))["params"] == params
         except (TypeError, ValueError, RecursionError):
             return None

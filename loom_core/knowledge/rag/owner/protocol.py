@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 PROTOCOL = 4
-"""Goes up with every change of what is said, or of what it means."""
+"""Version of the protocol; goes up with every change of its messages or their meaning."""
 
 OwnerMethod = Literal["search", "ask", "embed", "wake", "status"]
 """Methods of an owner."""
@@ -48,7 +48,7 @@ _Message = TypeVar("_Message", bound=BaseModel)
 _OF_THE_CALLER = {
     kind.__name__: kind for kind in (InvalidInputError, NotFoundError, EmbeddingError, ConfigError)
 }
-"""Errors that the question would meet anywhere; any other is the owner's own."""
+"""Errors that the caller would get from any process; any other is the owner's own problem."""
 
 
 class OwnerRequest(BaseModel):
@@ -86,7 +86,7 @@ class OwnerFailure(BaseModel):
 
 
 class OwnerSearchResult(BaseModel):
-    """Result of a search."""
+    """Result of a method, whatever it returns."""
 
     result: Any
 
@@ -98,7 +98,7 @@ class OwnerReply(BaseModel):
 
     reply: OwnerSearchResult | OwnerFailure | OwnerRefusal
 
-    def result(self) -> Any:  # noqa: ANN401 - what it is, the method says
+    def result(self) -> Any:  # noqa: ANN401 - its type depends on the method
         """Return the result.
 
         Raises:
@@ -136,7 +136,7 @@ def encode(message: OwnerRequest | OwnerReply) -> bytes:
         TypeError: a value is not JSON-serializable.
         ValueError: it is circular.
     """
-    # Text of documents may hold halves of characters, which UTF-8 proper has no form for.
+    # Texts of documents may hold lone surrogates, which strict UTF-8 cannot encode.
     plain = message.model_dump()
     return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
@@ -160,12 +160,12 @@ def loom_version() -> str:
 
 
 def settings_digest(config: RAGConfig, *, embeds: bool, extractor_id: str, reranks: bool) -> str:
-    """Return a digest of the settings with which two processes give the same answers from the same record.
+    """Return a digest of the settings with which two processes give the same answers from the same store.
 
     Args:
         config: the settings of the knowledge base.
-        embeds: whether there is an embedder; the store names it to all of them.
-        extractor_id: what finds entities; empty without.
+        embeds: whether there is an embedder; its id is in the store, which they share.
+        extractor_id: id of the extractor; empty if there is none.
         reranks: whether there is a default reranker.
     """
     shaping = config.model_dump(
@@ -180,10 +180,10 @@ class PeerSettings:
     """Name of this process for its peers, and its timeouts.
 
     Attributes:
-        program: its name, such as `loom-kb`, for diagnosis by people.
+        program: its name, such as `loom-kb`, for diagnosis.
         transport: the kind of its socket, when it serves.
-        silence: seconds without a sign of life after which the wait for the owner ends: it may be stopped,
-            or the machine be short of memory. The question is then answered here.
+        silence: seconds without data from the owner after which the wait ends: the owner may be suspended,
+            or the machine may be short of memory. This process then answers the question.
         deadline: seconds for a whole answer of the owner.
         pause: seconds before an owner that did not answer, or refused, is asked again.
     """

@@ -49,7 +49,7 @@ class OwnerServer:
         folder: the knowledge base's; this process holds its lock while it serves.
         settings: the program's name, and the kind of socket.
         digest: what must be equal on both sides for search, ask and embed; see `settings_digest`.
-        answer: carries out a request; what it returns has a form in JSON.
+        answer: carries out a request; its result must be JSON-serializable.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class OwnerServer:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it has begun and not ended yet."""
+        """Whether `serve` runs."""
         return self._scope is not None
 
     async def serve(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
@@ -94,7 +94,7 @@ class OwnerServer:
             finally:
                 if self._scope is scope:
                     self.retire()
-        if not begun:  # told to retire before
+        if not begun:  # retired before it could begin
             task_status.started()
 
     def retire(self) -> None:
@@ -144,8 +144,8 @@ class OwnerServer:
         try:
             encoded = encode(reply)
         except (TypeError, ValueError) as error:
-            _log.warning("an answer has no form in JSON: %s", error)
-            return encode(_refusal("The owner's answer has no form in JSON."))
+            _log.warning("an answer is not JSON-serializable: %s", error)
+            return encode(_refusal("The owner's answer is not JSON-serializable."))
         if len(encoded) > MOST_BYTES:
             return encode(_refusal("The owner's answer is too long."))
         return encoded

@@ -39,7 +39,7 @@ _ADVICE = {
     400: "Check the model's name, and whether the endpoint takes the field top_n or top_k (limit_field).",
     401: "Check the API key.",
     403: "Check the API key and what it allows.",
-    404: "Check base_url, which /rerank is put to, and the model's name.",
+    404: "Check base_url, to which /rerank is appended, and the model's name.",
     413: "Send fewer passages (max_passages).",
     422: "Check the model's name, and whether the endpoint takes the field top_n or top_k (limit_field).",
     429: "Wait, or ask the provider for a higher rate limit.",
@@ -86,7 +86,7 @@ class APIReranker:
         limit_field: Literal["top_n", "top_k"] = "top_n",
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """Remember what to ask.
+        """Configure the reranker; no request is sent yet.
 
         Args:
             base_url: URL before `/rerank`, such as `https://api.jina.ai/v1`.
@@ -95,13 +95,12 @@ class APIReranker:
             api_key_env: name of the environment variable that holds it, instead of `api_key`.
             timeout: seconds for a question, a second attempt included.
             max_passages: how many passages are sent, the best ones.
-            limit_field: what the endpoint calls the number of passages wanted; Voyage calls it `top_k`.
-            client: the HTTP client to use, which stays the caller's to close; by default one for each
-                question.
+            limit_field: the endpoint's name for the number of passages to return; Voyage has `top_k`.
+            client: the HTTP client to use, which the caller closes; by default one for each question.
 
         Raises:
-            ConfigError: an address that is none, an empty model, a number that is not above 0, a key that is
-                missing or cannot be sent, or a key in place of the name of its variable.
+            ConfigError: the address is invalid, the model is empty, a number is not above 0, the key is
+                missing or malformed, or `api_key_env` is a key instead of a variable's name.
         """
         self._url = _endpoint(base_url)
         if not model:
@@ -247,7 +246,7 @@ def _key(api_key: str | SecretStr | None, variable: str | None) -> SecretStr | N
         setting="api_key_env of the reranker api",
         advice="Put the key into one and name it, such as JINA_API_KEY.",
     )
-    key = find_key(variable, keyring=False)  # a keyring would block who makes the reranker
+    key = find_key(variable, keyring=False)  # a keyring could block the caller
     if key is None:
         raise ConfigError(
             f"The environment variable {variable} is not set.", advice="Put the API key into it."

@@ -55,7 +55,7 @@ class CrossEncoderReranker:
         max_passages: int = 100,
         threads: int | None = None,
     ) -> None:
-        """Remember where the model is; nothing is read yet.
+        """Configure the reranker; the model is loaded later.
 
         Args:
             path: the model's folder.
@@ -63,7 +63,7 @@ class CrossEncoderReranker:
             max_length: maximum tokens of a pair, longer ones are cut; by default what the model's
                 settings say, or 512.
             max_passages: how many passages are read, the best ones.
-            threads: how many batches are read side by side; by default one for each usable processor.
+            threads: how many batches run in parallel; by default one for each usable processor.
 
         Raises:
             ConfigError: a number below 1, or a `max_length` that leaves no room for a pair.
@@ -87,8 +87,8 @@ class CrossEncoderReranker:
         """See `Reranker.rerank`.
 
         Raises:
-            ConfigError: the model is missing, damaged, or no cross-encoder.
-            EmbeddingError: it failed on these passages.
+            ConfigError: the model is missing or damaged, or is not a cross-encoder.
+            EmbeddingError: the model failed on these passages.
         """
         texts = [text_with_headings(item) for item in items[: self._max_passages]]
         if not texts:
@@ -173,7 +173,7 @@ class _Model:
     def _truncate(self, question: str) -> str:
         """Truncate a question, so that half of the window is left for the passage.
 
-        The tokenizer cuts passages only, then. Of two texts that are both too long it would make every
+        So the tokenizer only has to cut passages. For two texts that are both too long it would return every
         combination of their pieces.
         """
         half = (self._max_length - self._tokenizer.num_special_tokens_to_add(is_pair=True)) // 2
@@ -206,7 +206,7 @@ class _Model:
             )
         if not np.isfinite(logits).all():
             raise EmbeddingError(
-                f"The model {self._name} gave something that is no number.",
+                f"The model {self._name} returned something that is not a number.",
                 advice="Export it again, with less quantisation.",
             )
         # The softmax of two logits is the logistic function of their difference.
@@ -245,7 +245,7 @@ def _load(path: Path, file: str | None, max_length: int | None) -> _Model:
 
 
 SHORTEST = 8
-"""Tokens that a pair needs at least: three marks, and something of each text."""
+"""Minimum tokens of a pair: three special tokens, and some of each text."""
 
 _MODELS = ("model.onnx", "onnx/model.onnx", "model_quantized.onnx", "onnx/model_quantized.onnx")
 _DEFAULT_LENGTH = 512

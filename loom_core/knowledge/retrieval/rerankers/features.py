@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["FeatureReranker"]
 
 _COVERAGE, _TITLE, _PROXIMITY, _PHRASE, _EXACT = 0.3, 0.4, 0.1, 0.1, 0.1
-"""Weights of the features. Titles say most where documents are many and short; measured on the sets
-named at `FeatureReranker`, where any split near this one does as well."""
+"""Weights of the features. Titles matter most where documents are many and short. Measured on the
+data sets named at `FeatureReranker`, where any split near this one does as well."""
 
-_MAX_WORDS = 64  # of a question that are looked at; a longer one is a pasted document
-_NEAR, _NEAR_CJK = 150, 50  # characters: about two lines, and what says as much in CJK
+_MAX_WORDS = 64  # words of a question that are used; a longer one is a pasted document
+_NEAR, _NEAR_CJK = 150, 50  # characters: about two lines, and about as much content in CJK
 
 _WIDE = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a]")
 _QUOTED = re.compile(
@@ -50,8 +50,7 @@ class FeatureReranker:
     in title and headings; how many of them are close together; the longest phrase of the question;
     and identifiers, numbers and quoted phrases, which a good passage holds as they are.
 
-    It helps most after a ranking by words alone and did not hurt any measured set: see
-    `weight`.
+    It helps most after a ranking by words alone, and did not hurt on any measured data set: see `weight`.
     """
 
     def __init__(self, *, weight: float = 0.2) -> None:
@@ -72,7 +71,7 @@ class FeatureReranker:
         self._weight = weight
 
     async def rerank(self, query: str, items: Sequence[KnowledgeItem], *, limit: int) -> list[KnowledgeItem]:
-        """See `Reranker.rerank`. `relevance` is that of before and the features, weighted."""
+        """See `Reranker.rerank`. `relevance` is the weighted sum of the former one and the features."""
         own = await to_thread.run_sync(_scores, query, items)
         relevance = {
             place: (1 - self._weight) * min(max(items[place].relevance, 0.0), 1.0) + self._weight * score
@@ -124,7 +123,7 @@ class _Passage:
 
 
 def _scores(query: str, items: Sequence[KnowledgeItem]) -> dict[int, float]:
-    """Return score by place, 0 to 1."""
+    """Return the score of each passage by its place, 0 to 1."""
     question = _read(query)
     passages = [_look(question, item) for item in items]
     count = len(passages)
@@ -228,7 +227,7 @@ def _look(question: _Question, item: KnowledgeItem) -> _Passage:
 
 
 def _term(key: str) -> _Term:
-    # A stem is the beginning of its words, but for an i that was a y.
+    # A stem is a prefix of its words, except for a final i that was a y.
     stem = key[:-1] if key[-1] == "i" and len(key) > 2 else key
     return _Term(key, stem, is_cjk(key[0]))
 
@@ -236,7 +235,7 @@ def _term(key: str) -> _Term:
 def _places(term: _Term, text: str) -> Iterator[int]:
     """Return the positions of the words that `analyse` maps to a term.
 
-    Looking for the few terms of a question is many times faster than to analyse whole passages.
+    Searching for the few terms of a question is many times faster than analysing whole passages.
     """
     start = text.find(term.stem)
     while start >= 0:

@@ -63,7 +63,7 @@ class LLMReranker:
         max_tokens: int = 1000,
         passage_tokens: int = 300,
     ) -> None:
-        """Remember what to ask and how much.
+        """Configure the reranker.
 
         Args:
             llm_provider: the language model.
@@ -73,7 +73,7 @@ class LLMReranker:
             passage_tokens: how much of each passage it is shown, in estimated tokens.
 
         Raises:
-            ConfigError: a number that is not above 0.
+            ConfigError: a number is not above 0.
         """
         require_positive(
             of="the reranker llm",
@@ -92,7 +92,7 @@ class LLMReranker:
         """See `Reranker.rerank`.
 
         Raises:
-            LLMError: the model does not answer in time, or not with an order of the passages.
+            LLMError: the model does not answer in time, or its answer holds no ranking.
         """
         shown = items[: self._max_passages]
         if not shown:
@@ -113,7 +113,7 @@ class LLMReranker:
         relevance = read_ranking(answer.content, len(shown))
         if not relevance:
             raise LLMError(
-                "The language model's answer holds no order of the passages.",
+                "The language model's answer holds no ranking of the passages.",
                 advice="If it thinks before it answers, allow it more (max_tokens); or use another model.",
             )
         return order_by_relevance(items, relevance, limit=limit)
@@ -147,13 +147,13 @@ _THOUGHT_END = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _CHAIN = re.compile(r"\[?\d{1,6}\]?(?:\s*>\s*\[?\d{1,6}\]?)+")
 _PLAIN = re.compile(r"\s*\d{1,6}(?:[\s,;、，]+\d{1,6})*[\s.。]*")
 _NUMBER = re.compile(r"\d{1,6}")
-_DEEP = re.compile(r"(?:[\[{]\s*){6}")  # nesting that no answer has, and that takes long to read
+_DEEP = re.compile(r"(?:[\[{]\s*){6}")  # nesting that no ranking has, and that is slow to parse
 
 _NAMES = ("id", "index", "number", "passage")
 _SCORES = ("score", "relevance", "relevance_score")
 
 _LONGEST = 50_000  # characters; a list of numbers is far shorter
-_OPENINGS = 500  # brackets at which a list is tried
+_OPENINGS = 500  # maximum number of brackets at which JSON is parsed
 
 
 def read_ranking(answer: str, count: int) -> dict[int, float]:
@@ -165,7 +165,7 @@ def read_ranking(answer: str, count: int) -> dict[int, float]:
     counts, and among those the last. A number that is out of range or repeated is ignored.
 
     Args:
-        answer: what the model said.
+        answer: the model's answer.
         count: how many passages it was shown, numbered from 1.
 
     Returns:

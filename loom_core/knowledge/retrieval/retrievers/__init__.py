@@ -2,9 +2,9 @@
 
 Make one with `loom_core.plugins.create("retriever", name, sources, ...)`: `dense`, `bm25`, `keyword` and
 `graph` ask one channel, `hybrid` and `fusion` combine two, `knowledge_base` asks the knowledge base's own
-retrieval, `hyde`, `multi_query` and `decomposition` let a language model widen the question.
+retrieval, `hyde`, `multi_query` and `decomposition` expand the question with a language model.
 
-A retriever of your own subclasses `SourceRetriever` or `BaseRetriever`, or is any class with the method of
+A custom retriever subclasses `SourceRetriever` or `BaseRetriever`, or is any class with the method of
 `Retriever`, and is decorated with `register("retriever", name)`.
 """
 

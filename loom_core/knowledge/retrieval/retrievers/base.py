@@ -41,7 +41,7 @@ class RetrievalRequest:
     Attributes:
         text: the question, without white space around it.
         top_k: maximum number of passages.
-        filters: field to allowed value, with the tenant's.
+        filters: field to allowed value; includes the tenant.
     """
 
     text: str
@@ -157,7 +157,7 @@ class BaseRetriever(ABC):
         if not able:
             raise InvalidInputError(
                 f"{', '.join(names)} cannot be searched by the channel {self.needs!r}.",
-                advice="Take another retriever, such as bm25, which can search every knowledge base.",
+                advice="Use another retriever, such as bm25, which can search every knowledge base.",
             )
         return able
 
@@ -228,8 +228,8 @@ async def gather(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) ->
     One that raises a `LoomError` is left out, and a warning is logged.
 
     Args:
-        parts: the searches by name, in the order that the results are to have.
-        of: whose they are, for the log.
+        parts: the searches by name, in the order of the results.
+        of: the retriever or source that they belong to, for the log.
 
     Raises:
         LoomError: all of them failed; the first one's error.
@@ -243,7 +243,7 @@ async def gather(parts: Mapping[_K, Callable[[], Awaitable[_T]]], *, of: str) ->
         except LoomError as error:
             errors[name] = error
 
-    if len(parts) == 1:  # without a group, an error of any other kind comes out as it is
+    if len(parts) == 1:  # without a task group, other errors are not wrapped in an ExceptionGroup
         await run(*next(iter(parts.items())))
     else:
         async with anyio.create_task_group() as group:

@@ -77,7 +77,7 @@ class DenseChannel:
 
     Args:
         sources: the sources to search.
-        embedding_config: the model, see `create_embedder`; None leaves the question to each source.
+        embedding_config: the model, see `create_embedder`; None lets each source embed the question.
 
     Raises:
         ConfigError: there is no such model, or the vectors of a source were made by another.
@@ -115,12 +115,12 @@ class DenseChannel:
 class LexicalChannel:
     """The BM25 channel, whether or not the source has a lexical index.
 
-    A source without one is read, and indexed in memory for a while.
+    The passages of a source without one are read and indexed in memory.
 
     Args:
         max_chunks: maximum number of passages to read from such a source.
-        cache_ttl: for how many seconds they are kept.
-        clock: seconds that never go backwards.
+        cache_ttl: for how many seconds that index is reused.
+        clock: monotonic clock, in seconds.
 
     Raises:
         ConfigError: a number is out of range.
@@ -138,7 +138,7 @@ class LexicalChannel:
     async def ask(
         self, source: PassageSource, request: RetrievalRequest, *, limit: int
     ) -> list[KnowledgeItem]:
-        """The passages that share words with the question; `relevance` is BM25 by `min_max` over them."""
+        """Return the passages that share words with the question; `relevance` is BM25 by `min_max`."""
         if "bm25" in source.channels:
             items = await ask_channel("bm25", source, request, limit=limit)
         else:
@@ -163,7 +163,7 @@ class PassageLexicalIndex:
         self._index.commit()
 
     def search(self, query: str, limit: int) -> list[KnowledgeItem]:
-        """The passages that share words with a question, best first; `relevance` is raw BM25. Blocks."""
+        """Return the passages that share words with a question, best first, by raw BM25. Blocks."""
         hits = self._index.search(analyse(query), limit)
         return [with_scores(self.items[key - 1], score, {"bm25": score}) for key, score in hits]
 
@@ -177,7 +177,7 @@ class PassageLexicalIndexCache:
         max_chunks: maximum number of passages to read from a source.
         ttl: for how many seconds an index is used before the passages are read again, and indexed again
             if they have changed.
-        clock: seconds that never go backwards.
+        clock: monotonic clock, in seconds.
 
     Raises:
         ConfigError: `max_chunks` is below 1, or `ttl` below 0.
@@ -227,7 +227,7 @@ class PassageLexicalIndexCache:
 
 
 class _Slot:
-    """Slot of one cached index."""
+    """Cache entry of one index, with the lock under which it is built."""
 
     def __init__(self) -> None:
         self.making = anyio.Lock()

@@ -48,9 +48,9 @@ _log = logging.getLogger(__name__)
 
 _MAX_QUERIES = 10
 _MIN_DEPTH, _MAX_DEPTH = 20, 100
-"""Number of hits of each text in the fusion: twice as many passages as are wanted, within these limits."""
+"""Limits of the search depth of each text in the fusion, which is twice the number of passages requested."""
 _EXPANSION_RETRIEVERS = frozenset({"decomposition", "hyde", "multi_query"})
-"""Base retrievers that want the language model as well."""
+"""Base retrievers that also need the language model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class QueryExpansion:
     """Result of a query expansion.
 
     Attributes:
-        texts: what the model generated; empty where it failed.
+        texts: the generated texts; empty if the model failed.
         rankings: the passages that each text found, best first; the question's come first where it counts.
     """
 
@@ -161,8 +161,8 @@ class ExpandingRetriever(BaseRetriever):
     ) -> QueryExpansion:
         """Search for the question while the model works, then for each generated text.
 
-        So the question's passages are there at once if the model fails, and an error of the request
-        is raised without waiting for the model. A generated text whose search fails is left out.
+        So the question's passages are ready if the model fails, and an error of the request is raised
+        without waiting for the model. A generated text whose search fails is left out.
 
         Args:
             request: the request.
@@ -248,9 +248,9 @@ class DecompositionRetriever(ExpandingRetriever):
 class MultiQueryRetriever(ExpandingRetriever):
     """Searches for the question and for generated variants, fused by reciprocal rank.
 
-    It finds passages in other words. The search for the question runs while the model
-    works, so that a failing model costs no more than its timeout. Every passage has the
-    variants (`generated_queries`, `queries_count`) and what each of them found (`retrieval_details`).
+    It finds passages that use other words than the question. The search for the question runs while the
+    model works, so that a failing model costs no more than its timeout. Every passage has the variants
+    (`generated_queries`, `queries_count`) and what each of them found (`retrieval_details`).
     """
 
     name = "multi_query"

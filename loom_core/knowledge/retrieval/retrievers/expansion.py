@@ -114,12 +114,12 @@ async def generate_variants(
     Args:
         llm: the model.
         query: the question, any text.
-        n: how many are asked for, and the most that are returned.
+        n: how many are requested, and the maximum returned.
         max_tokens: limit of the model's answer; models that think first need room for it.
         timeout: seconds for all of it.
 
     Returns:
-        At most `n` wordings, no two alike and none like the question; empty where the model fails.
+        At most `n` variants, no two alike and none like the question; empty where the model fails.
     """
     template = _VARIANTS_ZH if detect_language(query) == "zh" else _VARIANTS_EN
     answers = await _answers(
@@ -160,7 +160,7 @@ async def decompose(
     answers = await _answers(llm, query, [prompt], max_tokens=max_tokens, seconds=timeout)
     parts = parse_variants(answers[0], query=query, n=n) if answers else []
     if len(parts) == 1 and "[" not in answers[0] and not parts[0].endswith(("?", "？")):
-        return []  # replies of models when there are no parts
+        return []  # some models write a remark if there are no parts
     return parts
 
 
@@ -184,7 +184,7 @@ async def hypothetical_documents(
         query: the question, any text.
         n: how many are asked for.
         max_tokens: limit of each answer; models that think first need room for it.
-        timeout: seconds for all of them; the answers by then are returned.
+        timeout: seconds for all of them; answers received by then are returned.
 
     Returns:
         At most `n` passages, no two alike; empty where the model fails.
@@ -192,7 +192,7 @@ async def hypothetical_documents(
     chinese = detect_language(query) == "zh"
     template, angles = (_DOCUMENT_ZH, _ANGLES_ZH) if chinese else (_DOCUMENT_EN, _ANGLES_EN)
     prompts = [
-        # With all kinds of text used up, the same instruction again is left to vary more.
+        # Once all kinds of text are used, repeat an instruction at a higher temperature.
         _Prompt(template.format(angle=angles[i % len(angles)]), temperature=0.7 if i < len(angles) else 1.0)
         for i in range(n)
     ]
@@ -219,7 +219,7 @@ async def _answers(
                 temperature=prompt.temperature,
                 effort="off",
             )
-        # OSError is what a provider lets through that does not translate a broken connection.
+        # Some providers raise OSError for a broken connection.
         except (LoomError, OSError) as error:
             failures.append(_reason(error, query))
         else:
@@ -274,9 +274,9 @@ def parse_variants(answer: str, *, query: str, n: int) -> list[str]:
     was cut off, and objects around the strings.
 
     Args:
-        answer: what the model wrote.
-        query: the question; a wording like it is left out.
-        n: the most that are returned.
+        answer: the model's answer.
+        query: the question; a variant like it is left out.
+        n: maximum number to return.
 
     Returns:
         Single lines of at most 400 characters that hold a letter or digit, no two alike but for case,

@@ -91,7 +91,7 @@ class HybridRetriever(SourceRetriever):
 
 
 FusionMode = Literal["rrf", "weighted"]
-"""`rrf` looks at ranks only, `weighted` at scores as `hybrid` does."""
+"""`rrf` fuses by rank only, `weighted` by scores as `hybrid` does."""
 
 _MIN_RERANKED = 20
 _RERANKED_PER_HIT = 4
@@ -107,8 +107,8 @@ class FusionRetriever(HybridRetriever):
         dense_weight: weight of the cosine (`weighted`).
         bm25_weight: weight of BM25 (`weighted`).
         rrf_k: constant of `reciprocal_rank` (`rrf`).
-        rerank: whether the best candidates go through a reranker; None means if one is given or named. If it
-            fails they keep their order.
+        rerank: whether the best candidates are reranked; None means if a reranker is given or named. If it
+            fails, they keep their order.
         rerank_model: the folder of a cross-encoder, or the registered name of a reranker; `llm` takes the
             language model of a source or the default one. None takes `features`, which needs no model.
         embedding_config: as for `DenseRetriever`.
@@ -116,8 +116,8 @@ class FusionRetriever(HybridRetriever):
         reranker: the reranker itself, instead of its name.
 
     Raises:
-        ConfigError: as `HybridRetriever`; for a mode that does not exist; `rrf_k` below 1; a reranker that
-            cannot be made of its name alone, or is given twice.
+        ConfigError: as for `HybridRetriever`; or the mode is unknown, `rrf_k` is below 1, or the reranker
+            cannot be created from its name alone or is given twice.
     """
 
     name = "fusion"

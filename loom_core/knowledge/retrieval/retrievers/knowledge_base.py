@@ -38,7 +38,7 @@ class KnowledgeBaseRetriever(SourceRetriever):
     Args:
         sources: the sources to search; each must also be a `KnowledgeBaseProvider`.
         top_k: how many passages are returned where `retrieve` does not say.
-        strategy: another way than the knowledge base's own, where it has several.
+        strategy: a strategy other than the knowledge base's own; None for its own.
 
     Raises:
         ConfigError: a source is no `KnowledgeBaseProvider`, or has no strategies to choose from.
@@ -62,7 +62,7 @@ def _ask_function(source: PassageSource, strategy: Strategy | None) -> _AskSourc
     if not isinstance(source, KnowledgeBaseProvider):
         raise ConfigError(
             f"{source.name!r} is not a knowledge base that can be searched as a whole.",
-            advice="Take a retriever of one of its channels, or hybrid or fusion.",
+            advice="Use a retriever of one of its channels, or hybrid or fusion.",
         )
     if strategy is None:
         return lambda request: source.query(request.text, limit=request.top_k, filters=request.filters)

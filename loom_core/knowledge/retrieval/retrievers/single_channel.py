@@ -50,14 +50,14 @@ class DenseRetriever(SourceRetriever):
 class BM25Retriever(SourceRetriever):
     """BM25, stretched to 0 to 1 over the candidates of each knowledge base.
 
-    A knowledge base without a lexical index is read, and indexed in memory for a while.
+    The passages of a knowledge base without a lexical index are read and indexed in memory.
 
     Args:
         sources: the sources to search.
         top_k: how many passages are returned where `retrieve` does not say.
         max_chunks: maximum number of passages to read from a knowledge base without a lexical index.
-        cache_ttl: for how many seconds they are kept.
-        clock: seconds that never go backwards.
+        cache_ttl: for how many seconds that index is reused.
+        clock: monotonic clock, in seconds.
     """
 
     name = "bm25"

@@ -1,8 +1,8 @@
 """Links between passages of different sources by shared names, and follow-up queries (multi-hop).
 
 A knowledge base follows such links inside itself (`graph_expansion`); where the two passages that a question
-needs are in two sources, the federation has to. `cross_links` follows them among the candidates that the
-sources gave. If a name leads to a passage that no source has found, `plan_follow_up` makes a follow-up query:
+needs are in two sources, the federation has to. `cross_links` follows links among the candidates of all
+sources. If a name leads to a passage that no source has found, `plan_follow_up` makes a follow-up query:
 one source has the director of a film, another one that person's birthplace, which the question does not find,
 as it shares hardly a word with that passage. So one follow-up query per source searches for the names in the
 best passages, with the part of the question that is still open.
@@ -42,8 +42,8 @@ _SEEDS = 6
 _BASE, _FOUND, _RESIDUAL = 0.5, 0.34, 0.9
 _CAP = 0.9
 _SHARED, _SHARED_BASE, _SHARED_CAP = 0.5, 0.3, 0.75
-_RARE = 8  # a name that more candidates mention connects none of them
-_MOST_NAMESAKES = 3  # documents of one title; with more of them it is no name: Introduction, 概述
+_RARE = 8  # a name in more candidates than this is not a link
+_MOST_NAMESAKES = 3  # documents with the same title; with more, it is not a name: Introduction, 概述
 
 _PARENTHESES = re.compile(r"\s*[(（][^()（）]*[)）]\s*$")
 
@@ -80,8 +80,8 @@ def cross_links(
         query: the question.
         candidates: source and passage.
         scores: of the candidates, 1 for the best.
-        led_to: candidates of a follow-up query, whose places come after those: they are worth
-            something by a link only, and no link starts at them.
+        led_to: hits of follow-up queries, numbered after the candidates: only a link gives them a score, and
+            no link starts at them.
     """
     return list(_Linking(query, candidates, scores, led_to).best().values())
 
@@ -101,7 +101,7 @@ class _Linking:
         self._candidates = [*candidates, *led_to]
         self._words: dict[int, frozenset[str]] = {}
         self._scores = list(scores)
-        # What was not judged by the question counts by its share of the question's words.
+        # Hits of follow-up queries have no score yet: use their share of the question's words.
         whole = len(self._asked) or 1
         places = range(len(scores), len(self._candidates))
         self._own = [*scores, *(len(self._asked & self._words_of(place)) / whole for place in places)]
@@ -117,7 +117,7 @@ class _Linking:
         return self._best
 
     def _to_titles(self, seed: int) -> set[int]:
-        """Follow a candidate to documents about its mentions; return which they are."""
+        """Follow a candidate's mentions to documents with these titles; return the targets."""
         source, item = self._candidates[seed]
         linked: set[int] = set()
         for target, name in self._titles.items():
@@ -130,7 +130,7 @@ class _Linking:
         return linked
 
     def _to_mentions(self, seed: int, linked: set[int]) -> None:
-        """Follow a candidate to others with the same mentions, except those it has led to already."""
+        """Follow a candidate to others with the same mentions, except to those already linked by title."""
         source, item = self._candidates[seed]
         strength = self._scores[seed]
         for name, _, confidence in names_in(item):
@@ -189,16 +189,16 @@ class _Linking:
 
 
 def _holds(text: str, name: str) -> bool:
-    """Whether a text holds a name as it is written, and not inside another word."""
-    if name not in text:  # nearly always so, and many times as fast as a pattern
+    """Whether a text holds a name with this spelling, and not inside another word."""
+    if name not in text:  # usually true, and many times faster than the pattern
         return False
     return has_cjk(name) or re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
-_LEAST_SURE = 0.5  # how sure a name is that is taken: a word that only begins a sentence is not
-_MOST = 24  # names of a passage; lists of names lead everywhere
-_READ = 4000  # characters of a passage
-_FOUR = 4  # characters that no Chinese name has which begins with such a word
+_LEAST_SURE = 0.5  # minimum confidence of a name; a word that only begins a sentence has less
+_MOST = 24  # maximum names of a passage; lists of names would link to everything
+_READ = 4000  # characters of a passage that are searched for names
+_FOUR = 4  # minimum characters of a person's name that includes a preceding word
 
 
 class PassageName(NamedTuple):
@@ -207,7 +207,7 @@ class PassageName(NamedTuple):
     Attributes:
         name: as written.
         key: see `name_key`.
-        confidence: that it is a name, 0.5 to 1.
+        confidence: probability that it is a name, 0.5 to 1.
     """
 
     name: str
@@ -254,11 +254,11 @@ def _bare(mention: Mention) -> str:
 
 
 FOLLOW_UP_LIMIT = 20
-"""How many passages a source is asked for by a lead."""
+"""Number of passages requested from a source by a follow-up query."""
 
 _NAMES = 6
-_LEAST = 0.3  # a passage that is worth less leads nowhere
-_CERTAIN = 0.75  # from this share of the question's words on, the best passage is all that is asked for
+_LEAST = 0.3  # minimum score of a passage whose names are used
+_CERTAIN = 0.75  # share of the question's words in the best passage that makes a follow-up unnecessary
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,14 +267,14 @@ class FollowUpQuery:
 
     Attributes:
         names: names, each with the source whose passage mentions it.
-        left: the words of the question that are open, in its order.
+        left: the words of the question that the best passage does not hold, in its order.
     """
 
     names: tuple[tuple[str, str], ...]
     left: tuple[str, ...]
 
     def query_for(self, source: str) -> str:
-        """Return the query for a source, in words for any kind of search; empty for none.
+        """Return the query for a source, as plain words for any kind of search; empty for none.
 
         Names that its own passages mention are left out: it follows its own links.
         """
@@ -285,10 +285,10 @@ class FollowUpQuery:
 def plan_follow_up(
     query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
 ) -> FollowUpQuery | None:
-    """Return the follow-up query, or None if it promises nothing.
+    """Return the follow-up query, or None if none is needed.
 
-    There is one if the best passage leaves a quarter of the question's words open, and the best six mention
-    names that no candidate is about. It takes the surest names of the best passages.
+    One is needed if the best passage lacks at least a quarter of the question's words, and the best six
+    mention names that no candidate is about. It uses the surest names of the best passages.
 
     Args:
         query: the question.

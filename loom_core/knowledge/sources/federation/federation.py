@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 START_SECONDS = 9.0
-"""A question waits at most this long for a source that is being started; its own time begins after that."""
+"""Maximum wait for a source that is starting; the deadline of its answer begins after that."""
 
 
 _log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ _MAX_LIMIT = 100
 
 
 SourceState = Literal["answered", "failed", "late", "starting"]
-"""It answered, even with nothing; it failed; it timed out; or it is not ready yet."""
+"""`answered`, even without hits; `failed`; `late`: timed out; `starting`: not ready yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,14 @@ class FederatedAnswer:
 class Federation:
     """Queries any number of sources at once and merges their hits.
 
-    A source that fails or is late costs the answer only its passages. It is safe to query from
-    several tasks, and to replace the sources meanwhile: a running query ends with the sources it began
+    If a source fails or is late, only its passages are missing from the answer. Several tasks may query
+    concurrently, and the sources may be replaced meanwhile: a running query keeps the sources that it began
     with.
 
     Args:
         sources: the sources to query; their names must differ.
         deadline: seconds for a source's answer.
-        deadlines: other seconds, by name of the source.
+        deadlines: other deadlines, by name of the source.
 
     Raises:
         ConfigError: two sources have the same name, or a deadline is not above 0.
@@ -176,8 +176,8 @@ class Federation:
             on_report: called with the report of each source as soon as it is known.
 
         Raises:
-            InvalidInputError: an empty question, or a limit out of range.
-            NotFoundError: there is no such source, or none at all.
+            InvalidInputError: the question is empty, or the limit is out of range.
+            NotFoundError: a source is unknown, or there are no sources.
             LoomError: the only queried source failed; the error is its own.
             SourceError: none of several sources gave an answer.
         """
@@ -301,7 +301,7 @@ def _failure(asked: Sequence[SourceQuery]) -> LoomError:
     if len(asked) == 1 and errors[0] is not None:
         return errors[0]
     told = " ".join(f"{each.report.source}: {each.report.problem}" for each in asked)
-    # All of them refuse the question as it is: then it is the caller who can do something about it.
+    # If all sources refuse the question itself, the caller has to change it.
     if all(isinstance(error, InvalidInputError) for error in errors):
         return InvalidInputError(told)
     return SourceError(f"No source gave an answer. {told}")
@@ -318,8 +318,7 @@ class SourceQuery:
 
     Args:
         source: the source to query.
-        seconds: how long it has for its answer. If it has to be started first, that is waited for as long,
-            but not longer than `START_SECONDS`.
+        seconds: time limit of its answer. A start is waited for as long, but at most `START_SECONDS`.
 
     Attributes:
         items: its hits, best first.
@@ -333,7 +332,7 @@ class SourceQuery:
         self.items: list[KnowledgeItem] = []
         self.report = SourceReport(source.name, "failed", 0.0)
         self.error: LoomError | None = None
-        self._until = 0.0  # by the clock of the event loop: when its time is over
+        self._until = 0.0  # deadline, by the clock of the event loop
 
     async def run(
         self,
@@ -342,12 +341,12 @@ class SourceQuery:
         filters: dict[str, Any],
         on_report: Callable[[SourceReport], Awaitable[None]] | None,
     ) -> None:
-        """Query, wait, and report the outcome; raises nothing but cancellation.
+        """Query the source and report the outcome; never raises, except for cancellation.
 
         Args:
-            query: see `KnowledgeBaseProvider.query`, as for the next two.
+            query: the question.
             limit: maximum number of passages.
-            filters: may be empty.
+            filters: as in `KnowledgeBaseProvider.query`; may be empty.
             on_report: called with the report.
         """
         began = time.monotonic()
@@ -382,7 +381,7 @@ class SourceQuery:
             await on_report(self.report)
 
     async def ask_again(self, query: str, limit: int, filters: dict[str, Any]) -> list[KnowledgeItem]:
-        """Send another query in the remaining time.
+        """Send a follow-up query in the remaining time.
 
         Returns:
             The source's hits, best first; none if it did not answer the first query, or fails

@@ -4,9 +4,10 @@ A source's scores are comparable within its answer only. So all candidates are s
 scale: by the question's words (with their rarity among the candidates of all sources) and, if all sources
 have cosines of the same vector space, by these. A source's own scores are then fitted to that scale by least
 squares, as in L. Si and J. Callan, "A semisupervised learning method to merge search engine results", TOIS
-2003. So its own order, which knows more (links, a better model), is kept, while the passages of a source
-without an answer do not rank too high. Finally links between the sources are followed, see `cross_links`; if
-they lead to passages that no source has found, follow-up queries search for them, see `plan_follow_up`.
+2003. So a source's own order, which uses more evidence (links, a better model), is kept, while the passages
+of a source without an answer do not rank too high. Finally links between the sources are followed, see
+`cross_links`; if they lead to passages that no source has found, follow-up queries search for them, see
+`plan_follow_up`.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _MIN_CANDIDATES, _CANDIDATES_PER_HIT = 20, 2
 _MAX_CANDIDATES = 100
 
 # As measured (benchmarks/RESULTS.md).
-_OWN = 0.9  # how much a source's own order counts next to the common scale
+_OWN = 0.9  # weight of a source's own order against the common scale
 _RANK_HALF = 4.0  # rank at which a passage of a source without scores counts half as much as its first
-_FEW = 4  # passages by which a source's scores are stretched through the origin alone
+_FEW = 4  # with fewer passages, the fitted line goes through the origin
 
 
 AskAgain = Callable[[str, str, int], Awaitable[Sequence[KnowledgeItem]]]
@@ -53,7 +54,7 @@ def candidates_for(limit: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """All candidates: the source and the passage of each, and its relevance, 1 for the best."""
+    """Candidates of all sources: source and passage of each, and its relevance, 1 for the best."""
 
     candidates: list[tuple[str, KnowledgeItem]]
     relevance: list[float]
@@ -70,8 +71,8 @@ async def merge(
 ) -> list[KnowledgeItem]:
     """Merge the best passages of several sources, best first, each once; see `KnowledgeItem.of_source`.
 
-    `relevance` becomes comparable among them all; the source's own is in `metadata["own_relevance"]`. Where
-    only one source found something, its order and its relevances stay as they are.
+    `relevance` becomes comparable among all of them; the source's own is in `metadata["own_relevance"]`. If
+    only one source has hits, its order and relevances stay unchanged.
 
     Args:
         query: the question.
@@ -101,7 +102,7 @@ async def _pool_hits(
         return _Pool(candidates, [score for items in having.values() for score in _own(items)])
     words = await _score_by_words(query, [item for _, item in candidates])
     common = _common(having, words, spaces)
-    if not any(common):  # nothing is known of any passage but what its source says
+    if not any(common):  # only the sources' own scores are known
         common = [score for items in having.values() for score in _own(items)]
     scores: list[float] = []
     for items in having.values():
@@ -117,7 +118,7 @@ async def _pool_hits(
 def _boost_identifiers(
     query: str, candidates: Sequence[tuple[str, KnowledgeItem]], scores: Sequence[float]
 ) -> list[float]:
-    """Boost passages above all others that hold an identifier of the question as few do."""
+    """Boost passages that hold an identifier of the question above all others, if at most half hold it."""
     top = max(scores)
     lifted = list(scores)
     identifiers = [identifier for identifier in extract_identifiers(query) if identifier.is_distinctive]
@@ -130,10 +131,10 @@ def _boost_identifiers(
 
 
 async def _run_follow_ups(query: str, pool: _Pool, sources: Sequence[str], ask: AskAgain) -> _Pool:
-    """Run follow-up queries by the names in the best candidates, all at once, and add their hits.
+    """Run follow-up queries for the names in the best candidates, concurrently, and add their hits.
 
-    What is found so is worth what the link to it is, and left out without one. The result is the same pool
-    where there is no link.
+    A hit is scored by the link to it, and left out without a link. Without any link, the same pool is
+    returned.
     """
     from loom_core.knowledge.sources.federation.cross_source_links import FOLLOW_UP_LIMIT, plan_follow_up
 
@@ -157,7 +158,7 @@ async def _run_follow_ups(query: str, pool: _Pool, sources: Sequence[str], ask: 
 def _apply_links(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeItem]] = ()) -> _Pool:
     """Apply the links among candidates to their relevance; add hits of follow-up queries with a link.
 
-    The result is the same pool where there is no link.
+    Without any link, the same pool is returned.
     """
     from loom_core.knowledge.sources.federation.cross_source_links import cross_links
 
@@ -178,7 +179,7 @@ def _apply_links(query: str, pool: _Pool, led_to: Sequence[tuple[str, KnowledgeI
 
 def _best(pool: _Pool, limit: int, confidence: float) -> list[KnowledgeItem]:
     """Return the first candidates by relevance, scaled by `confidence`."""
-    # Equals stay as the sources are.
+    # The sort is stable: ties keep the order of the sources.
     order = sorted(range(len(pool.candidates)), key=lambda place: -pool.relevance[place])
     return _without_overlaps(
         [pool.candidates[place] for place in order],
@@ -213,7 +214,7 @@ def _common(
     if len(named) > 1 or "" in named or all(cosine is None for cosine in cosines):
         return list(words)
     known = [cosine for cosine in cosines if cosine is not None]
-    worst = min(known)  # what only links found may have none
+    worst = min(known)  # passages found by links alone may have no cosine
     near = min_max({place: worst if cosine is None else cosine for place, cosine in enumerate(cosines)})
     return [(word + near[place]) / 2 for place, word in enumerate(words)]
 

@@ -30,16 +30,16 @@ class FederatedSource(KnowledgeBaseProvider):
         rag = RAGPattern(llm, KnowledgeBaseRetriever([source]))
         rag = MultiQueryRAG(llm, [source], base_retriever="knowledge_base")
 
-    Make one for each question: it remembers what became of the sources.
+    Create one for each question: it collects the reports of the sources.
 
     Args:
         federation: the federation to query.
         sources: names of the sources to ask; None for all.
-        told: called with the report of each source as soon as it is known.
+        on_report: called with the report of each source as soon as it is known.
 
     Attributes:
-        reports: the latest report of each source by its name; one that failed once stays failed, as the
-            passages are not whole then.
+        reports: the report of each source by its name; after a failure it is kept, as passages are then
+            missing.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class FederatedSource(KnowledgeBaseProvider):
         self._names = None if sources is None else tuple(sources)
         self._on_report = on_report
         self.reports: dict[str, SourceReport] = {}
-        self._taken: dict[str, frozenset[str]] = {}  # filters that sources have answered with
+        self._taken: dict[str, frozenset[str]] = {}  # filters of the queries that each source has answered
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class FederatedSource(KnowledgeBaseProvider):
 
     @property
     def channels(self) -> Collection[Channel]:
-        """None: it is asked as a whole."""
+        """Empty: it is queried as a whole."""
         return ()
 
     @property
@@ -107,7 +107,7 @@ class FederatedSource(KnowledgeBaseProvider):
     async def embed(
         self, texts: Sequence[str], *, kind: EmbeddingKind = "query"
     ) -> NDArray[np.float32] | None:
-        """None: it has no vector space."""
+        """Return None, as there is no common vector space."""
         return None
 
     async def ask(
@@ -126,17 +126,18 @@ class FederatedSource(KnowledgeBaseProvider):
         """
         raise InvalidInputError(
             f"Several sources together have no channel {channel!r}.",
-            advice="Take the retriever knowledge_base, which asks them as wholes.",
+            advice="Use the retriever knowledge_base, which queries each source as a whole.",
         )
 
     async def passages(self, *, limit: int, filters: dict[str, Any] | None = None) -> list[KnowledgeItem]:
-        """None: sources are asked, not listed."""
+        """Return an empty list, as the sources cannot list their passages."""
         return []
 
     def _eligible_sources(self, filters: frozenset[str]) -> Sequence[str] | None:
-        """Return the sources to query: all but those without the pattern's filter that have answered.
+        """Return the sources to query: all but those that answered before and do not support these filters.
 
-        It would count as failed by that, though its passages are there.
+        A pattern adds a filter of its own (`source`): a source that lacks it would count as failed, although
+        its passages of the first query are used.
 
         Raises:
             InvalidInputError: no source has the filter.

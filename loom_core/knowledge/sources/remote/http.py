@@ -101,19 +101,19 @@ class HTTPKnowledgeConfig(BaseModel):
 class HTTPKnowledgeBase(NamedSource):
     """A remote knowledge API as a source.
 
-    Requests go through the SSRF guard: the public internet, plus the hosts and networks in `allow`. An item
-    whose id the API cannot look up is cached for a while, for `get_by_id`.
+    Requests go through the SSRF guard, which allows the public internet, and the hosts and networks in
+    `allow`. Recent items are cached for `get_by_id`, for APIs that cannot look up an id.
 
     Args:
-        config: how it is asked.
+        config: configuration of the API.
         name: its name among other sources.
         description: of its content, in one sentence.
         search_hints: what to search in it for.
-        client: asks instead of one that `config` describes.
+        client: the HTTP client to use, instead of one made from `config`.
 
     Raises:
         ConfigError: an allowed host or network, or a reference to a secret, is invalid.
-        NetError: an address is none.
+        NetError: an address is invalid.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class HTTPKnowledgeBase(NamedSource):
 
         Raises:
             InvalidInputError: as there.
-            ConfigError: a secret is not where the configuration says.
-            NetError: the API may not be asked, or does not answer in time.
-            SourceError: it refuses, or answers with what cannot be read.
+            ConfigError: a secret cannot be found.
+            NetError: the SSRF guard forbids the request, or the API does not answer in time.
+            SourceError: the API refuses, or its answer cannot be read.
         """
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)

@@ -21,11 +21,11 @@ _DEEPEST = 20
 class JsonPath:
     """A path to a value inside another: keys of objects and indexes of lists.
 
-    Written with dots (`data.items`, `hits.0.text`), or as a JSON Pointer (RFC 6901) where a key holds a dot
-    (`/data/a.b`): `~1` is a slash there and `~0` a tilde. Keys may be in any script.
+    It is written with dots (`data.items`, `hits.0.text`), or, if a key holds a dot, as a JSON Pointer
+    (RFC 6901; `/data/a.b`): there `~1` is a slash and `~0` a tilde. Keys may be in any script.
 
     Attributes:
-        steps: the keys and places; none of them is the value itself.
+        steps: the keys and indexes; empty for the value itself.
     """
 
     steps: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class JsonPath:
         """Assign the value at the path; missing objects are created.
 
         Raises:
-            ConfigError: the path is empty, or leads through a value that is no object.
+            ConfigError: the path is empty, or leads through a value that is not an object.
         """
         if not self.steps:
             raise ConfigError("An empty path names no field.", advice="Write the name of the field.")

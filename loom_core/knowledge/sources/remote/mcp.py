@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["MCPKnowledgeBase", "best_stretch"]
 
 _MAX_LIMIT = 100
-_LISTED_SECONDS = 60.0  # after which the server's tools are looked at again
-_MAX_READ = 10  # documents that are read where a search tells only their titles
+_LISTED_SECONDS = 60.0  # after which the server's tools are listed again
+_MAX_READ = 10  # maximum documents to fetch if a search returns only titles
 _MAX_TEXT = 400_000  # characters of one document
 _MAX_TOLD = 500  # characters of a server's error message
 
@@ -59,7 +59,7 @@ class MCPKnowledgeBase(NamedSource):
 
     Args:
         connection: the server; its creator runs and closes it.
-        config: how it is searched.
+        config: the tools and arguments to use; by default detected.
         name: its name among other sources; by default that of the server.
         description: of its content, in one sentence.
         search_hints: what to search in it for.
@@ -89,8 +89,8 @@ class MCPKnowledgeBase(NamedSource):
         """Wait until the server is connected; its start has a separate deadline, `start_seconds`.
 
         Raises:
-            SourceStartingError: it is not yet.
-            ServerError: it cannot be connected to.
+            SourceStartingError: it is not connected in time.
+            ServerError: the connection failed.
         """
         with anyio.move_on_after(seconds) as waiting:
             await self._connection.ready()
@@ -110,7 +110,7 @@ class MCPKnowledgeBase(NamedSource):
         Raises:
             InvalidInputError: as there.
             ServerError: the server is not connected, or does not answer.
-            SourceError: it has no tool that searches, refuses, or answers with what cannot be read.
+            SourceError: it has no search tool, refuses, or its answer cannot be read.
         """
         check_question(query)
         check_limit(limit, most=_MAX_LIMIT)
@@ -156,7 +156,7 @@ class MCPKnowledgeBase(NamedSource):
         try:
             result = await self._connection.call_tool(tool, arguments, repeatable=True)
         except LoomError:
-            self._calls = None  # the server may be another one, with other tools, when it is back
+            self._calls = None  # after a reconnection, the server may have other tools
             raise
         if result.is_error:
             self._calls = None
@@ -223,7 +223,7 @@ def _answers(result: mcp_types.CallToolResult) -> list[JsonValue]:
         found.append(result.structured_content)
     texts = _texts(result)
     if len(texts) > 1 and (rows := [_json(text) for text in texts]) and None not in rows:
-        found.append(rows)  # a list that was given as one block for each of its entries
+        found.append(rows)  # a list, sent as one block per entry
     else:
         found += [value for text in texts if (value := _json(text)) is not None]
     return found
@@ -260,7 +260,7 @@ def _block_item(text: str, source: str) -> KnowledgeItem:
     return KnowledgeItem(id=digest, content=text[:_MAX_TEXT], source=source)
 
 
-_LENGTH = 1600  # characters: what a passage usually has
+_LENGTH = 1600  # characters: the usual length of a passage
 _SHORTEST = 800
 _MAX_SEARCHED = 200_000
 

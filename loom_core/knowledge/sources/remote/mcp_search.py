@@ -33,8 +33,8 @@ _FETCHED = ("id", "uri", "url", "document_id", "documentId", "doc_id", "path", "
 class MCPKnowledgeConfig(BaseModel):
     """Configuration of an MCP server as a source. Empty settings are detected from the tools.
 
-    A tool that searches is one called `search` or `query`; else the only one of the read-only tools that
-    takes a string called `query`, `q`, `question`, `text` or the like and needs nothing else.
+    The search tool is the one called `search` or `query`; else the only read-only tool whose one required
+    argument is a string called `query`, `q`, `question`, `text` or the like.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -67,16 +67,16 @@ class MCPKnowledgeConfig(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class SearchCall:
-    """A call that searches.
+    """Call of the server's search tool: its name, and how its arguments are filled.
 
     Attributes:
         tool: the tool to call.
         query: argument of the question.
         is_list: whether that takes a list of questions.
         limit: argument of the limit, or empty.
-        most: the highest limit that it takes, or None.
+        most: the maximum limit that it accepts, or None.
         filters: argument that takes all filters, or empty.
-        is_conditions: whether that takes a list of conditions, as Loom's own servers say, and not an object.
+        is_conditions: whether that takes a list of conditions, as Loom's own servers do, and not an object.
         by_name: arguments of single filters.
         fixed: further arguments.
     """
@@ -95,7 +95,7 @@ class SearchCall:
         """Return the arguments of the tool call.
 
         Raises:
-            InvalidInputError: a filter that it does not support.
+            InvalidInputError: a filter is not supported.
         """
         arguments: dict[str, Any] = {}
         for path, value in (self.fixed or {}).items():
@@ -125,7 +125,7 @@ class SearchCall:
 
 @dataclass(frozen=True, slots=True)
 class FetchCall:
-    """A call that reads a document.
+    """Call of the server's fetch tool, which reads a document.
 
     Attributes:
         tool: the tool to call.

@@ -17,8 +17,8 @@ class RecentItems:
     """Cache of items by id; the oldest are evicted first.
 
     Args:
-        limit: how many are remembered.
-        characters: how much text they may have together.
+        limit: maximum number of items.
+        characters: maximum length of all texts together.
     """
 
     def __init__(self, *, limit: int = 2000, characters: int = 8_000_000) -> None:

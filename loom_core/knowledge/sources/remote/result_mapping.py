@@ -33,7 +33,7 @@ _URLS = ("url", "uri", "link", "href", "source_url", "sourceUrl", "source")
 _SCORES = ("score", "relevance", "_score", "similarity", "relevance_score", "relevanceScore", "rank_score")
 _METADATA = "metadata"
 
-_DEEPEST = 4  # levels that the list of results is looked for in
+_DEEPEST = 4  # levels that are searched for the list of results
 _MAX_ITEMS = 200
 _MAX_KEPT = 4000  # characters of a field that is kept as metadata
 _MAX_FIELDS = 50
@@ -66,16 +66,16 @@ class ResultMapping(BaseModel):
 def read_items(
     answer: Json, mapping: ResultMapping, *, source: str, titles: bool = False
 ) -> list[KnowledgeItem]:
-    """Return the passages of an answer, in its order; without any there is nothing to be found.
+    """Return the passages of an answer, in its order; an empty list of results gives none.
 
     Relevances are 0 to 1 where the answer's scores are, else stretched so that the best is 1; all are 0
     where it has none. Entries without text are left out. A passage without an id gets one from its text.
 
     Args:
-        answer: as JSON.
-        mapping: where things are.
-        source: what a passage without an address calls its source.
-        titles: whether a row with an id and a title but no text counts, too, with the title as its text.
+        answer: the answer, parsed as JSON.
+        mapping: paths of the fields.
+        source: the `source` of a passage without an address.
+        titles: whether a row with an id and a title but no text is accepted, with the title as its text.
 
     Raises:
         SourceError: it has no recognizable list of passages, or none of them has a text.
@@ -115,7 +115,7 @@ def _rows(answer: Json, mapping: ResultMapping) -> Sequence[Json]:
     if mapping.results:
         path = JsonPath.of(mapping.results)
         found = path.find(answer)
-        # An empty list is often left out, but not what it would be in.
+        # APIs often omit an empty list, but not the object around it.
         is_left_out = found is None and isinstance(JsonPath(path.steps[:-1]).find(answer), Mapping)
         rows: Sequence[Json] | None = () if is_left_out else _as_list(found)
     else:
@@ -136,7 +136,7 @@ def _as_list(value: Json) -> Sequence[Json] | None:
 
 
 def _find_list(value: Json, mapping: ResultMapping, depth: int) -> Sequence[Json] | None:
-    """Return the list of passages inside a value; the value itself where it is one, or a single passage."""
+    """Return the list of passages inside a value: the value itself if it is a list or a single passage."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return value
     if not isinstance(value, Mapping) or not depth:

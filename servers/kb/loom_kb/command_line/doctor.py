@@ -317,7 +317,7 @@ def _examine_entry(entry: CatalogueEntry) -> KnowledgeBaseHealth:
             return replace(health, format=version, problems=(HealthProblem("newer", newer),))
         health, dimension = _with_record(replace(health, format=version))
     except (sqlite3.Error, ValueError) as error:
-        unread = HealthProblem("damaged", f"Its record cannot be read ({error}).")
+        unread = HealthProblem("damaged", f"Its store cannot be read ({error}).")
         return replace(health, problems=(unread,))
     return replace(health, problems=tuple(_of_indexes(health, dimension)))
 

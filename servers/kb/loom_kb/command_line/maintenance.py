@@ -65,9 +65,9 @@ async def check(service: KnowledgeService, args: argparse.Namespace) -> int:
 def _describe_saved(saved: SalvageReport) -> list[str]:
     """Describe what was salvaged of a damaged store."""
     if saved.kept is None:
-        return ["the SQLite indexes of the record were rebuilt; nothing is lost"]
+        return ["the SQLite indexes of the store were rebuilt; nothing is lost"]
     lines = [
-        f"{saved.documents:,} documents were salvaged from the damaged record with {saved.vectors:,} "
+        f"{saved.documents:,} documents were salvaged from the damaged store with {saved.vectors:,} "
         f"vectors, and {saved.jobs:,} of unfinished jobs; the damaged file is kept as {saved.kept}"
     ]
     if saved.reloaded:
@@ -85,7 +85,7 @@ def _describe_lost(saved: SalvageReport) -> list[str]:
             + (f", and {more:,} more" if more > 0 else "")
         )
     if saved.incomplete:
-        lines.append("more may be lost, as parts of the record cannot even be counted: add your files again")
+        lines.append("more may be lost, as parts of the store cannot even be counted: add your files again")
     return lines
 
 

@@ -198,7 +198,7 @@ def _break(folder: Path, damage: str) -> None:
         (
             "no database",
             "damaged",
-            "Its record cannot be read (file is not",
+            "Its store cannot be read (file is not",
             "loom-kb check --repair --kb notes",
         ),
         ("emptied", "emptied", "record.db is empty", "loom-kb check --repair --kb notes"),

@@ -159,7 +159,7 @@ def test_children_that_fail_again_and_again_are_an_error_and_tried_again(make, r
     index = make(deadline=0.01)
     with pytest.raises(StoreError, match=r"could not be built: no answer within 0\.01 s") as caught:
         index.sync_all()
-    assert "questions read the record" in caught.value.advice
+    assert "questions read the store" in caught.value.advice
     assert_whole(make(), record)
 
 

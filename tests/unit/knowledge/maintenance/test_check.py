@@ -64,7 +64,7 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
     report = asyncio.run(filled.check())
     assert report.findings == []
     assert report.notes == []
-    assert report.checked[0].startswith("record: 3 documents")
+    assert report.checked[0].startswith("store: 3 documents")
     assert report.checked[-1] == "indexes: words, vectors, graph"
 
 
@@ -130,7 +130,7 @@ def test_a_damaged_text_is_loaded_again_from_its_file(open_kb, tmp_path: Path):
     asyncio.run(knowledge_base.add_paths([file]))
     damage(knowledge_base, "UPDATE documents SET text = x'00'")
     (finding,) = asyncio.run(knowledge_base.check()).findings
-    assert "text in the record is damaged" in finding.text
+    assert "text in the store is damaged" in finding.text
     assert "城市.md" in finding.text
     assert asyncio.run(knowledge_base.check(repair=True)).sound
 

@@ -86,7 +86,7 @@ def test_a_load_takes_the_memory_it_needs_for_what_is_opened_in_less(tmp_path: P
     assert len(store.neighbours(1)[1]) >= 4
     store.close()
     store = KuzuGraphStore(path, buffer_pool_mb=3)
-    with pytest.raises(InvalidInputError, match="more memory for the answer") as caught:  # and not damage
+    with pytest.raises(InvalidInputError, match="need more memory") as caught:  # and not damage
         store.neighbours(1, hops=3)
     assert "fewer hops" in (caught.value.advice or "")
     store.close()

@@ -165,7 +165,7 @@ async def test_a_damaged_tokenizer_is_refused(make_model: MakeModel):
         await CrossEncoderReranker(folder).rerank("red", passages("red"), limit=1)
 
 
-@pytest.mark.parametrize(("tail", "error"), [("three", "of shape \\(2, 3\\)"), ("nan", "no number")])
+@pytest.mark.parametrize(("tail", "error"), [("three", "of shape \\(2, 3\\)"), ("nan", "not a number")])
 async def test_numbers_that_are_no_relevance_are_refused(make_model: MakeModel, tail: str, error: str):
     with pytest.raises(LoomError, match=error) as raised:
         await CrossEncoderReranker(make_model(tail)).rerank("red", passages("red", "blue"), limit=1)

@@ -118,7 +118,7 @@ async def test_nothing_is_asked_about_no_passages():
 
 async def test_an_answer_without_an_order_is_an_error():
     for answer in ("", "I cannot say.", "[]", "[99]", "<think>[1, 2, 3]"):
-        with pytest.raises(LLMError, match="holds no order"):
+        with pytest.raises(LLMError, match="holds no ranking"):
             await LLMReranker(Scripted(answer)).rerank("q", passages(), limit=3)
 
 
