@@ -226,7 +226,7 @@ def read_config_file(
     except UnicodeDecodeError:
         raise unreadable(f"{path} cannot be read: it is no UTF-8.", "Save it as UTF-8.") from None
     except OSError as error:
-        raise unreadable(f"{path} cannot be read: {error.strerror}.", "Check its permissions.") from None
+        raise unreadable(f"{path} cannot be read: {error.strerror}.", "Make it readable.") from None
     return ConfigText.of(text, name=str(path), depth=depth)
 
 
