@@ -10,10 +10,10 @@
 | `search` | tools that search and read: citations, excerpts, the profile `chatgpt` |
 | `runs`, `pages` | runs as a server shows them; pages of HTML |
 | `cli`, `mcp_cli`, `install`, `doctor` | the commands that every server has |
-| `program` | `ServerProgram`, `run_server`: a server says what is its own, the rest is the same for all |
+| `program` | `ServerProgram`, `run_server`: a server defines its own parts, the rest is common |
 
-This package imports a module only when one of its names is asked for: `run` and `stdio` must be importable,
-and standard output claimed, before the SDK and everything else a server needs is loaded.
+This package imports a module only when one of its names is used: `serving.run` and `serving.stdio` must be
+importable, and standard output claimed, before the SDK and everything else a server needs is loaded.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class HomeSettings(Protocol):
 
     Attributes:
         home: Loom's folder.
-        version: of the server.
+        version: version of the server.
     """
 
     @property
@@ -48,16 +48,16 @@ _Settings = TypeVar("_Settings", bound=HomeSettings)
 class ServerProgram(ABC, Generic[_Settings]):
     """Base class of a server's program; a subclass adds its own parts.
 
-    What a command line does not need to be parsed is found by its name in the server's package when it is
-    needed: `introduction.introduction(settings)`; `app.build(settings)` makes the server;
+    Parts that are not needed for parsing are imported on demand, by their names in the server's package:
+    `introduction.introduction(settings)`; `app.build(settings)` creates the server;
     `command_line.commands.run_command(args, settings)` runs its own commands; `command_line.doctor` has
     `own_checks(settings)` and `variables(settings)`.
 
     Attributes:
         name: its command, and the name of its distribution.
         package: the package behind the command.
-        description: what it does, in a sentence, for clients.
-        end_seconds: how long it may take to end.
+        description: description of the server in a sentence, for clients.
+        end_seconds: timeout of its shutdown.
     """
 
     name: ClassVar[str]
@@ -67,23 +67,23 @@ class ServerProgram(ABC, Generic[_Settings]):
 
     @abstractmethod
     def parser(self) -> argparse.ArgumentParser:
-        """Make the parser of its command line."""
+        """Create the parser of its command line."""
 
     @abstractmethod
     def settings_of(self, args: argparse.Namespace) -> _Settings:
-        """Take the settings from arguments.
+        """Return the settings from parsed arguments.
 
         Raises:
-            ConfigError: it cannot be started with them.
+            ConfigError: the arguments are invalid.
         """
 
     @abstractmethod
     def options(self, settings: _Settings) -> list[str]:
-        """Give the options of `serve` that make such settings, but for `--home`."""
+        """Return the options of `serve` for these settings, without `--home`."""
 
     @abstractmethod
     def key_variables(self, settings: _Settings) -> list[str]:
-        """Name the environment variables that hold the keys of a server with such settings.
+        """Return the environment variables with the keys that a server with these settings needs.
 
         Raises:
             ConfigError: its configuration cannot be read.
@@ -91,10 +91,10 @@ class ServerProgram(ABC, Generic[_Settings]):
 
     @abstractmethod
     def unknown(self, settings: _Settings, names: Sequence[str]) -> list[str]:
-        """Those of the names a token is to be bound to that are of nothing that is there.
+        """Return those of a token's source names that do not exist.
 
         Raises:
-            LoomError: a name cannot be one, or the configuration cannot be read.
+            LoomError: a name is invalid, or the configuration cannot be read.
         """
 
     def parse(self, line: Sequence[str]) -> argparse.Namespace:
@@ -102,16 +102,16 @@ class ServerProgram(ABC, Generic[_Settings]):
         return self.parser().parse_args(line)
 
     def run(self, arguments: Sequence[str]) -> int:
-        """Run a command line; returns the exit code."""
+        """Run a command line, and return the exit code."""
         line, served = split_line(arguments)
         return run_server(self, self.parse(line), served)
 
     def introduction(self, settings: _Settings) -> Introduction:
-        """Introduce the server; its name is the command's."""
+        """Return the server's introduction in the handshake; its name is the command's."""
         return self._part("introduction").introduction(settings)
 
     def build(self, settings: _Settings) -> LoomServer:
-        """Make the server."""
+        """Create the server."""
         return self._part("app").build(settings)
 
     def run_command(self, args: argparse.Namespace, settings: _Settings) -> int:
@@ -123,7 +123,7 @@ class ServerProgram(ABC, Generic[_Settings]):
         return self._part("command_line.doctor").variables(settings)
 
     def own_checks(self, settings: _Settings) -> list[Check]:
-        """Give what `doctor` looks at for this server in addition to what it looks at for any."""
+        """Return the checks of `doctor` for this server, in addition to the common ones."""
         return self._part("command_line.doctor").own_checks(settings)
 
     def _part(self, module: str) -> ModuleType:
@@ -131,12 +131,13 @@ class ServerProgram(ABC, Generic[_Settings]):
 
 
 def run_server(server: ServerProgram[_Settings], args: argparse.Namespace, served: Sequence[str] = ()) -> int:
-    """Run a parsed command line to its end; gives the exit code. Blocks.
+    """Run a parsed command line to its end, and return the exit code. Blocks.
 
-    Relevant commands are on the audit; errors go to standard error, see `command_line.run_to_exit_code`.
+    Commands that change something are audited; errors go to standard error, see
+    `command_line.run_to_exit_code`.
 
     Args:
-        server: whose command line it is.
+        server: the program.
         args: the command and its options.
         served: the arguments after `--`: options of `serve`, or for `mcp add` a command line.
     """
@@ -169,7 +170,7 @@ def _run(server: ServerProgram[_Settings], args: argparse.Namespace, served: Seq
             from loom_core.server.cli.audit_command import run_audit_command
 
             return run_audit_command(args)
-        case "doctor":  # it examines what keeps the others from working
+        case "doctor":  # it reports what prevents the other commands from working
             return _doctor(server, args)
         case _:
             return server.run_command(args, server.settings_of(args))
@@ -197,13 +198,13 @@ def server_arguments(
     """List the options that a client must pass to a server: it starts elsewhere, with little environment.
 
     Args:
-        server: the one.
+        server: the program.
         args: options of `install`.
-        served: options of `serve`, as they are to be handed on.
+        served: options of `serve` to pass on.
 
     Raises:
-        InvalidInputError: an option of `serve` makes no sense there.
-        ConfigError: as `settings_of`.
+        InvalidInputError: an option of `serve` does not work there.
+        ConfigError: as for `settings_of`.
     """
     from loom_core.server.install.terminal import check_served, home_arguments
 
@@ -217,7 +218,7 @@ def _token(server: ServerProgram[_Settings], args: argparse.Namespace) -> int:
     from loom_core.server.cli.token_command import run_token_command
 
     settings = server.settings_of(args)
-    # Before the token is made: its secret is shown once, and an error behind that would lose it.
+    # Before the token is created: its secret is shown once, and a later error would lose it.
     missing = server.unknown(settings, args.token_sources) if args.token_sources else []
     report = run_token_command(args, TokenFile(token_path(settings.home, server.name)))
     notes = [*report.notes, *(f"There is no {args.token_source} {name!r} yet." for name in missing)]

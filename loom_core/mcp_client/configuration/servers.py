@@ -110,7 +110,7 @@ class _ConfigReader:
         self._notes: list[str] = []
 
     def read(self, path: Path, home: Path, folder: Path | None) -> None:
-        """Read the entries of a file; a project only if trusted, with its folder as default `cwd`."""
+        """Read the entries of a file. A project's must be trusted; its folder is their default `cwd`."""
         try:
             file = ServerFile.read(path)
             if file.raw is None:

@@ -1,1 +1,1 @@
-"""Authentication: who sends a request, by which token, and what they may do."""
+"""Authentication and authorization: callers, their tokens, and their scopes."""

@@ -1,12 +1,12 @@
 """OAuth 2.1 resource server: access tokens from an external issuer, as signed JWTs (RFC 9068).
 
-What is checked: the signature, by a key of the issuer and an algorithm of the list; `iss`; `aud`, which must
-be this server, so that a token for another service is worth nothing here; `exp` and `nbf`; and that it is an
-access token. RFC 9068 (4) wants the header's `typ` to say that, but many issuers write `JWT`, as ID tokens
-have it, or nothing: such tokens are taken unless a claim shows that they are of another kind, or the operator
-wants the letter of the standard.
+These are checked: the signature, by a key of the issuer and an allowed algorithm; `iss`; `aud`, which must be
+this server, so that a token for another service is invalid here; `exp` and `nbf`; and that it is an access
+token. RFC 9068 (4) requires the header's `typ` to say so, but many issuers write `JWT`, as in ID tokens, or
+nothing: such tokens are accepted unless a claim shows that they are of another kind, or the operator requires
+`at+jwt`.
 
-Its scopes say what it allows; the claim `loom_sources`, where it has one, for which of the server's data.
+Its scopes say what it allows; the optional claim `loom_sources` restricts it to some of the server's data.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = ["Issuer", "IssuerUnavailableError", "JwtVerifier", "VerifiedJwt"]
 _LEEWAY = 30.0  # seconds that clocks may differ
 _SOURCES_CLAIM = "loom_sources"
 _ACCESS_TYPE = "at+jwt"  # RFC 9068
-_ANY_TYPES = frozenset({"", "jwt"})  # which leave open what kind of token it is
-_KIND_CLAIMS = {"typ": "bearer", "token_use": "access"}  # Keycloak, Cognito: what they say of an access token
-_ID_CLAIMS = ("nonce", "at_hash", "c_hash")  # OpenID Connect: what an ID token alone has
+_ANY_TYPES = frozenset({"", "jwt"})  # which do not tell the kind of token
+_KIND_CLAIMS = {"typ": "bearer", "token_use": "access"}  # Keycloak, Cognito: values for an access token
+_ID_CLAIMS = ("nonce", "at_hash", "c_hash")  # OpenID Connect: claims that only ID tokens have
 
 _log = logging.getLogger(__name__)
 
@@ -43,8 +43,8 @@ class Issuer:
     Attributes:
         url: the issuer, exactly as its metadata and its tokens name it (`iss`).
         resource: URL of this server's endpoint as clients reach it, which tokens must be for (`aud`).
-        jwks_url: where its keys are; found in its metadata if empty.
-        typed: whether only tokens are taken whose header says `at+jwt`.
+        jwks_url: URL of its keys; from its metadata if empty.
+        typed: whether only tokens with `at+jwt` in their header are accepted.
     """
 
     url: str
@@ -53,7 +53,7 @@ class Issuer:
     typed: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse addresses that keys may not be fetched from, or that no token can be for.
+        """Validate the addresses: keys come over a safe URL, and the resource can be an audience.
 
         Raises:
             ConfigError: one of the addresses is not what it must be.
@@ -77,8 +77,8 @@ class VerifiedJwt:
     """A valid token.
 
     Attributes:
-        caller: who uses it.
-        expires: when it ends, in seconds since 1970.
+        caller: the caller that it authenticates.
+        expires: when it expires, in seconds since 1970.
     """
 
     caller: Caller
@@ -86,7 +86,7 @@ class VerifiedJwt:
 
     @property
     def expired(self) -> bool:
-        """Whether its time is over."""
+        """Whether it has expired."""
         return time.time() >= self.expires
 
 
@@ -98,9 +98,9 @@ class JwtVerifier:
     """Verifier of one issuer's tokens.
 
     Args:
-        issuer: who issues them.
-        client: fetches the keys; by default one that may ask the issuer's host, whatever its address, and
-            the open internet.
+        issuer: the trusted issuer.
+        client: fetches the keys; by default one that may reach the issuer's host, even at a private address,
+            and the public internet.
     """
 
     def __init__(self, issuer: Issuer, *, client: GuardedClient | None = None) -> None:
@@ -108,10 +108,10 @@ class JwtVerifier:
         self._keys = SigningKeys(issuer.url, issuer.jwks_url, client=client)
 
     async def verify(self, token: str) -> VerifiedJwt | None:
-        """Return the permissions of a valid token, or None if it is invalid; the log says why.
+        """Return a valid token's caller and expiry, or None if it is invalid; the log says why.
 
         Raises:
-            IssuerUnavailableError: the keys of the issuer cannot be had.
+            IssuerUnavailableError: the keys of the issuer cannot be fetched.
         """
         import jwt
 
@@ -167,7 +167,7 @@ class JwtVerifier:
 
 
 def _other_kind(header: dict[str, Any], claims: dict[str, Any], *, typed: bool) -> str | None:
-    """Return the mark of a token that is no access token, such as an ID token; None if it is one."""
+    """Return the header field or claim that shows that a token is no access token; None if it is one."""
     type_ = str(header.get("typ") or "").lower().removeprefix("application/")
     if type_ == _ACCESS_TYPE:
         return None

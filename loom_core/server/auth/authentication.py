@@ -1,4 +1,4 @@
-"""Authentication of HTTP requests: our bearer tokens, access tokens of an issuer, challenges."""
+"""Authentication of HTTP requests: Loom's bearer tokens, access tokens of an issuer, challenges."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class AuthSettings:
     """Authentication settings: token file and trusted issuer.
 
     Attributes:
-        tokens: the file of our own bearer tokens, see `paths.token_path`; None for none.
-        issuer: who issues access tokens for this server; None for no issuer.
+        tokens: file of Loom's own bearer tokens, see `paths.token_path`; None for none.
+        issuer: trusted issuer of access tokens for this server; None for none.
     """
 
     tokens: Path | None = None
@@ -49,7 +49,7 @@ class Credential:
     """The credential that admitted a request.
 
     Attributes:
-        caller: who it is.
+        caller: the caller that it authenticates.
     """
 
     caller: Caller
@@ -67,9 +67,9 @@ class Authentication:
     """Authenticator of requests by their `Authorization` header.
 
     Args:
-        settings: whose tokens are taken.
+        settings: which tokens are accepted.
         realm: name of the server.
-        verifier: checks the issuer's tokens; made from the settings if not given.
+        verifier: verifies the issuer's tokens; created from the settings if not given.
     """
 
     def __init__(self, settings: AuthSettings, *, realm: str, verifier: JwtVerifier | None = None) -> None:
@@ -82,7 +82,7 @@ class Authentication:
         """Authenticate a request by its `Authorization` headers.
 
         Raises:
-            RefusedError: that is not known.
+            RefusedError: the token is missing or invalid, or the issuer is unavailable.
         """
         if not headers:
             raise self._unknown("no_token", "This server wants a bearer token.")
@@ -98,14 +98,14 @@ class Authentication:
             credential = await self._check_access_token(self._verifier, token)
         register_secret(
             SecretStr(token)
-        )  # not before: who may not come in must not choose what the log leaves out
+        )  # only now: an unauthenticated client must not choose what the log redacts
         return credential
 
     def demand(self, scope: Scope, caller: Caller) -> None:
-        """Let a caller do what needs a scope.
+        """Require that a caller has a scope.
 
         Raises:
-            RefusedError: they may not; it says what they need (RFC 6750, 3.1).
+            RefusedError: they do not; the challenge names the scopes they need (RFC 6750, 3.1).
         """
         if caller.may(scope):
             return

@@ -1,8 +1,8 @@
 """The caller of a request, with scopes.
 
-The caller of a request is known to everything that runs for it, without being handed on: to the tool as
-`ToolContext.caller`, to what reads stores by `current_caller()`. So a store can refuse what a caller may not
-see in the one place where it is opened, and nothing that is written later can forget to.
+The caller is available to everything that runs for a request, without being passed on: to a tool as
+`ToolContext.caller`, to code that reads stores by `current_caller()`. So access is checked in the one place
+where a store is opened, and no code can forget to.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Caller:
     """The sender of a request.
 
     Attributes:
-        name: for people and logs, such as the name of a token.
-        scopes: what they may do.
-        sources: what they may use of the server's data, such as knowledge bases; None for all.
-        id: what tells one caller from another, even of one name; empty without authentication.
-        context: variables that are theirs whatever a call says, such as their tenant.
+        name: name for people and logs, such as that of a token.
+        scopes: granted scopes.
+        sources: the server's data that they may use, such as knowledge bases; None for all.
+        id: unique id, even among callers of one name; empty without authentication.
+        context: variables that a call cannot override, such as the tenant.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Caller:
 
 
 FULL_ACCESS = Caller("local", SCOPES)
-"""The user of a stdio server, or a local client of a server that demands no authentication."""
+"""The user of a stdio server, or a local client of a server without authentication."""
 
 _current: ContextVar[Caller] = ContextVar("loom_caller", default=FULL_ACCESS)
 
@@ -63,7 +63,7 @@ def current_caller() -> Caller:
 
 @contextmanager
 def use_caller(caller: Caller) -> Generator[None]:
-    """Do what is in the block, and all tasks and threads that it starts, for a caller."""
+    """Set the current caller for the block, and for all tasks and threads that it starts."""
     before = _current.set(caller)
     try:
         yield

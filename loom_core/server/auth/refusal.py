@@ -40,12 +40,12 @@ class Refusal:
 
     Attributes:
         status: HTTP status.
-        reason: for the metrics.
-        text: for the client; it never says what others have or do.
-        code: for programs; the reason if empty.
+        reason: reason, for the metrics.
+        text: message for the client; it reveals nothing about other callers.
+        code: error code for programs; the reason if empty.
         challenge: the header `WWW-Authenticate`, or empty.
-        retry_after: seconds after which it is worth another try; 0 if that is not known.
-        caller: who it was, as far as that is known; for the log.
+        retry_after: seconds after which a retry may succeed; 0 if unknown.
+        caller: the caller, if known; for the log.
     """
 
     status: int
@@ -74,7 +74,7 @@ class RefusedError(LoomError):
     """A request is refused.
 
     Attributes:
-        refusal: why, and with which answer.
+        refusal: the reason, and the HTTP answer.
     """
 
     def __init__(self, refusal: Refusal) -> None:

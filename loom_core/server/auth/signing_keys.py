@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "SigningKeys", "is_safe_url"]
 
-_FRESH = 600.0  # seconds that keys are used without asking again
+_FRESH = 600.0  # seconds that keys are used without a new fetch
 _BETWEEN = 30.0  # seconds at least between two fetches: an unknown key must not become many requests
 _STALE = 86_400.0  # seconds that keys are used while the issuer cannot be asked
 _MAX_BYTES = 1 << 20
@@ -53,8 +53,8 @@ class SigningKeys:
     """Cache of one issuer's keys, by their ids.
 
     Args:
-        issuer: its URL.
-        jwks_url: where its keys are; found in its metadata if empty (RFC 8414, OpenID Connect Discovery).
+        issuer: URL of the issuer.
+        jwks_url: URL of its keys; from its metadata if empty (RFC 8414, OpenID Connect Discovery).
         client: fetches both.
         clock: monotonic seconds.
     """
@@ -81,11 +81,11 @@ class SigningKeys:
         """Find the key that a token is signed with; None if the issuer has no such key.
 
         Args:
-            id_: the token's `kid`; None will do where just one key fits.
+            id_: the token's `kid`; None if exactly one key fits.
             algorithm: its `alg`.
 
         Raises:
-            NetError: the issuer cannot be asked, and what it said before is too old.
+            NetError: the issuer cannot be reached, and the cached keys are too old.
         """
         age = self._age(self._fetched)
         key = self._lookup(id_, algorithm) if age < _STALE else None
@@ -109,13 +109,13 @@ class SigningKeys:
         import jwt
 
         try:
-            return jwt.PyJWK(named[0], algorithm)  # which then serves this algorithm only
+            return jwt.PyJWK(named[0], algorithm)  # restricted to this algorithm
         except jwt.PyJWTError:
             _log.warning("a key of %s cannot be used", self._issuer)
             return None
 
     async def _fetch(self) -> None:
-        """Ask the issuer; where that fails, what it said before stays for a while."""
+        """Fetch the keys; after a failure, the cached ones stay valid for a while."""
         self._tried = self._clock()
         try:
             url = self._jwks_url or await self._discover()
@@ -171,7 +171,7 @@ def is_safe_url(url: str) -> bool:
 
 
 def _client_for(*urls: str) -> GuardedClient:
-    """May ask the hosts that the operator has named, wherever they are; any other on the open internet."""
+    """Build a client with an SSRF guard: only hosts that the operator named may have a private address."""
     hosts = {urlsplit(url).hostname or "" for url in urls} - {""}
     allowed = NetPolicy.allowing(sorted(hosts))
     policy = NetPolicy(

@@ -1,8 +1,8 @@
 """Bearer tokens: a file with their hashes and scopes.
 
-A token is 256 random bits, so a plain SHA-256 of it cannot be searched; no slow hash is needed, and checking
-one costs microseconds. It begins with `loom_`, for people and for scanners of leaked secrets, and ends with
-a checksum, to distinguish a mistyped or made-up one from a revoked one.
+A token has 256 random bits, so its plain SHA-256 cannot be reversed by a search: no slow hash is needed, and
+a check takes microseconds. It begins with `loom_`, for people and for scanners of leaked secrets, and ends
+with a checksum, to distinguish a mistyped or made-up one from a revoked one.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Token:
     """The stored facts of a token.
 
     Attributes:
-        name: what it is called; unique in its file.
+        name: its name, unique in its file.
         hash: SHA-256 of the token, in hex.
-        scopes: what it allows.
-        sources: what of the server's data it may be used for; None for all.
-        created: when it was made, in seconds since 1970.
-        expires: when it ends, likewise; None for never.
-        context: variables of who uses it, which no call can change.
+        scopes: granted scopes.
+        sources: the server's data that it is valid for; None for all.
+        created: when it was created, in seconds since 1970.
+        expires: when it expires, likewise; None for never.
+        context: variables of the caller, which no call can override.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Token:
 
     @property
     def expired(self) -> bool:
-        """Whether its time is over."""
+        """Whether it has expired."""
         return self.expires is not None and time.time() >= self.expires
 
     def caller(self) -> Caller:
@@ -153,17 +153,17 @@ class TokenFile:
         seconds: float | None = None,
         context: Mapping[str, str] | None = None,
     ) -> tuple[Token, SecretStr]:
-        """Make a token; returns what is kept of it, and the token itself, which cannot be recovered later.
+        """Create a token; return its stored facts and the token itself, which cannot be recovered later.
 
         Args:
-            name: what it is called: letters and digits of any script, and `_.-`.
-            scopes: what it allows, at least one.
-            sources: what of the server's data it may be used for; None for all.
-            seconds: how long it lasts; None for ever.
-            context: variables of who uses it, which no call can change.
+            name: its name: letters and digits of any script, and `_.-`.
+            scopes: granted scopes, at least one.
+            sources: the server's data that it is valid for; None for all.
+            seconds: its lifetime; None for no limit.
+            context: variables of the caller, which no call can override.
 
         Raises:
-            InvalidInputError: no token can have this name, or there is one that has.
+            InvalidInputError: the name is invalid or taken.
             ConfigError: the file cannot be read or written.
             StoreBusyError: another process writes it.
         """
@@ -192,10 +192,10 @@ class TokenFile:
         return token, SecretStr(secret)
 
     def revoke(self, name: str) -> Token:
-        """Take a token out of the file; who uses it is refused from the next request on.
+        """Remove a token from the file; requests with it are refused from the next one on.
 
         Raises:
-            NotFoundError: there is none of this name.
+            NotFoundError: there is no token of this name.
             ConfigError: the file cannot be read or written.
             StoreBusyError: another process writes it.
         """
@@ -233,7 +233,7 @@ class TokenFile:
 
     @contextmanager
     def _writing(self) -> Generator[dict[str, Token]]:
-        """The tokens, to be changed in the block and written behind it; one process at a time."""
+        """Yield the tokens for changes, and write them after the block; one process at a time."""
         with self._file.writing() as draft:
             tokens = {} if draft.raw is None else self._parse(draft.raw)
             yield tokens

@@ -6,8 +6,8 @@
 | before | `LiveRequests`: the client is asked while the call is open |
 | one that waits for a task | `task_board.TaskCall`: the task says what it needs, `tasks/update` brings it |
 
-A function that fetches input may be run again from its beginning for each round: what it does before it has
-all its input must be harmless to repeat.
+A function that fetches input may run again from its beginning for each round: everything before its last
+input must be idempotent.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class ClientInput(Protocol):
 
     @property
     def available(self) -> bool:
-        """Whether there is a way at all; what the client can answer, its capabilities say."""
+        """Whether requests can be sent at all; the client's capabilities say which."""
         ...
 
     @property
     def kept(self) -> dict[str, str]:
         """State that the function keeps between its runs: it gets it back with the client's responses.
 
-        Such as the id of what it has started: put it here before anything is fetched. It goes along sealed.
+        For example the id of a run that it has started. Set it before the first fetch; it is sent sealed.
         """
         ...
 
@@ -80,13 +80,13 @@ class ClientInput(Protocol):
         """Send requests to the client, and return one response for each.
 
         Args:
-            requests: what to ask, by names that are used once in a call.
+            requests: the requests, by names that are unique in the call.
             deadline: seconds that the client has.
 
         Raises:
             TimeoutError: not all responses came in time.
             InputUnavailableError: the client refuses to answer.
-            InputRequired: the call has to end here, to be made again with the responses. Let it through.
+            InputRequired: the call must end here, and is repeated with the responses. Do not catch it.
         """
         ...
 
@@ -119,9 +119,9 @@ def input_required(error: Exception) -> InputRequiredResult | None:
 class RoundTrips:
     """Client input by multiple round trips (SEP-2322). The request state carries earlier responses.
 
-    The state is sealed on its way out and checked on its way in, see `request_state`: what is read here, this
-    server has written, for this very call. A response without a state is taken, too: the client speaks for
-    its user either way.
+    The state is sealed when it is sent and verified when it returns, see `request_state`: this server has
+    written it for this very call. A response without a state is accepted, too: the client speaks for its user
+    either way.
     """
 
     def __init__(self, params: Mapping[str, Any], *, available: bool = True) -> None:
@@ -223,7 +223,7 @@ def response_to(request: InputRequest, name: str, given: object) -> InputRespons
     """Parse a client's reply as the response to a request.
 
     Raises:
-        MCPError: it is none (-32602).
+        MCPError: the reply is not a response to the request (-32602).
     """
     try:
         return _response_type(request).model_validate(given, by_name=False)

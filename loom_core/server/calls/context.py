@@ -46,12 +46,11 @@ class ToolContext:
         session: the SDK's session of this request; tools use `progress` rather than this.
         request_id: id of the request, unique on its connection only.
         protocol_version: the revision the client speaks, such as `2026-07-28`.
-        capabilities: what the client has declared that it can do.
-        client: name and version of the client, or empty where it does not say; good for a log, not to be
-            trusted and never to be decided on.
-        client_input: the way to get something from the client; `asking.ask` and `asking.consent` use it.
-        caller: who has sent it, and what they may do.
-        task: the call as one that may go on as a task, see `tasks.become_task`; None where it may not.
+        capabilities: capabilities that the client has declared.
+        client: name and version of the client, or empty if unknown; untrusted, for logs only.
+        client_input: requests to the client; `elicitation.ask` and `elicitation.consent` use it.
+        caller: the caller, with scopes.
+        task: the call as one that may continue as a task, see `tasks.become_task`; None if it may not.
     """
 
     session: ServerSession = field(repr=False)
@@ -95,7 +94,7 @@ class ToolContext:
     def require(self, capability: Capability | str) -> None:
         """Refuse the call unless the client has declared a capability or extension.
 
-        For a tool that can do nothing at all without it; where there is another way, ask `can`.
+        For a tool that cannot work without it; use `can` if there is an alternative.
 
         Raises:
             MCPError: -32021, naming what is missing.

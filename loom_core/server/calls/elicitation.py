@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 DEADLINE = 300.0
-"""Seconds that a user has to answer, where nothing else is said."""
+"""Default timeout of an answer, in seconds."""
 
 _SCHEMA_KEYWORDS = ("type", "properties", "required")  # all that the protocol allows in a form's schema
 _FIELD_KEYWORDS = frozenset(
@@ -50,11 +50,11 @@ ModelT_co = TypeVar("ModelT_co", bound=BaseModel, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ElicitationResult(Generic[ModelT_co]):
-    """The user's answer.
+    """Result of an elicitation.
 
     Attributes:
-        outcome: what came of the question.
-        value: what was filled in; None unless it was accepted.
+        outcome: outcome of the question.
+        value: the form's values; None unless it was accepted.
     """
 
     outcome: Outcome
@@ -63,11 +63,11 @@ class ElicitationResult(Generic[ModelT_co]):
 
 @dataclass(frozen=True, slots=True)
 class FormResult:
-    """The user's answer to a form that is a JSON Schema.
+    """Result of an elicitation with a form that is a JSON Schema.
 
     Attributes:
-        outcome: what came of the question.
-        content: what was filled in, unchecked; empty unless it was accepted.
+        outcome: outcome of the question.
+        content: the form's values, not validated; empty unless it was accepted.
     """
 
     outcome: Outcome
@@ -78,7 +78,7 @@ class ConsentError(LoomError):
     """The user has not agreed, so nothing was done.
 
     Attributes:
-        outcome: what came of the question; never `accepted`.
+        outcome: outcome of the question; never `accepted`.
     """
 
     def __init__(self, message: str, *, advice: str, outcome: Outcome) -> None:
@@ -102,19 +102,19 @@ async def ask(
 ) -> ElicitationResult[ModelT]:
     """Ask the user to fill in a form.
 
-    The function that asks may be run again from its beginning with the answer (see `client_input`): let it
-    ask before it changes anything. A question asked again in the same call needs another name.
+    The function that asks may run again from its beginning with the answer (see `client_input`): it must ask
+    before it changes anything. A repeated question in the same call needs another name.
 
     Args:
         ctx: the call.
         message: the question, for people.
-        model: the form: fields of text, number, truth or choice, no others.
-        name: what the question is called, unique in the call.
-        deadline: seconds to answer.
+        model: the form: only text, number, boolean and choice fields.
+        name: name of the question, unique in the call.
+        deadline: timeout of the answer, in seconds.
 
     Raises:
-        InvalidInputError: the client answered with something that is not the form.
-        TypeError: the model is no form.
+        InvalidInputError: the client's answer does not match the form.
+        TypeError: the model cannot be a form.
     """
     given = await ask_form(ctx, message, _form(model), name=name, deadline=deadline)
     if given.outcome != "accepted":
@@ -132,7 +132,7 @@ async def ask(
 async def ask_form(
     ctx: ToolContext, message: str, schema: Mapping[str, Any], *, name: str, deadline: float = DEADLINE
 ) -> FormResult:
-    """Ask the user to fill in a form that another program describes; see `ask`.
+    """Ask the user to fill in a form that is a JSON Schema; see `ask`.
 
     Args:
         ctx: the call.
@@ -193,7 +193,7 @@ def _field(part: object) -> dict[str, Any] | None:
     if not isinstance(kind, str) or kind not in _FIELD_TYPES:
         return None
     if kind == "array" and not {"enum", "anyOf"} & set(field.get("items", ())):
-        return None  # several of some choices are all that a form knows of lists
+        return None  # the only lists in forms are multiple choices
     if field.get("format", "date") not in _FIELD_FORMATS:
         del field["format"]
     return field
@@ -212,16 +212,16 @@ async def consent(
 
     Args:
         ctx: the call.
-        question: what is to be agreed to, for people.
-        confirmed: whether the model says that the user has agreed. It counts only where the client cannot
-            ask: else the author of text that the model reads could agree for the user.
+        question: what the user agrees to, for people.
+        confirmed: whether the model says that the user has agreed. It counts only if the client cannot ask:
+            otherwise a prompt injection could agree for the user.
         otherwise: how to call again once the user has agreed in the conversation, for a model whose client
             cannot ask: “call `add` again with confirm: true”.
         name: as for `ask`.
         deadline: as for `ask`.
 
     Raises:
-        ConsentError: they have not agreed; it says why, and what the model is to do.
+        ConsentError: they have not agreed; it says why, and what the model should do.
     """
     answer = await ask(ctx, question, _Nothing, name=name, deadline=deadline)
     match answer.outcome:

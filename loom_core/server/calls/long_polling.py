@@ -31,11 +31,11 @@ __all__ = ["LONGEST_WAIT", "CallerRuns", "LongPoll", "decider_of"]
 LONGEST_WAIT = 45.0
 """Seconds; hosts give up a call after sixty."""
 
-_LEAST_ASKING = 10.0  # seconds that are left for a person to answer; with fewer, the next call asks
+_LEAST_ASKING = 10.0  # minimum of seconds for a person to answer; with fewer, the next call asks
 _LONGEST_ASKING = 30 * 86_400.0
 _TASK_AFTER = 3.0
 _BETWEEN_LINES = 0.25
-_PAGE = 500  # events that are read at once
+_PAGE = 500  # events per read
 _CALLED_OFF_SECONDS = 5.0  # that a run has to end before its task is reported as cancelled
 
 
@@ -73,7 +73,7 @@ class LongPoll:
 
     Attributes:
         runs: the runs.
-        question: what a person is asked about something that a run waits for, in a form of their client.
+        question: returns the question about a pending input, for a form of the client.
         lines: returns a function that formats an event of a run as a line; an empty line is not sent.
     """
 
@@ -96,16 +96,16 @@ class LongPoll:
     ) -> Run:
         """Wait for a run, in one call of a client.
 
-        It ends when the run has ended or is paused, when it waits for input that cannot be requested here, or
-        when the time is over. What the run does is not affected by that.
+        It returns when the run has ended or is paused, when it waits for input that cannot be requested here,
+        or after the timeout. The run is not affected.
 
         Args:
             ctx: the call.
-            run_id: which run.
-            after: seq of the last event that is known already.
-            seconds: how long to wait at most.
-            task: whether the call may become a task, which has no limit; and what a client does that cancels
-                it: it does not wait any more, or the run it has started is not wanted any more.
+            run_id: id of the run.
+            after: seq of the last known event.
+            seconds: timeout.
+            task: whether the call may become a task, which has no timeout: `waits` if cancelling the task
+                only ends the wait, `aborts` if it aborts the run; empty for no task.
 
         Raises:
             NotFoundError: the caller has no such run.
@@ -133,7 +133,7 @@ class LongPoll:
             if pending is None or left < _LEAST_ASKING:
                 return run
             form = form_of(pending.schema)
-            if form is None:  # no form of a client has room for it: it is asked for in the conversation
+            if form is None:  # no form can express it: it is asked for in the conversation
                 closed.add(pending.id)
                 continue
             answer = await ask_form(
@@ -159,7 +159,7 @@ class LongPoll:
         """Submit the user's response to the run; return False if there is none.
 
         Raises:
-            InvalidInputError: what they filled in is no answer to the question.
+            InvalidInputError: the response does not match the question.
         """
         by = decider_of(ctx)
         if answer.outcome not in {"accepted", "declined"}:
@@ -224,12 +224,12 @@ class _Lines:
     """Buffer of progress lines about a run.
 
     Args:
-        said: says an event in a line.
-        known: seq of the last event that is known.
+        said: formats an event as a line.
+        known: seq of the last known event.
 
     Attributes:
         read: seq of the last event that was read.
-        latest: the latest line that was not sent yet, with the seq of its event.
+        latest: the latest unsent line, with the seq of its event.
     """
 
     def __init__(self, said: Callable[[StreamEvent], str], *, known: int) -> None:
@@ -250,7 +250,7 @@ def decider_of(ctx: ToolContext) -> str:
 
 
 def _name(ctx: ToolContext, pending: Pending) -> str:
-    """Return the name of a question in this call: another each time that the run asks the same."""
+    """Return the name of a question in this call; a new one each time the run repeats it."""
     times = ctx.client_input.kept.get(f"answered {pending.id}")
     return f"{pending.id}.{times}" if times else pending.id
 

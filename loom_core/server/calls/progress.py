@@ -24,7 +24,7 @@ def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
 
     Args:
         ctx: the call.
-        total: the value at which the work is done, where it is known.
+        total: the value at which the work is done, if known.
     """
     return Progress(ctx.task.report if ctx.task else ctx.session.report_progress, total=total)
 
@@ -32,10 +32,9 @@ def progress(ctx: ToolContext, *, total: float | None = None) -> Progress:
 class Progress:
     """Progress reporter: values increase, and messages are rate-limited.
 
-    The protocol wants every value greater than the one before, and clients reset their idle timers at each
-    message. A value that has not grown is therefore dropped, unless it comes with a new text: then it is
-    raised by the smallest step there is. Messages closer together than `interval` are dropped too, except
-    the one that reaches the total.
+    The protocol requires increasing values, and clients reset their idle timers at each message. A value that
+    has not increased is dropped, unless it comes with a new text: then it is raised by the smallest possible
+    step. Messages closer together than `interval` are dropped too, except the one that reaches the total.
     """
 
     def __init__(
@@ -55,11 +54,11 @@ class Progress:
         self._sent_at = -math.inf
 
     async def report(self, value: float, message: str = "") -> None:
-        """Say how much is done.
+        """Report progress.
 
         Args:
-            value: in the unit of `total`; may repeat or fall back, which is not shown.
-            message: what is being done now, for people.
+            value: progress in the unit of `total`; it may repeat or decrease, which is not shown.
+            message: the current step, for people.
         """
         news = message not in ("", self._message)
         if value <= self._value and not news:

@@ -1,11 +1,11 @@
 """Sealed request state of calls that need input (protocol version 2026-07-28).
 
-What a client sends back is the client's: it may be old, changed, or another caller's. The SDK's boundary
-encrypts the state and binds it to the call, its arguments, the caller and this server; this module adds where
-the keys come from, and loads neither keys nor cryptography before a call needs them.
+A state that a client returns is untrusted: it may be old, changed, or another caller's. The SDK's boundary
+encrypts the state and binds it to the call, its arguments, the caller and this server; this module provides
+the keys, and loads neither keys nor cryptography before a call needs them.
 
-One process needs no keys: it makes its own. Where several serve the same clients behind a balancer, all of
-them must be able to read what one has sealed: `state_keys` takes the keys from the environment, or from a
+A single process creates its own key. If several serve the same clients behind a load balancer, each must be
+able to open what another has sealed: `state_keys` takes the keys from the environment, or from a
 file in the home that the first of them makes.
 """
 
@@ -37,10 +37,10 @@ VARIABLE = "LOOM_STATE_KEYS"
 
 _FILE = "request-state.key"
 _LEAST = 32  # characters of a key
-_SECONDS = 3600.0  # that a state is good for; how long a user has to answer, each question says
+_SECONDS = 3600.0  # lifetime of a state; each question has its own timeout
 
 StateKeys = Callable[[], Sequence[str]]
-"""Gives the keys when the first state is sealed or opened; none for keys of this process alone."""
+"""Returns the keys, when the first state is sealed or opened; none for a key of this process alone."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,17 +49,17 @@ class SealedState:
     """Middleware: seal the state of every result that asks for input, and open it in the next call."""
 
     def __init__(self, audience: str, keys: StateKeys | None = None) -> None:
-        """Prepare; nothing is loaded.
+        """Prepare the middleware; nothing is loaded.
 
         Args:
-            audience: the server's name: what one server has sealed, another with the same keys refuses.
-            keys: where the keys come from.
+            audience: the server's name: another server with the same keys refuses its states.
+            keys: returns the keys.
         """
         self._audience = audience
         self._keys = keys
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        """Serve one message; a state that is not this server's for this very call is answered with -32602."""
+        """Serve one message; answer -32602 to a state that this server has not sealed for this very call."""
         if ctx.method not in INPUT_REQUIRED_METHODS:
             return await call_next(ctx)
         if ctx.params is not None and ctx.params.get("requestState") is not None:
@@ -138,7 +138,7 @@ def _load_shared_key(path: Path) -> str:
 
 
 def _publish(new: Path, path: Path) -> None:
-    """Give a file its name, unless another process was first."""
+    """Publish a new file under its name, unless another process was first."""
     try:
         os.link(new, path)  # unlike a rename, it does not replace
     except FileExistsError:

@@ -1,7 +1,7 @@
 """Task board: calls that continue as tasks, with status, pending input and result.
 
 A task lives in this process and is bound to its caller. It is kept for a while after its end, so that a
-client that has lost its connection can still come for the result.
+client that has lost its connection can still fetch the result.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class TaskLimits:
     """Limits and retention of tasks.
 
     Attributes:
-        per_caller: tasks of one caller, finished ones that are still kept included.
-        in_all: tasks of all callers.
-        keep: how long a task is kept after its end.
-        poll: how often a client should ask.
+        per_caller: maximum of tasks of one caller, including finished ones that are still kept.
+        in_all: maximum of tasks of all callers.
+        keep: retention of a task after its end.
+        poll: interval at which a client should poll.
     """
 
     per_caller: int = 64
@@ -57,7 +57,7 @@ class TaskLimits:
 class TaskCall:
     """A call that may continue as a task.
 
-    Before it has become a task it asks its client as any call does; afterwards the task asks.
+    Before it becomes a task, it sends requests to its client as any call does; afterwards the task does.
     """
 
     def __init__(self, board: TaskBoard, ctx: ServerRequestContext[Any, Any]) -> None:
@@ -98,7 +98,7 @@ class TaskCall:
         return True
 
     async def report(self, value: float, total: float | None, message: str | None) -> None:
-        """Tell how far it is: the client while it waits for the answer, the task afterwards."""
+        """Report progress: to the client while it waits for the answer, to the task afterwards."""
         if self._task is None:
             await self._session.report_progress(value, total, message)
         elif not self._task.finished:
@@ -106,7 +106,7 @@ class TaskCall:
             self._task.set_status(self._task.status, message=message or share)
 
     def cancel(self) -> None:
-        """Stop it, as its client asked."""
+        """Cancel the call, at its client's request."""
         self._scope.cancel()
 
     async def wait_for_reply(self) -> HandlerResult | Task:
@@ -129,7 +129,7 @@ class TaskCall:
         return self._outcome
 
     async def run(self, function: Callable[[], Awaitable[HandlerResult]]) -> None:
-        """Run the function to its end and keep what comes of it."""
+        """Run the function to its end, and store its outcome."""
         token = _current.set(self)
         try:
             with self._scope:
@@ -181,7 +181,7 @@ class TaskBoard:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        """Stop what still runs; work that goes on by itself, such as a job in a record, is not called off."""
+        """Stop running calls; work that continues on its own, such as a job in a store, is not cancelled."""
         self._group.cancel_scope.cancel()
         if isinstance(error, Exception):  # goes on as it is, not in a group
             kind, error, traceback = None, None, None
@@ -189,16 +189,16 @@ class TaskBoard:
 
     @property
     def poll_ms(self) -> int:
-        """How often a client should ask, in milliseconds."""
+        """Interval at which a client should poll, in milliseconds."""
         return round(self._limits.poll / timedelta(milliseconds=1))
 
     async def serve(
         self, ctx: ServerRequestContext[Any, Any], function: Callable[[], Awaitable[HandlerResult]]
     ) -> HandlerResult | Task:
-        """Run what serves a call; returns its result, or the task as soon as it has become one.
+        """Run the function of a call; return its result, or the task as soon as it becomes one.
 
         Raises:
-            Exception: what the function raises while it is no task.
+            Exception: what the function raises before the call has become a task.
         """
         call = TaskCall(self, ctx)
         self._group.start_soon(call.run, function)
@@ -264,14 +264,14 @@ class Task:
     """One call that continues as a task.
 
     Attributes:
-        id: what the client knows it by; cannot be guessed.
-        owner: id of the caller it belongs to; empty without authentication.
-        status: in the terms of the protocol.
-        message: the same for people, or empty.
-        result: of the call, when it is completed.
-        error: why it failed.
+        id: its id for the client, which cannot be guessed.
+        owner: id of its caller; empty without authentication.
+        status: status in terms of the protocol.
+        message: status message for people, or empty.
+        result: result of the call, once it is completed.
+        error: error of the call, if it failed.
         created: when it became a task.
-        updated: when any of this changed last.
+        updated: time of the latest change.
     """
 
     id: str
@@ -287,7 +287,7 @@ class Task:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing will change any more."""
+        """Whether it has ended."""
         return self.status in {"completed", "failed", "cancelled"}
 
     @property
@@ -296,13 +296,13 @@ class Task:
         return {key: question.request for key, question in self._questions.items()}
 
     def set_status(self, status: TaskStatus, *, message: str | None = None) -> None:
-        """Note a change."""
+        """Set the status, and the message if it is given."""
         self.status = status
         self.message = self.message if message is None else message
         self.updated = datetime.now(UTC)
 
     def answer(self, key: str, given: object) -> None:
-        """Take a response; one to nothing that is asked now is ignored.
+        """Accept a response to a pending request; ignore one to any other.
 
         Raises:
             MCPError: it does not fit the request.

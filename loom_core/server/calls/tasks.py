@@ -1,11 +1,11 @@
 """The extension `io.modelcontextprotocol/tasks` (SEP-2663): calls that continue as tasks.
 
-A tool opts in where it is registered and says in its function when it goes on as a task:
+A tool opts in at its registration, and decides in its function when it continues as a task:
 
     async def build(ctx: ToolContext) -> ToolReply[Built]:
         plan = await agreed_plan(ctx)                  # may still ask and refuse: the call is open
         if not await become_task(ctx, "building"):     # the client knows no tasks
-            return handle_of(start(plan))              # a handle for a tool that tells how far it is
+            return handle_of(start(plan))              # a handle for a tool that reports the progress
         return await built(plan)                       # the task's result
 
 The function asks, reports progress and fails in the same way before and afterwards.
@@ -46,13 +46,13 @@ TaskSupport = Literal["none", "optional", "required"]
 async def become_task(
     ctx: ToolContext, message: str = "", *, on_cancel: Callable[[], Awaitable[None]] | None = None
 ) -> bool:
-    """Answer the call with a task now, and go on with its work behind it.
+    """Answer the call with a task now, and continue its work in the background.
 
     Args:
         ctx: the call.
-        message: what is being done, for people.
-        on_cancel: calls off what would go on without this function; it runs when the client has cancelled the
-            task and the function has been stopped, but not when the server ends.
+        message: status message for people.
+        on_cancel: cancels work that would continue without this function; it runs when the client has
+            cancelled the task and the function has been stopped, but not when the server ends.
 
     Returns:
         Whether it is a task now. If not, the client still waits for the answer: it knows no tasks, the tool
@@ -78,7 +78,7 @@ class TasksExtension(Extension):
     identifier = TASKS
 
     def __init__(self, protocol: Server[Any]) -> None:
-        """Prepare; until a tool opts in, the server does not have the extension.
+        """Prepare the extension; the server declares it once a tool opts in.
 
         Args:
             protocol: the SDK's server, whose lifespan is `with_tasks`.
@@ -87,7 +87,7 @@ class TasksExtension(Extension):
         self._support: dict[str, TaskSupport] = {}
 
     def allow(self, tool: str, support: TaskSupport) -> None:
-        """Note whether a tool may answer with a task."""
+        """Set whether a tool may answer with a task."""
         if support == "none":
             return
         if not self._support:
@@ -121,7 +121,7 @@ class TasksExtension(Extension):
         return {**_task_payload(board, answer), "resultType": "task"} if isinstance(answer, Task) else answer
 
     def _install(self) -> None:
-        """Apply the extension, as the SDK's high-level server does with those that it is given."""
+        """Install the extension's handlers, as the SDK's high-level server does."""
         for binding in self.methods():
             self._protocol.add_request_handler(
                 binding.method, binding.params_type, _require_revision(binding)
@@ -182,7 +182,7 @@ def _require_revision(binding: MethodBinding) -> RequestHandler:
 def _require_extension(listen: RequestHandler) -> RequestHandler:
     """Wrap the handler of `subscriptions/listen`: refuse tasks if the client lacks the extension.
 
-    Messages about tasks are not sent: what is acknowledged leaves them out, and clients ask `tasks/get`.
+    Notifications about tasks are not sent: the acknowledgement omits them, and clients poll `tasks/get`.
     """
 
     async def handle(ctx: ServerRequestContext[Any, Any], params: BaseModel) -> HandlerResult:
@@ -200,7 +200,7 @@ def _find_task(ctx: ServerRequestContext[Any, Any], params: _TaskParams) -> tupl
     """Find the task of a request.
 
     Raises:
-        MCPError: the header that a balancer routes by names another task (-32020), the client has not
+        MCPError: the header for load balancers names another task (-32020), the client has not
             declared the extension (-32021), or the caller has no such task (-32602).
     """
     if ctx.request is not None:

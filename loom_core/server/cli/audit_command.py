@@ -1,7 +1,7 @@
 """The commands `audit verify | show` of every server, and the audit of commands.
 
-A command of a person that changes something is on the audit before it begins, with those of its arguments
-that are no secret, and after its end with how it ended.
+A command that changes something is recorded on the audit before it begins, with its arguments that are not
+secret, and after its end with its outcome.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ENDING = ("SIGTERM", "SIGHUP")
 
 
 def add_audit_options(command: argparse.ArgumentParser) -> None:
-    """Add what `run_audit_command` reads.
+    """Add the options that `run_audit_command` reads.
 
     Args:
         command: the parser of the command `audit`.
@@ -78,10 +78,10 @@ def add_audit_options(command: argparse.ArgumentParser) -> None:
 
 
 def run_audit_command(args: argparse.Namespace) -> int:
-    """Do what the arguments say, and print it; gives the exit code.
+    """Run `audit`, print the result, and return the exit code.
 
     Raises:
-        InvalidInputError: a time or a hash is none.
+        InvalidInputError: a time or a hash is invalid.
         StoreError: the audit cannot be read.
     """
     path = audit_path(loom_home(args.home))
@@ -118,7 +118,7 @@ def _verify(path: Path, args: argparse.Namespace) -> int:
 
 
 def explain_unkept(lines: int) -> str:
-    """Explain lines whose end was not kept."""
+    """Explain audit lines that the head file does not cover."""
     return (
         f"Lines whose end was not kept next to the audit: {lines:,}. A process died as it wrote them, or"
         " another program inserted them."
@@ -166,7 +166,7 @@ def _moment(text: str) -> float:
 
 
 def _line(entry: Mapping[str, Any]) -> str:
-    """Format an entry: time, server, action, caller, outcome. Texts of clients cannot imitate a field."""
+    """Format an entry: time, server, action, outcome, caller, run. A client's text cannot imitate a field."""
     from loom_core.knowledge.text.control_characters import escape_controls
 
     said = {name: _SPACES.sub(" ", escape_controls(str(value))) for name, value in entry.items()}
@@ -186,9 +186,9 @@ class AuditedCommand:
     """The facts of a command that its audit entry has.
 
     Attributes:
-        arguments: these of its arguments; others may be secret, as what `mcp add` puts into an environment.
-        actions: only with one of these as `action`; empty for always.
-        when: only with one of these options; empty for always.
+        arguments: arguments that are recorded; others may be secret, such as the environment in `mcp add`.
+        actions: values of `action` for which it is recorded; empty for all.
+        when: options of which one must be set; empty for always.
     """
 
     arguments: tuple[str, ...]
@@ -196,7 +196,7 @@ class AuditedCommand:
     when: tuple[str, ...] = ()
 
     def concerns(self, args: argparse.Namespace) -> bool:
-        """Return whether a command line is of this command."""
+        """Return whether a command line of this command is recorded."""
         if self.actions and getattr(args, "action", "") not in self.actions:
             return False
         return not self.when or any(getattr(args, option, None) for option in self.when)
@@ -228,20 +228,20 @@ AUDITED_COMMANDS: Mapping[str, AuditedCommand] = MappingProxyType(
         ),
     }
 )
-"""By name; of a server that has no such command nothing comes of it."""
+"""Audited commands by name; a server need not have all of them."""
 
 
 def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) -> int:
     """Run a command; if it belongs on the audit, record its start and its outcome.
 
-    Where the audit cannot be written that is said, and the command counts all the same: who is at the
-    terminal owns the files. Who ends the process (SIGTERM, or SIGHUP as its terminal is closed) interrupts
-    the command as Ctrl-C does.
+    If the audit cannot be written, a message says so, and the command runs all the same: the user at the
+    terminal owns the files. SIGTERM, and SIGHUP when the terminal is closed, interrupt the command as Ctrl-C
+    does.
 
     Args:
         program: the server whose command it is.
         args: the command and its options.
-        run: does it.
+        run: runs the command, and returns its exit code.
 
     Returns:
         Its exit code.
@@ -273,7 +273,7 @@ def _interrupt_on_signals() -> Generator[None]:
     numbers = [number for name in _ENDING if (number := getattr(signal, name, None)) is not None]
     ending = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        ending = []  # only that one may say what becomes of signals
+        ending = []  # only the main thread may set signal handlers
     for number in ending:
         signal.signal(number, _interrupt)
     try:
@@ -284,13 +284,13 @@ def _interrupt_on_signals() -> Generator[None]:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    if not callable(signal.getsignal(signal.SIGINT)):  # as in what a script runs in the background
+    if not callable(signal.getsignal(signal.SIGINT)):  # SIGINT is ignored, as in a script's background job
         raise KeyboardInterrupt
     signal.raise_signal(signal.SIGINT)
 
 
 def _write(program: str, args: argparse.Namespace, command: AuditedCommand, outcome: str) -> LoomError | None:
-    """Put a command on the audit; gives why it could not be."""
+    """Record a command on the audit; return the error if that fails."""
     from loom_core.errors import LoomError
     from loom_core.tools.auditing.audit import AuditEntry
     from loom_core.tools.auditing.file import AuditFile

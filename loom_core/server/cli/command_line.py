@@ -51,7 +51,7 @@ _REFERENCE = "${user_config."
 
 
 class CommandReport(Protocol):
-    """Outcome of a command whose code is shared and prints nothing."""
+    """Outcome of a shared command, which prints nothing itself."""
 
     @property
     def lines(self) -> Sequence[str]:
@@ -73,9 +73,9 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
     """Declare a command with the options that every command has.
 
     Args:
-        commands: where it goes.
-        name: its name; `serve` answers no JSON, and may keep its numbers in a file.
-        text: what it does, for the help; begins with a small letter, ends without a full stop.
+        commands: the subparsers that it is added to.
+        name: its name; `serve` has options for metrics and logs instead of `--json`.
+        text: description for the help; begins with a small letter, ends without a full stop.
     """
     command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     command.add_argument(
@@ -110,13 +110,13 @@ def add_command(commands: Commands, name: str, text: str) -> argparse.ArgumentPa
 
 
 def parse_line(parser: argparse.ArgumentParser, line: Sequence[str]) -> argparse.Namespace:
-    """Parse a line, with options between the arguments of a command, too.
+    """Parse a command line; options may stand between the arguments of a command.
 
-    A command whose last argument may be there several times names it as the default `takes_more`. What a
-    command does not know is answered with its own usage.
+    A command whose last argument may be repeated sets its name as the default of `takes_more`. For unknown
+    arguments, the command's own usage is shown.
 
     Args:
-        parser: of all commands, which are declared by `add_command`.
+        parser: parser of all commands, which are declared by `add_command`.
         line: the arguments of the process.
     """
     args, left = parser.parse_known_args(line)
@@ -131,8 +131,8 @@ def split_line(arguments: Sequence[str], *, default: str = "serve") -> tuple[lis
     """Split a command line at the `--` of `install` and `mcp add`.
 
     Args:
-        arguments: as the process was given them.
-        default: the command where none is named.
+        arguments: the arguments of the process.
+        default: the command if none is named.
     """
     line = list(arguments)
     if not line or (line[0].startswith("-") and line[0] not in _OF_THE_PROGRAM):
@@ -166,12 +166,13 @@ def parse_filters(options: Sequence[str]) -> dict[str, Any]:
 def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> int:
     """Run a command, and return the exit code. Errors are printed to standard error.
 
-    Secrets that the system has handed over as files are variables before it begins, see `secret_files`.
+    Secret files become environment variables before it begins, see `secret_files`.
 
     Args:
         program: the command's name, a prefix of the message.
-        run: does it; gives the exit code.
-        debug: show the tracebacks of errors of ours, too; those of others always are. No secret is in them.
+        run: runs the command, and returns the exit code.
+        debug: whether to show tracebacks of Loom's errors, too; those of others are always shown. Secrets are
+            redacted.
     """
     _open_closed_streams()
     try:
@@ -180,7 +181,7 @@ def run_to_exit_code(program: str, run: Callable[[], int], *, debug: bool) -> in
 
             take_secret_files()
         code = run()
-        sys.stdout.flush()  # here, where a reader that has gone is not an accident
+        sys.stdout.flush()  # here, where a broken pipe is handled
     except BrokenPipeError:
         from loom_core.server.cli.console import close_output
 
@@ -225,14 +226,14 @@ def serve_from_arguments(
     """Run `serve` until it is stopped, over stdio or with --http over HTTP, and return the exit code.
 
     Args:
-        introduction: what the server tells of itself; its name is the command's.
-        build: makes the server; it imports what that needs, see `run.serve`.
+        introduction: the server's introduction in the handshake; its name is the command's.
+        build: creates the server; it imports the server's modules, see `serving.run.serve`.
         args: parsed arguments, with those of `add_http_options`.
         home: Loom's folder, where the tokens are.
-        deadline: as for `run.serve`.
+        deadline: as for `serving.run.serve`.
 
     Raises:
-        ConfigError: as `http_settings` and `run.serve`; or there is no such level or form of a log.
+        ConfigError: as `http_settings` and `serving.run.serve`; or the log level or format is unknown.
     """
     from loom_core.observability.logs import resolve_log_format, resolve_log_level
     from loom_core.server.cli.http_options import http_settings, ready_lines
@@ -283,7 +284,7 @@ def show_report(report: CommandReport, *, as_json: bool) -> None:
 
 
 def show_health(report: HealthReport, *, as_json: bool) -> int:
-    """Print what `doctor` has found; gives the exit code: 0 if there is no problem, 1 otherwise."""
+    """Print the report of `doctor`; return the exit code: 0 if there is no problem, 1 otherwise."""
     from loom_core.server.cli.console import out, out_json
     from loom_core.server.cli.health import report_lines
 
@@ -299,9 +300,9 @@ def bundle_line(given: Sequence[str], *, options: Iterable[str]) -> list[str]:
     """Build the command line of a server in a bundle.
 
     Args:
-        given: what the host gives, in the order of the manifest. What is not chosen it may leave as the
-            reference to it, or as an empty text.
-        options: those of `serve` that it is for, one for each.
+        given: the host's values, in the order of the manifest. A value that was not chosen may be its
+            unexpanded reference, or empty.
+        options: the option of `serve` for each value.
     """
     chosen = (
         (option, value)

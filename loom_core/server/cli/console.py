@@ -1,6 +1,6 @@
 """Terminal output: lines, JSON, a progress bar.
 
-For the front of a command line, which is the only place where Loom writes to standard output by itself.
+Only command lines use it: nothing else in Loom writes to standard output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEFT = re.compile(f"([\n\t]|{re.escape(_BOLD)}|{re.escape(_PLAIN)})|{CONTROL_CH
 
 
 def accept_any_text() -> None:
-    """Let standard output take any text: what its encoding does not have is shown as an escape.
+    """Make standard output accept any text: characters outside its encoding are escaped.
 
     Windows gives a pipe the local code page, and file names of Linux need not be valid in any encoding.
     """
@@ -76,14 +76,14 @@ def confirm(question: str = "Begin?") -> bool:
 
 
 def strong(text: str) -> str:
-    """Bold, where the terminal shows it and NO_COLOR does not forbid it."""
+    """Format a text in bold, if standard output is a terminal and NO_COLOR is not set."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"{_BOLD}{text}{_PLAIN}"
 
 
 def _harmless(text: str) -> str:
-    """Text with escapes for what a name or document in it could tell a terminal to do."""
+    """Escape control characters, with which a name or document could control the terminal."""
     return _LEFT.sub(lambda match: match[1] or escape_controls(match[0]), text)
 
 
@@ -97,8 +97,8 @@ class ProgressBar:
     On a terminal it is one line that is drawn over; elsewhere a line every few seconds.
 
     Args:
-        label: what is being done.
-        unit: what is counted.
+        label: the current work.
+        unit: the unit that is counted.
     """
 
     def __init__(self, label: str, unit: str) -> None:

@@ -32,10 +32,10 @@ class Finding(BaseModel):
     """One finding of a check.
 
     Attributes:
-        code: what kind of thing, for programs, such as `port-taken`; it stays the same between versions.
-        severity: how bad it is.
-        message: what was found and why, in one line.
-        remedy: what to do about it, in one line; empty only where nothing has to be done.
+        code: stable code for programs, such as `port-taken`.
+        severity: its severity.
+        message: the finding and its cause, in one line.
+        remedy: what to do about it, in one line; empty only if nothing has to be done.
     """
 
     code: str
@@ -54,9 +54,9 @@ class HealthSection(BaseModel):
     """One section of a health report.
 
     Attributes:
-        name: what it is about.
-        facts: what was found: numbers, texts, lists, and lists by name.
-        findings: what that means.
+        name: its subject.
+        facts: facts: numbers, texts, lists, and lists by name.
+        findings: findings from these facts.
     """
 
     name: str
@@ -68,9 +68,9 @@ class HealthReport(BaseModel):
     """Health report: the sections of all checks.
 
     Attributes:
-        program: whose report it is, such as `loom-kb`.
+        program: the examined program, such as `loom-kb`.
         version: its version.
-        sections: in the order in which people read them.
+        sections: sections in reading order.
     """
 
     program: str
@@ -80,7 +80,7 @@ class HealthReport(BaseModel):
     @computed_field
     @property
     def severity(self) -> Severity:
-        """The worst of all findings."""
+        """Severity of the worst finding."""
         found = {finding.severity for finding in self.findings()}
         return "problem" if "problem" in found else "warning" if "warning" in found else "ok"
 
@@ -91,7 +91,7 @@ class HealthReport(BaseModel):
         return self.severity != "problem"
 
     def findings(self) -> Iterator[Finding]:
-        """Those of all sections."""
+        """Return the findings of all sections."""
         return (finding for section in self.sections for finding in section.findings)
 
 
@@ -114,9 +114,9 @@ def problem_from_error(error: LoomError, code: str, *, remedy: str) -> Finding:
     """Create a problem from an error.
 
     Args:
-        error: what was raised.
+        error: the error.
         code: as in `Finding`.
-        remedy: what to do where the error itself gives no advice.
+        remedy: remedy if the error has no advice.
     """
     return problem(code, error.message, error.advice or remedy)
 

@@ -17,7 +17,7 @@ __all__ = ["add_http_options", "http_settings", "ready_lines"]
 
 
 def add_http_options(command: argparse.ArgumentParser) -> None:
-    """Add what `http_settings` reads."""
+    """Add the options that `http_settings` reads."""
     command.add_argument("--http", action="store_true", help="serve Streamable HTTP")
     command.add_argument(
         "--host",
@@ -76,7 +76,7 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
         tokens: the file of the server's tokens, see `paths.token_path`.
 
     Raises:
-        ConfigError: they do not go together.
+        ConfigError: the options cannot be combined.
     """
     if not args.http:
         if args.tokens or args.issuer:
@@ -100,12 +100,12 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
 
 
 def ready_lines(name: str, url: str, settings: HttpSettings) -> list[str]:
-    """Describe a started HTTP server to a person: where it is, for whom, how to use it.
+    """Describe a started HTTP server to a person: its URL, its access, and an entry for `mcp.json`.
 
     Args:
         name: the server's name.
         url: its endpoint.
-        settings: how it is served.
+        settings: its settings.
     """
     auth = settings.auth
     who = "no authentication"

@@ -1,8 +1,8 @@
 """Secret files, as from Docker, Kubernetes and systemd.
 
-They become variables of this process, so that whatever reads one from the environment finds it, and no
-configuration has to say which way it came. Other processes cannot see them there: what was in the environment
-at the start is all that the system shows.
+They become variables of this process, so that all code that reads secrets from the environment finds them,
+and no configuration depends on their origin. Other processes cannot see them there: the system shows only the
+environment at the start.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _MOST = 64 << 10  # bytes of a file
 
 
 def take_secret_files(environment: MutableMapping[str, str] | None = None) -> list[str]:
-    """Set a variable for each file in the folder that `LOOM_SECRETS_DIR` names; gives their names.
+    """Set a variable for each file in the folder that `LOOM_SECRETS_DIR` names; return their names.
 
-    A file whose name is none in capitals is left alone, and so is one whose variable is set already. White
-    space around what it holds does not belong to it. A folder that is not there counts as empty.
+    Files without a name in capitals are ignored, and so are those whose variable is set already. Surrounding
+    white space is stripped. A missing folder counts as empty.
 
     Args:
-        environment: where the variables are; those of this process if not given.
+        environment: the variables; those of this process if not given.
 
     Raises:
         ConfigError: the folder or a file cannot be read, or a file is no text or too long.

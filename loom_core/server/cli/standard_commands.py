@@ -33,7 +33,7 @@ __all__ = [
 
 ImportSource = Literal["claude-desktop", "claude-code", "cursor", "vscode", "gemini-cli"]
 IMPORT_SOURCES: tuple[ImportSource, ...] = get_args(ImportSource)
-"""The clients whose servers can be taken over."""
+"""Clients whose servers can be imported."""
 
 _PAIR = re.compile(r"\s*([^=:\s]+)\s*[=:]\s*(.*)", re.DOTALL)
 _SECRET = "of {0}; write a secret as ${{VARIABLE}}, env:NAME or keyring:NAME (may be repeated)"
@@ -44,21 +44,21 @@ CLIENT_IDS: tuple[ClientId, ...] = get_args(ClientId)
 
 
 class ServerCommands:
-    """The commands of a server: each takes the options that all of them have.
+    """The commands of a server, with common options.
 
     Attributes:
-        parser: of all arguments; gives the command as `command`.
+        parser: parser of all commands; the chosen one is `command` in the result.
     """
 
     def __init__(
         self, program: str, *, description: str, options: Callable[[argparse.ArgumentParser], None]
     ) -> None:
-        """Begin without a command.
+        """Start without commands.
 
         Args:
             program: the server's command, and the name of its distribution.
-            description: what the server does.
-            options: adds to a command what all commands of this server take.
+            description: description of the server.
+            options: adds the options of this server to each command.
         """
         self.parser = argparse.ArgumentParser(prog=program, description=description)
         self.parser.add_argument("--version", action="version", version=f"{program} {version(program)}")
@@ -73,7 +73,7 @@ class ServerCommands:
         return command
 
     def add_serve(self) -> argparse.ArgumentParser:
-        """Declare `serve`; gives its parser, for what else a server takes."""
+        """Declare `serve`; return its parser, for further options."""
         serve = self.add("serve", "serve MCP over stdio (the default), or over HTTP")
         add_http_options(serve)
         return serve
@@ -85,7 +85,7 @@ class ServerCommands:
         )
 
     def add_install(self) -> argparse.ArgumentParser:
-        """Declare `install` and `uninstall`; gives the parser of `install`."""
+        """Declare `install` and `uninstall`; return the parser of `install`."""
         install = self.add("install", "add this server to the configuration of an MCP client")
         add_install_options(install, program=self._program)
         uninstall = self.add("uninstall", "remove this server from the configuration of an MCP client")
@@ -95,7 +95,7 @@ class ServerCommands:
     def add_token(
         self, *, source_option: str, source: str, key: str = "sources", scope: Scope = "read"
     ) -> argparse.ArgumentParser:
-        """Declare `token`; gives its parser. The arguments are those of `add_token_options`."""
+        """Declare `token`; return its parser. The arguments are those of `add_token_options`."""
         token = self.add("token", "create, list or revoke tokens for `serve --http --tokens`")
         add_token_options(token, source_option=source_option, source=source, key=key, scope=scope)
         return token
@@ -121,7 +121,7 @@ class ServerCommands:
 
 
 def add_profile(serve: argparse.ArgumentParser) -> None:
-    """Let a server that searches be one with the two tools that ChatGPT wants."""
+    """Add `--profile`, which limits a search server to the two tools that ChatGPT requires."""
     serve.add_argument(
         "--profile", choices=["full", "chatgpt"], default="full", help="`chatgpt`: exactly search and fetch"
     )
@@ -134,7 +134,7 @@ def configuration_file(args: argparse.Namespace, home: Path, *, default: str) ->
 
 
 def add_mcp_options(command: argparse.ArgumentParser) -> None:
-    """Give the command `mcp` its verbs."""
+    """Add the verbs of the command `mcp`."""
     verbs = command.add_subparsers(dest="action", metavar="VERB", required=True)
     _verb(verbs, "list", "list the servers, and what is wrong with any of them")
 
@@ -229,7 +229,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def add_install_options(command: argparse.ArgumentParser, *, program: str) -> None:
-    """Give a command the options of `install`, of a server with this command."""
+    """Add the options of `install` for a server."""
     _add_client(command, optional=True)
     _add_place(command, program=program)
     command.add_argument(
@@ -243,7 +243,7 @@ def add_install_options(command: argparse.ArgumentParser, *, program: str) -> No
 
 
 def add_uninstall_options(command: argparse.ArgumentParser, *, program: str) -> None:
-    """Give a command the options of `uninstall`, of a server with this command."""
+    """Add the options of `uninstall` for a server."""
     _add_client(command, optional=False)
     _add_place(command, program=program)
     command.add_argument(

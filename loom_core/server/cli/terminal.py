@@ -1,7 +1,7 @@
 """Interactive terminal: input lines, Ctrl-C, and answers to a run's pending input.
 
-`Keyboard` reads lines while other things go on; `Interrupts` hears Ctrl-C from the beginning of a command to
-its end, so that none is lost and none ends it unasked.
+`Keyboard` reads lines concurrently with other tasks; `Interrupts` handles Ctrl-C during a whole command, so
+that none is lost and none ends the process.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ async def ask_at_terminal(
     """Ask the user about a run's pending input; None if they make no choice.
 
     Args:
-        keyboard: where they type.
-        question: what they are asked.
-        pending: what the run waits for.
-        by: who they are, for the journal.
+        keyboard: reads the answer.
+        question: the question.
+        pending: the pending input of the run.
+        by: name of the user, for the journal.
     """
     say(question)
     if pending.kind == "question":
@@ -123,7 +123,7 @@ def _object(text: str) -> Mapping[str, Any] | None:
 class Keyboard:
     """Reader of standard input in a daemon thread.
 
-    A line is read when one is wanted, also if the last wait for one was given up: then it is that line.
+    After a cancelled wait for a line, the next wait gets that line.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Keyboard:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether there is a person: both what they type and what they are shown is a terminal's."""
+        """Whether a person can answer: standard input and standard error are terminals."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     async def line(self, prompt: str = "") -> str | None:
@@ -153,7 +153,7 @@ class Keyboard:
         return self._lines.popleft() if self._lines else None
 
     def forget(self) -> None:
-        """Drop what was typed before it was asked for."""
+        """Drop lines that were typed before a question."""
         self._lines.clear()
 
     def _read(self) -> None:
@@ -186,9 +186,9 @@ class Interrupted(Exception):  # noqa: N818 - nothing has gone wrong
 
 
 class Interrupts:
-    """Ctrl-C at the terminal: `async with Interrupts.listen() as interrupts:`.
+    """Handler of Ctrl-C at the terminal: `async with Interrupts.listen() as interrupts:`.
 
-    Where the system knows no signals (Windows), there are none: Ctrl-C ends the program.
+    On Windows there is no such handler: Ctrl-C ends the program.
     """
 
     def __init__(self) -> None:
@@ -219,10 +219,10 @@ class Interrupts:
         self._count -= 1
 
     async def unless(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something that Ctrl-C breaks off.
+        """Run something that Ctrl-C cancels.
 
         Raises:
-            Interrupted: it did.
+            Interrupted: Ctrl-C was pressed.
         """
         done: list[T] = []
         error: Exception | None = None

@@ -27,8 +27,9 @@ class TokenReport:
     """Outcome of the command.
 
     Attributes:
-        lines: for standard output; of `create` the token alone, so that it can go on into a secret store.
-        notes: for people, in addition to the answer.
+        lines: lines for standard output; for `create` only the token, so that it can be piped into a secret
+            store.
+        notes: notes for people, in addition to the answer.
         data: the same for programs.
     """
 
@@ -45,14 +46,14 @@ def add_token_options(
     key: str = "sources",
     scope: Scope = "read",
 ) -> None:
-    """Add what `run_token_command` reads.
+    """Add the options that `run_token_command` reads.
 
     Args:
         command: the parser of the command `token`.
-        source_option: the option that names what of the server's data a token is for, such as `--kb`.
-        source: what that is called, such as `knowledge base`.
-        key: of their names in the data.
-        scope: what a token may do where `--scope` is left out.
+        source_option: the option for the data that a token is restricted to, such as `--kb`.
+        source: name of one unit of that data, such as `knowledge base`.
+        key: key of these names in the JSON output.
+        scope: default of `--scope`.
     """
     command.add_argument("action", choices=["create", "list", "revoke"], help="what to do")
     command.add_argument("name", nargs="?", metavar="NAME", help="with create and revoke: name of the token")
@@ -82,10 +83,10 @@ def add_token_options(
 
 
 def run_token_command(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
-    """Do what the arguments say.
+    """Run `token`, and return its outcome.
 
     Raises:
-        InvalidInputError: a name is missing, is none, or is taken.
+        InvalidInputError: a name is missing, invalid or taken.
         NotFoundError: there is no such token.
         ConfigError: the file of tokens cannot be read or written.
         StoreBusyError: another process writes it.

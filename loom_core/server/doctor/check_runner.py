@@ -29,8 +29,8 @@ class Check:
 
     Attributes:
         name: name of its section.
-        look: finds it out; gives no section, or several, where that fits.
-        seconds: it is given up after so long.
+        look: runs the check; returns one section, several, or None.
+        seconds: its timeout.
     """
 
     name: str
@@ -44,8 +44,8 @@ async def run_checks(checks: Sequence[Check], *, program: str, version: str) -> 
     A check that hangs or fails becomes a finding of its section.
 
     Args:
-        checks: what to look at.
-        program: the command that is examined, such as `loom-kb`.
+        checks: the checks.
+        program: the examined command, such as `loom-kb`.
         version: its version.
     """
     found: list[Sequence[HealthSection]] = [()] * len(checks)
@@ -63,8 +63,8 @@ async def run_checks(checks: Sequence[Check], *, program: str, version: str) -> 
 def blocking(look: Callable[[], _T]) -> Callable[[], Awaitable[_T]]:
     """Wrap a blocking function as an awaitable that can be abandoned.
 
-    It runs in its own daemon thread: one that hangs for ever, on a network drive that has gone for
-    instance, keeps neither the others nor the end of the process waiting.
+    It runs in its own daemon thread: if it hangs, for example on a lost network drive, it blocks neither
+    other checks nor the end of the process.
     """
 
     async def run() -> _T:

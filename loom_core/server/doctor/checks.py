@@ -1,7 +1,7 @@
 """Common checks of `doctor`, and redaction of its report for others to read.
 
-They look at the program and its packages, the configurations of MCP clients (read, never written), Loom's
-folder, keys, the audit, telemetry, and the port of HTTP; the last one starts the server.
+They check the program and its packages, the configurations of MCP clients (read-only), Loom's folder, keys,
+the audit, telemetry, and the HTTP port; the self-test starts the server.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _LITTLE_DISK = 500 << 20  # bytes; an ingest that fills the disk stops there
 _REPORTS = Path("Microsoft", "DeveloperTools", ".onnxruntime")
 _TRUE = {"1", "true", "yes", "on"}
 _SECTIONS = {client.section for client in CLIENTS.values()}
-"""Names of the clients' sections of servers; a frequent mistake is to use another client's."""
+"""Names of the clients' sections of servers; using another client's is a frequent mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +77,8 @@ class RunningPython:
         version: such as `3.11.7`.
         implementation: `CPython` or another.
         system: such as `Linux`.
-        machine: its processor, such as `x86_64`.
-        bits: how wide its addresses are.
+        machine: its architecture, such as `x86_64`.
+        bits: address width.
     """
 
     version: str
@@ -110,9 +110,9 @@ class ExaminedServer:
         program: its command, and the name of its distribution, such as `loom-kb`.
         module: the module behind the command, such as `loom_kb`.
         home: Loom's folder.
-        port: where it would listen with `--http`.
-        options: what `serve` is given in the self-test, so that it uses the same folder.
-        variables: environment variables that may hold keys it uses.
+        port: port of `serve --http`.
+        options: options of `serve` in the self-test, so that it uses the same folder.
+        variables: environment variables that may hold its keys.
     """
 
     program: str
@@ -149,7 +149,7 @@ async def run_paste_safe(checks: Sequence[Check], *, program: str, version: str)
 
 
 def audit_section(home: Path) -> HealthSection:
-    """Look at the audit of all servers. Blocks, and writes nothing.
+    """Verify the audit of all servers. Blocks, and writes nothing.
 
     Args:
         home: Loom's folder.
@@ -181,7 +181,7 @@ def audit_section(home: Path) -> HealthSection:
 
 
 def home_section(home: Path, *, needed: int = _LITTLE_DISK) -> HealthSection:
-    """Look at the folder, or at what it would be made in. Blocks, and writes nothing.
+    """Check Loom's folder, or the nearest existing one above it. Blocks, and writes nothing.
 
     Args:
         home: Loom's folder, which need not exist.
@@ -220,7 +220,7 @@ def _findings(nearest: Path, writable: bool, free: int, needed: int) -> list[Fin
 def telemetry_section(
     *, environment: Mapping[str, str] | None = None, user_home: Path | None = None
 ) -> HealthSection:
-    """Look at the switches, which importing Loom has set, and for reports of onnxruntime. Blocks.
+    """Check the telemetry switches, which importing Loom sets, and look for reports of onnxruntime. Blocks.
 
     Args:
         environment: variables; those of this process if not given.
@@ -267,14 +267,14 @@ def _report_folder(variables: Mapping[str, str], user_home: Path) -> Path:
 def paste_safe(
     report: HealthReport, *, home: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> HealthReport:
-    """Return a report without private data, from whichever check.
+    """Redact private data in the report of any checks.
 
     Names of knowledge bases, and of folders that are not under the home folder, stay.
 
     Args:
-        report: what was found out.
-        home: the user's home folder, which is written as `~`.
-        environment: variables; the values of those whose names say that they are secret are left out.
+        report: the report.
+        home: the user's home folder, which is replaced by `~`.
+        environment: environment variables; the values of secret ones are redacted.
     """
     redactor = _Redactor(home or Path.home(), secrets_in_environment(environment))
     sections = [redactor.section(section) for section in report.sections]
@@ -327,14 +327,14 @@ class _Host:
 
 
 def hosts_section(program: str, module: str, *, machine: Machine | None = None) -> HealthSection:
-    """Look into the configuration files of all known clients, of the user and of the current folder. Blocks.
+    """Check the configuration files of all known clients, of the user and of the current folder. Blocks.
 
-    Of an entry only its name and its command are shown: there may be secrets in the rest.
+    Only the name and the command of an entry are shown: the rest may hold secrets.
 
     Args:
         program: the server's command, such as `loom-kb`.
         module: the module behind it, such as `loom_kb`.
-        machine: where the files are; this machine if not given.
+        machine: the machine with the files; this one if not given.
     """
     machine = machine or Machine.this()
     hosts = [_host(client, machine, program, module) for client in CLIENTS.values()]
@@ -414,11 +414,11 @@ def _launch_of(entry: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def program_section(name: str, *, interpreter: RunningPython | None = None) -> HealthSection:
-    """Look at a distribution that is installed, and at all that it requires. Blocks for about half a second.
+    """Check an installed distribution and all its requirements. Blocks for about half a second.
 
     Args:
         name: its name, such as `loom-kb`.
-        interpreter: the Python to judge; the running one if not given.
+        interpreter: the Python to check; the running one if not given.
     """
     interpreter = interpreter or RunningPython.running()
     try:
@@ -463,8 +463,8 @@ def _package_findings(top: Distribution, direct: dict[str, str]) -> Iterator[Fin
     """Find missing packages and wrong versions; Loom's own requirements come before those of others.
 
     Args:
-        top: whose requirements, and theirs in turn.
-        direct: gets the versions of what Loom's own distributions require, by name.
+        top: the distribution whose requirements are checked, recursively.
+        direct: is filled with the versions of the requirements of Loom's own distributions, by name.
     """
     program = top.metadata["Name"]
     remedy = f"Install {program} again in its own environment: uv tool install --force {program}"
@@ -503,7 +503,7 @@ def _requirements(owner: Distribution, extras: Collection[str]) -> Iterator[Requ
     for text in owner.requires or ():
         try:
             requirement = Requirement(text)
-        except InvalidRequirement:  # of a package from before there were rules
+        except InvalidRequirement:  # of an old package with an invalid requirement
             continue
         marker = requirement.marker
         if marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *extras)):

@@ -1,6 +1,6 @@
 """Checks of the language model and of vendors' keys.
 
-Only the names of keys are ever shown.
+Only the names of keys are shown, never their values.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def model_section(
     """Check the configured language model; None without one. May read the keyring.
 
     Args:
-        language_model: makes the model, or gives None where none is set.
-        otherwise: advice for a problem that has none.
+        language_model: creates the model, or returns None if none is configured.
+        otherwise: remedy for a problem without advice.
     """
     try:
         llm = language_model()
@@ -52,18 +52,18 @@ def model_unavailable(code: str, reason: str, *, otherwise: str) -> Finding:
 
     Args:
         code: as in `Finding`.
-        reason: why, and behind a full stop or a colon what to do.
-        otherwise: what to do where the reason does not say.
+        reason: the cause, and after a full stop or a colon the remedy.
+        otherwise: remedy if the reason has none.
     """
     cause, _, remedy = _CAUSE_END.sub("\n", reason, count=1).partition("\n")
     return problem(code, f"{cause[:1].upper()}{cause[1:].rstrip('.')}.", remedy.rstrip(".") or otherwise)
 
 
 def keys_section(variables: Iterable[str]) -> HealthSection:
-    """Look for keys in environment variables; the keyring is not asked, as that may show the user a prompt.
+    """Look for keys in environment variables; the keyring is not read, as that may show the user a prompt.
 
-    A key that is not there is no finding: only who needs it knows that it is missing. One that no vendor
-    would take, such as one with a line break in it, is a problem.
+    A missing key is no finding, as it may not be needed. A malformed key, such as one with a line break, is a
+    problem.
 
     Args:
         variables: their names.

@@ -92,7 +92,7 @@ class PortHolder:
 
     Attributes:
         pid: its process id.
-        program: the name of its program, never its arguments: there may be secrets in them.
+        program: name of its program, without arguments, which may hold secrets.
     """
 
     pid: int
@@ -105,8 +105,8 @@ class PortHolder:
 def port_holder(port: int) -> PortHolder | None:
     """Find the process that listens on a port of this machine; None if unknown.
 
-    Processes of other users can be seen by an administrator only. Linux tells it in `/proc`, macOS by the
-    command `lsof`; on Windows it is unknown. Blocks.
+    Only an administrator can see the processes of other users. It is found in `/proc` on Linux, by `lsof` on
+    macOS; on Windows it is unknown. Blocks.
     """
     if sys.platform == "linux":
         return _by_proc(port)

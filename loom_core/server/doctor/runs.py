@@ -21,12 +21,12 @@ _MOST_RUNS = 1000
 
 
 async def runs_section(path: Path, *, see: str, drive: str) -> HealthSection | None:
-    """Summarize a journal; None if there is none.
+    """Check a journal for runs that wait for input or were abandoned; None if there is no journal.
 
     Args:
-        path: its file.
-        see: the command that shows what a run waits for, without the id.
-        drive: the command that goes on with a run, without the id.
+        path: file of the journal.
+        see: the command that shows the pending input of a run, without the id.
+        drive: the command that resumes a run, without the id.
     """
     if not await to_thread.run_sync(path.exists):
         return None

@@ -1,6 +1,6 @@
 """Self-test: start the server as a host does, and speak both protocol eras with it.
 
-It is spoken with in raw JSON-RPC: no SDK is between it and the wire.
+It sends raw JSON-RPC, without an SDK.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class HostTimeouts:
     """Timeouts of hosts for a server.
 
     Attributes:
-        slow: seconds from its start to its tools that are no cause for concern.
-        gives_up: seconds after which hosts give up; Claude Code does by default.
-        again: seconds for the second start, by which time everything has been read once.
+        slow: seconds from its start to its list of tools, above which a warning follows.
+        gives_up: seconds after which hosts give up; Claude Code's default.
+        again: seconds for the second start, when all files are cached.
         ends: seconds from the end of its input to its own end.
     """
 
@@ -71,15 +71,15 @@ class HostTimeouts:
 async def self_test_section(
     command: Sequence[str], *, program: str, timeouts: HostTimeouts | None = None
 ) -> HealthSection:
-    """Start the server once for each era, and see it answer and end.
+    """Start the server once for each era, and check that it answers and ends.
 
-    No tool is called, so nothing is opened, locked or changed that the server does not open by itself at its
+    No tool is called, so nothing is opened, locked or changed that the server does not open itself at its
     start.
 
     Args:
-        command: what a host would start, with its arguments.
-        program: the name that hosts know the server by, such as `loom-kb`.
-        timeouts: of hosts; what is usual if not given.
+        command: the command that a host would start, with its arguments.
+        program: the server's name in hosts, such as `loom-kb`.
+        timeouts: timeouts of hosts; the usual ones if not given.
     """
     timeouts = timeouts or HostTimeouts()
     start = partial(probe_server, command, end_seconds=timeouts.ends)
@@ -186,14 +186,14 @@ class ServerProbe:
     """Result of a probe of a server.
 
     Attributes:
-        era: which protocol it was spoken to in.
-        seconds: from its start to the last page of `tools/list`; None if that did not come.
-        server: what it calls itself.
+        era: the protocol era of the probe.
+        seconds: seconds from its start to the last page of `tools/list`; None if it did not answer.
+        server: its own name and version.
         tools: names of its tools, in its order, with repeats.
-        pollution: the first bytes on standard output that are no JSON-RPC; empty if there are none.
+        pollution: the first bytes on standard output that are not JSON-RPC; empty if there are none.
         failure: why it did not answer, in one line; empty if it did.
-        end_seconds: from the end of its input to its own end; None if it did not end, or did not answer.
-        exit_code: of the process; None where it had to be killed.
+        end_seconds: seconds from the end of its input to its own end; None if it did not end or answer.
+        exit_code: exit code of the process; None if it was killed.
         log: the last lines of standard error.
     """
 
@@ -209,7 +209,7 @@ class ServerProbe:
 
 
 class _NoAnswerError(Exception):
-    """The server will not answer; the message says why."""
+    """The server gave no usable answer; the message says why."""
 
 
 async def probe_server(
@@ -220,16 +220,16 @@ async def probe_server(
     end_seconds: float = 4.0,
     environment: Mapping[str, str] | None = None,
 ) -> ServerProbe:
-    """Start a server, ask it for its tools, close its input and see it end. It is killed if it does not.
+    """Start a server, list its tools, close its input, and wait for its end. It is killed if it does not end.
 
     No tool is called.
 
     Args:
         command: program and arguments, as a host's configuration has them.
-        era: which protocol to open with.
-        seconds: until it counts as not answering.
-        end_seconds: from the end of its input until it counts as not ending.
-        environment: variables that the host's configuration sets besides what hosts hand on.
+        era: the protocol era to test.
+        seconds: timeout of its answers.
+        end_seconds: timeout of its end, after its input is closed.
+        environment: variables from the host's configuration, in addition to those that hosts pass on.
     """
     probe = ServerProbe(era)
     began = time.monotonic()

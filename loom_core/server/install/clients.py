@@ -1,6 +1,6 @@
 """MCP clients: paths of their configuration, and the form of an entry.
 
-What is said here was read in the page that each row names, in November 2026.
+Source: the page that each row names, read in November 2026.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class Client:
     """A program that starts MCP servers.
 
     Attributes:
-        id: what it is called on the command line.
-        title: what people call it.
-        format: how its configuration is written.
-        section: the name there that holds the servers.
-        user_file: the configuration of the user.
-        project_file: that of a project, from its folder on; empty where there is none.
+        id: its id on the command line.
+        title: its display name.
+        format: text format of its configuration.
+        section: key of the servers in it.
+        user_file: path of the user's configuration.
+        project_file: path of a project's configuration, relative to its folder; empty if there is none.
         typed: whether an entry says `"type": "stdio"`.
-        reference: how a value refers to an environment variable, with `{}` for the name; empty where the
-            client knows no such thing.
-        keys: the names of an entry's command, arguments and list of variables that are handed on; the last
-            is empty where `reference` is used.
-        fixed: what an entry has besides.
-        names: what a server may be called.
-        afterwards: what to do so that a change counts.
-        source: the page that says so.
+        reference: syntax of a reference to an environment variable, with `{}` for the name; empty if the
+            client supports none.
+        keys: keys of an entry's command, arguments, and list of variables that are passed on; the last one is
+            empty if the client has no such list.
+        fixed: further members of an entry.
+        names: valid names of a server.
+        afterwards: what to do so that a change takes effect.
+        source: the page that documents this.
     """
 
     id: ClientId
@@ -89,7 +89,7 @@ class Client:
 
     @property
     def supports_references(self) -> bool:
-        """Whether an entry can say which variables are handed on."""
+        """Whether an entry can name environment variables to pass on."""
         return bool(self.reference or self.keys[2])
 
 
@@ -226,8 +226,8 @@ class Machine:
     """Platform and paths of a user's machine.
 
     Attributes:
-        platform: which rules hold.
-        home: the user's folder.
+        platform: its operating system.
+        home: the user's home folder.
         project: the folder that a configuration of scope `project` is for.
         environment: variables that move folders, such as `XDG_CONFIG_HOME`.
     """
@@ -245,7 +245,7 @@ class Machine:
 
     @property
     def settings(self) -> PurePath:
-        """Where applications keep the user's settings."""
+        """Folder of the user's application settings."""
         if self.platform == "windows":
             return self.folder("APPDATA", "AppData", "Roaming")
         if self.platform == "macos":

@@ -1,6 +1,6 @@
 """The commands `install` and `uninstall`, for any server. Nothing is printed here.
 
-What is to be changed in a client's configuration is worked out first, shown, and then written.
+A change of a client's configuration is planned, shown, and then written.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Program:
     """The program of a server.
 
     Attributes:
-        name: its command, which is its package, too.
-        module: what `python -m` runs.
-        description: what the server does, in a sentence.
-        interpreter: what runs it.
-        machine: where the clients' files are.
+        name: its command, and the name of its package.
+        module: the module for `python -m`.
+        description: description of the server, in a sentence.
+        interpreter: the interpreter that runs it.
+        machine: the machine with the clients' files.
     """
 
     name: str
@@ -52,15 +52,15 @@ class InstallReport(BaseModel):
     """Outcome of a command.
 
     Attributes:
-        action: what happened to the entry; `printed` where it is only shown.
+        action: action on the entry; `printed` if it is only shown.
         client: id of the client; empty for any that reads `mcpServers`.
-        file: the client's configuration; empty without a client.
-        name: what the client calls the server.
-        dry_run: whether it only would have happened.
-        diff: the entry before and after; empty where nothing changes.
-        backup: the file as it was; None where there was none or nothing is written.
-        snippet: what is to be pasted, for `printed`.
-        notes: what the user should know.
+        file: path of the client's configuration; empty without a client.
+        name: name of the entry.
+        dry_run: whether nothing was written.
+        diff: diff of the entry; empty if nothing changes.
+        backup: path of the backup; None if there was no file or nothing is written.
+        snippet: text to paste, for `printed`.
+        notes: notes for the user.
     """
 
     action: Action | Literal["printed"]
@@ -97,17 +97,17 @@ def install(
     variables: Sequence[str] = (),
     show: Callable[[str], None],
 ) -> InstallReport:
-    """Put a server into a client's configuration, or show what would be put there.
+    """Add a server to a client's configuration, or show the entry.
 
     Args:
         program: the server.
         args: options of `add_install_options`.
-        arguments: what the client is to give to the server.
+        arguments: the server's arguments in the entry.
         variables: environment variables with secrets that it needs with these arguments.
-        show: is given the diff before anything is written.
+        show: called with the diff before anything is written.
 
     Raises:
-        InvalidInputError: no client is named; it has no such scope, or takes no such name.
+        InvalidInputError: no client is named, or it does not support the scope or the name.
         ConfigError: the server would not start, or the configuration cannot be changed; the message says why.
         StoreBusyError: another process changed it just now.
     """
@@ -149,15 +149,15 @@ def install(
 
 
 def uninstall(program: Program, args: argparse.Namespace, *, show: Callable[[str], None]) -> InstallReport:
-    """Take a server out of a client's configuration.
+    """Remove a server from a client's configuration.
 
     Args:
         program: the server.
         args: options of `add_uninstall_options`.
-        show: is given the diff before anything is written.
+        show: called with the diff before anything is written.
 
     Raises:
-        InvalidInputError: the client has no such scope, or takes no such name.
+        InvalidInputError: the client does not support the scope or the name.
         ConfigError: its configuration cannot be changed; the message says where and why.
         StoreBusyError: another process changed it just now.
     """
@@ -234,11 +234,11 @@ class Change:
     """Planned change of one entry.
 
     Attributes:
-        action: what happens to it.
-        file: where.
-        text: the file's new text; None where nothing changes, or the file is deleted.
-        diff: the entry before and after, as a unified diff without the values of environment variables.
-        deletes_within: the folder that stays where the file is deleted, as `install` made it; else None.
+        action: action on the entry.
+        file: the file.
+        text: the file's new text; None if nothing changes, or the file is deleted.
+        diff: unified diff of the entry, without the values of environment variables.
+        deletes_within: if the file, which `install` created, is deleted: the folder that stays; else None.
     """
 
     action: Action
@@ -248,7 +248,7 @@ class Change:
     deletes_within: Path | None = None
 
     def write(self) -> Path | None:
-        """Carry it out; returns the copy of the file as it was, if there is one. See `ConfigFile.write`."""
+        """Apply the change; return the backup of the file, if there is one. See `ConfigFile.write`."""
         if self.deletes_within is not None:
             self.file.remove(within=self.deletes_within)
         return None if self.text is None else self.file.write(self.text)
@@ -257,10 +257,10 @@ class Change:
 def plan_install(client: Client, server: InstalledServer, file: ConfigFile) -> Change:
     """Plan the installation of a server in a client's configuration, or the update of its entry.
 
-    What others have put into the entry stays: settings that `install` knows nothing of, further variables.
+    Additions by others stay: settings that `install` does not know, and further variables.
 
     Raises:
-        ConfigError: the file is broken, or written too unusually; or the name is that of something else.
+        ConfigError: the file is broken, or in a form that cannot be edited; or the name is taken.
     """
     old, servers = _find_entry(client, server.name, file)
     new = client.entry(server)
@@ -290,20 +290,20 @@ def plan_uninstall(
 ) -> Change:
     """Plan the removal of a server from a client's configuration.
 
-    Where nothing else has changed since `install`, the file is as it was before, byte for byte, or deleted.
+    If nothing else has changed since `install`, the previous file is restored byte for byte, or deleted.
 
     Args:
-        client: whose.
-        name: what the client calls it.
-        file: its configuration.
+        client: the client.
+        name: name of the entry.
+        file: the client's configuration.
         program: the server's command.
         module: the module behind it.
-        within: the folder that stays where `install` made the file and its folders.
-        force: whether an entry that holds more than `install` writes may go, too.
+        within: the folder that stays if `install` created the file and its folders.
+        force: whether to remove an entry with additions, too.
 
     Raises:
-        ConfigError: the file is broken, or written too unusually; the entry is that of something else, or
-            it has additions by hand that would be lost.
+        ConfigError: the file is broken, or in a form that cannot be edited; the entry is of another program,
+            or has additions that would be lost.
     """
     old, servers = _find_entry(client, name, file)
     if old is None:
@@ -333,7 +333,7 @@ def _before_install(
 ) -> ConfigFile | None:
     """Find the state of the file before the installation: a backup or no file; None if unknown."""
     for backup in (*file.backups(), None):
-        with suppress(ConfigError):  # a backup is passed over that cannot be read
+        with suppress(ConfigError):  # an unreadable backup is skipped
             before = ConfigFile.read(backup) if backup else ConfigFile(file.path, file.real, None)
             old, _ = _find_entry(client, name, before)
             if old is None and client.format.put(before.text, client.section, name, entry) == file.text:

@@ -17,7 +17,7 @@ from loom_core.errors import ConfigError, StoreBusyError
 
 __all__ = ["ConfigFile"]
 
-_BACKUP = ".loom.bak"  # no other program gives such a name: backups are deleted by it
+_BACKUP = ".loom.bak"  # a name that only Loom uses: backups are found and deleted by it
 _NEWEST = 3
 """Number of the newest backups to keep; the oldest one, the file before Loom, is kept as well."""
 
@@ -27,8 +27,8 @@ class ConfigFile:
     """A configuration file as it was read.
 
     Attributes:
-        path: where it is looked for.
-        real: the file itself, where `path` is a link.
+        path: its path.
+        real: the file itself, if `path` is a link.
         raw: its bytes; None if there is none.
     """
 
@@ -67,10 +67,10 @@ class ConfigFile:
         return [path for *_, path in reversed(_backups_of(self.real))]
 
     def write(self, text: str) -> Path | None:
-        """Put another text into the file; all of it or nothing. Mode, owner, link and mark stay.
+        """Replace the file's text atomically. Mode, owner, link and byte order mark stay.
 
         Returns:
-            The backup of the previous file, next to it; None if nothing was.
+            The backup of the previous file, next to it; None if there was no file.
 
         Raises:
             ConfigError: it cannot be written.

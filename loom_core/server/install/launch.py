@@ -10,8 +10,8 @@ The command is an absolute path, and never one into a cache:
   the script next to the interpreter. It stays where it is when the package is upgraded.
 - Run by `python -m`, and there is no script: that interpreter, `-m` and the module.
 
-What uv was given is read from its command line. Where that cannot be read, or is not enough, `check_launch`
-refuses before anything is written.
+uv's options are read from its command line. If that cannot be read, or is not enough, `check_launch` raises
+an error before anything is written.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 _SCRIPT_SUFFIXES = (".exe", "") if os.name == "nt" else ("",)
-# What hosts hand on of their environment, by the SDK's example (mcp.client.stdio): keys are not among it.
+# Variables that hosts pass on, as in the SDK's example (mcp.client.stdio); no keys are among them.
 _INHERITED = (
     "APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE"
     " SYSTEMROOT TEMP USERNAME USERPROFILE"
@@ -57,18 +57,18 @@ _ONCE = {"--refresh", "--reinstall", "--upgrade", "-U"}
 """Options of uv that are for one run, not for each start."""
 
 _ONCE_WITH_VALUE = {"--from", "--refresh-package", "--reinstall-package", "--upgrade-package", "-P"}
-"""The same, with a value; that of `--from` is written as what came of it."""
+"""The same, with a value; `--from` is replaced by the resolved package."""
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables that tell uv which certificates to trust. Hosts do not hand them on."""
+"""Variables with the certificates that uv trusts. Hosts do not pass them on."""
 
 _SYSTEM_CERTIFICATES = "--system-certs"
-"""The option that is written in their place."""
+"""Option of uv that replaces these variables."""
 
 _WITH_CREDENTIALS = re.compile(r"://(?!git@)[^/\s]*@")
 _EXTRAS = re.compile(r"[\w.-]+(\[[^\]]*\])")
 _START_SECONDS = 120.0
-_SHOWN = 400  # characters of what a command says that does not start
+_SHOWN = 400  # characters of a failed command's output
 _FETCHED = (
     "The client starts this version by {0}, which fetches it again where its cache has been emptied. After an"
     " upgrade, run install again."
@@ -82,14 +82,14 @@ class Interpreter:
     """A Python installation, and how it was started.
 
     Attributes:
-        executable: the interpreter as it was called: that of a virtual environment, not what it links to.
+        executable: path of the interpreter; in a virtual environment its own, not the target of the link.
         prefix: the environment's folder.
-        scripts: where its commands are.
-        packages: where its packages are.
-        environment: the variables of the process.
+        scripts: folder of its commands.
+        packages: folder of its packages.
+        environment: environment variables of the process.
         folder: the current folder.
-        parent: the command line that started this program, without the program's own arguments; empty where
-            it is not known.
+        parent: the command line that started this program, without the program's own arguments; empty if
+            unknown.
     """
 
     executable: Path
@@ -121,9 +121,9 @@ class Launch:
 
     Attributes:
         command: an absolute path.
-        arguments: what comes before the program's own arguments.
-        note: what the user should know about it; may be empty.
-        keeper: the program that fetches the package at each start, uv or pipx; empty where it is installed.
+        arguments: arguments before the program's own.
+        note: note for the user; may be empty.
+        keeper: the tool that runs the package from its cache, uv or pipx; empty if it is installed.
     """
 
     command: str
@@ -138,11 +138,11 @@ def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
     Args:
         program: the name of its command and of its package.
         module: the module that `python -m` would run.
-        interpreter: what runs it.
+        interpreter: the interpreter that runs it.
 
     Raises:
-        ConfigError: it runs from a cache, and cannot be started from there again: the program that keeps the
-            cache cannot be found, or was given a password.
+        ConfigError: it runs from a cache and cannot be started from there again: the tool of the cache cannot
+            be found, or its options hold credentials.
     """
     keeper = cache_keeper(interpreter.prefix)
     if keeper:
@@ -169,9 +169,9 @@ def launch_of(program: str, module: str, *, interpreter: Interpreter) -> Launch:
 
 
 def check_launch(launch: Launch, program: str) -> None:
-    """Start a program as a host will, and have it tell its version. Blocks, for half a second as a rule.
+    """Run a program with `--version` as a host would start it. Blocks, usually for half a second.
 
-    The server itself is not started: it would take up work that is waiting, and would then be cut off.
+    The server itself is not started: it would begin pending work, and then be interrupted.
 
     Raises:
         ConfigError: it does not start.
@@ -214,7 +214,7 @@ def host_environment() -> dict[str, str]:
 def parent_command() -> tuple[str, ...]:
     """Return the command line of the parent process, without the arguments that it passed on.
 
-    It is empty where it cannot be read.
+    It is empty if it cannot be read.
     """
     own, parent = _command_line(os.getpid()), _command_line(os.getppid())
     while own and parent and own[-1] == parent[-1]:
@@ -261,7 +261,7 @@ def _uv_arguments(program: str, interpreter: Interpreter) -> tuple[str, ...]:
 def _uv_options(program: str, parent: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """Split uv's command line: the words up to `run`, its options, and the command.
 
-    The first are without `tool run`. The first two are empty where another command line started this program.
+    The first part omits `tool run`. The first two are empty if this program was started in another way.
     """
     words = list(parent[1:])
     if not words or re.split(r"[\[@=]", words[-1])[0] != program:
@@ -328,12 +328,12 @@ class InstalledServer:
     """A server for the entry of a client's configuration.
 
     Attributes:
-        name: what the client calls it.
+        name: name of the entry.
         program: the server's command, such as `loom-kb`, by which its entries are recognised.
         module: the module behind it, for `python -m`.
-        description: what it does, in a sentence.
+        description: description of the server, in a sentence.
         command: an absolute path.
-        arguments: what the command is given.
+        arguments: arguments of the command.
         variables: names of environment variables with secrets that it needs; never their values.
     """
 
@@ -363,7 +363,7 @@ def runs(entry: Mapping[str, Any], *, program: str, module: str) -> bool:
 def _launch_target(word: str) -> str:
     """Return what a word starts: a package, as `loom-kb@1.2` and `loom-kb[extra]==1.2`, or a script's path.
 
-    A path that leads elsewhere is something to work with: a folder may well have the name of a program.
+    Any other path is an argument: a folder may have the name of a program.
     """
     folder = PureWindowsPath(word).parent.name
     if folder.lower() in _SCRIPTS:

@@ -1,4 +1,4 @@
-"""The commands `install` and `uninstall` at a terminal, with their inputs from the server."""
+"""The commands `install` and `uninstall` at a terminal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def run_installing(
     *,
     served: Callable[[], tuple[Sequence[str], Sequence[str]]],
 ) -> int:
-    """Run one of the two commands; returns the exit code.
+    """Run `install` or `uninstall`; return the exit code.
 
     Args:
         program: the server.
         args: the command's options.
-        served: gives what a client is to hand to the server, and the variables with keys that it needs then.
-            Only `install` asks.
+        served: returns the server's arguments, and the environment variables with its keys; called for
+            `install` only.
 
     Raises:
         LoomError: nothing was changed; the message says why.
@@ -60,10 +60,10 @@ def run_installing(
 
 
 def check_served(serve: argparse.Namespace) -> None:
-    """Check options of `serve` that a client is to hand over: it starts the server in another folder.
+    """Check options of `serve` for an entry: the client starts the server in another folder.
 
     Raises:
-        InvalidInputError: one of them makes no sense there.
+        InvalidInputError: an option does not work there.
     """
     if serve.http:
         raise InvalidInputError(

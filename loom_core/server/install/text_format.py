@@ -20,9 +20,9 @@ class UneditableTextError(ConfigError):
 class TextFormat(Protocol):
     """Text format: parse, and edit the entry `name` of the section `section`.
 
-    Texts come without a byte order mark and with the line ends they have. All methods raise
-    `UnreadableTextError` for a text that is not of the format; editing raises `UneditableTextError` for one
-    that is written too unusually. Who edits compares what is read before and after.
+    Texts have no byte order mark, and keep their line ends. All methods raise `UnreadableTextError` for a
+    text that violates the format; editing raises `UneditableTextError` for a form that it does not support.
+    Callers verify an edit by reading the text again.
     """
 
     def read(self, text: str) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class TextFormat(Protocol):
         ...
 
     def drop(self, text: str, section: str, name: str) -> str:
-        """Remove an existing entry, and its section if that is empty then."""
+        """Remove an existing entry, and its section if that becomes empty."""
         ...
 
     def snippet(self, section: str, name: str, entry: Mapping[str, Any]) -> str:

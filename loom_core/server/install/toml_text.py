@@ -1,7 +1,7 @@
-"""TOML: an entry is a table `[section.name]` with its tables below.
+"""TOML editor: an entry is a table `[section.name]` with its subtables.
 
-The standard library reads TOML and does not write it. One table is little to write, and tables may stand in
-any order: a new one goes to the end, so nothing else has to be touched.
+The standard library reads TOML and does not write it. Writing one table is easy, and tables may be in any
+order: a new one is appended, so nothing else changes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TomlText:
     def put(self, text: str, section: str, name: str, entry: Mapping[str, Any]) -> str:
         """See `TextFormat.put`.
 
-        Tables below that of the entry stay as they are, if the entry still says what they say.
+        Subtables of the entry are not rewritten.
         """
         old = self.read(text).get(section, {}).get(name)
         tables = _tables_of(text, section, name)
@@ -104,7 +104,7 @@ def _tables_of(text: str, section: str, name: str) -> list[_Table]:
 
 
 def _tables(text: str) -> Iterator[_Table]:
-    """Return the tables with headers, in their order. The text is valid."""
+    """Yield the tables with headers, in order, of a valid text."""
     for start, following in pairwise([*_header_starts(text), len(text)]):
         lines = text[start:following].splitlines(keepends=True)
         path = _path(lines[0])

@@ -1,4 +1,4 @@
-"""YAML: an entry is a block of lines below its section.
+"""YAML editor: an entry is a block of lines below its section.
 
 PyYAML reads it with positions; the lines of one entry are written here, with every text in
 double quotes, which mean the same in YAML 1.1 and 1.2.
@@ -33,11 +33,11 @@ _PLAIN_KEY = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)\Z)[A-Za-z][A-
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A value with its position, from `start` up to `end`, which is behind its last character.
+    """A value with its position; `end` is after its last character.
 
     Attributes:
         text: the text of a scalar.
-        column: how far it is indented.
+        column: its indentation.
         flow: whether it is written in brackets or braces.
         entries: names and values of a mapping.
     """
@@ -63,7 +63,7 @@ class YamlText:
         """See `TextFormat.read`.
 
         Raises:
-            ConfigError: also where PyYAML is not installed.
+            ConfigError: PyYAML is not installed.
         """
         yaml = _yaml()
         try:
@@ -94,7 +94,7 @@ class YamlText:
             return _end_with_newline(text, newline) + _join(lines, newline)
         key, holder = found
         if not holder.entries:
-            # The name, a colon, and what stood behind the empty value, which is a comment at most.
+            # The name, a colon, and a comment that may follow the empty value.
             stop = _line_end(text, holder.end)
             head = text[: key.end] + ":" + text[max(holder.end, key.end + 1) : stop].rstrip("\r\n")
             lines = _lines(name, entry, " " * key.column + _UNIT)
@@ -141,7 +141,7 @@ def _yaml() -> ModuleType:
 
 
 def _root(text: str) -> _Value | None:
-    """Return the outermost mapping; None for an empty text. The text is valid."""
+    """Return the outermost mapping of a valid text; None for an empty one."""
     node = _yaml().compose(text)
     try:
         root = None if node is None else _value(node)

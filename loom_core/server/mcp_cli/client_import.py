@@ -1,7 +1,7 @@
 """`mcp import`: copy the servers of another client into `mcp.json`.
 
-What clients write in their own way is written as Loom reads it; what Loom does not know is left out, which is
-said. The pages that tell how each writes it are named in `install.clients`.
+Settings in a client's own form are converted to Loom's form; unknown settings are left out, with a note. The
+pages that document each form are named in `install.clients`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["import_servers"]
 
 _LONGEST_NAME = 64
 _KEPT = frozenset(Entry.model_fields) - {"loom"}
-_IN_MILLISECONDS = {"claude-code", "gemini-cli"}  # is what their `timeout` is
+_IN_MILLISECONDS = {"claude-code", "gemini-cli"}  # clients whose `timeout` is in milliseconds
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 
 _ENV = re.compile(r"\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -55,10 +55,10 @@ class _ImportedEntries:
 
 
 def import_servers(program: Program, args: argparse.Namespace, *, home: Path) -> McpReport:
-    """Take over the servers of another client; those whose names are taken stay as they are. Blocks.
+    """Import the servers of another client; existing entries of the same names stay. Blocks.
 
     Args:
-        program: the server whose command this is: its own entries are not taken over.
+        program: the server whose command this is; its own entries are not imported.
         args: options of `mcp import`.
         home: Loom's folder.
 
@@ -66,7 +66,7 @@ def import_servers(program: Program, args: argparse.Namespace, *, home: Path) ->
         InvalidInputError: the client has no configuration for a project.
         NotFoundError: it has no configuration here, or no such server.
         ConfigError: its configuration is broken, or `mcp.json` is, or cannot be written.
-        StoreBusyError: another process writes that.
+        StoreBusyError: another process writes `mcp.json`.
     """
     client = CLIENTS[args.client]
     path, configuration = _configuration(client, program, args.scope)
@@ -203,7 +203,7 @@ def _of_gemini(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]
         entry = {**entry, "type": "http", "url": entry["httpUrl"]}
         del entry["httpUrl"]
     elif "url" in entry and "type" not in entry:
-        entry["type"] = "sse"  # what a plain `url` means there
+        entry["type"] = "sse"  # the meaning of a plain `url` there
     return entry, loom
 
 

@@ -31,8 +31,8 @@ def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
 
     Args:
         home: Loom's folder.
-        entries: by the servers' names.
-        replace: whether those that are there may be replaced.
+        entries: entries by server name.
+        replace: whether existing entries may be replaced.
 
     Raises:
         InvalidInputError: a name is taken.
@@ -55,10 +55,10 @@ def put_entries(home: Path, entries: Mapping[str, Mapping[str, Any]], *, replace
 
 
 def drop_entry(home: Path, name: str) -> dict[str, Any]:
-    """Take an entry out of `mcp.json`; returns what it was.
+    """Remove an entry from `mcp.json`, and return it.
 
     Raises:
-        NotFoundError: there is none of this name.
+        NotFoundError: there is no entry of this name.
         ConfigError: the file is broken, or cannot be written; it was left as it is.
         StoreBusyError: another process writes it.
     """
@@ -86,7 +86,7 @@ def _change(
     expected: Callable[[Mapping[str, object]], Mapping[str, object]],
 ) -> None:
     path = user_file(home)
-    # A link, as people have who keep their settings elsewhere, stays one.
+    # If the file is a link, as with dotfiles, the link stays.
     with PrivateFile(path.resolve(), title="The file").writing() as draft:
         file = ServerFile(path, draft.raw)
         there = file.entries
@@ -122,7 +122,7 @@ def check_entry(name: str, entry: Mapping[str, Any]) -> None:
     """Check an entry before it is written. Variables need not be set, and the keyring is not asked.
 
     Raises:
-        InvalidInputError: no server can be called so, or the entry could never be used.
+        InvalidInputError: the name or the entry is invalid.
     """
     try:
         check_name(name)
@@ -138,7 +138,7 @@ def check_entry(name: str, entry: Mapping[str, Any]) -> None:
 
 
 def notes_on_entry(name: str, entry: Mapping[str, Any]) -> list[str]:
-    """List what an entry lacks to be usable, and what would better be written in another way."""
+    """List notes on an entry: unset variables, and literal secrets."""
     unset = dict.fromkeys(
         variable for text in texts_of(entry) for variable in variables_of(text) if variable not in os.environ
     )
@@ -182,7 +182,7 @@ class McpReport:
         lines: for standard output.
         notes: for people, in addition to the answer.
         data: the same for programs.
-        code: the exit code: 1 where a server that was tested cannot be used.
+        code: the exit code: 1 if a tested server failed, or a question was declined.
     """
 
     lines: list[str]

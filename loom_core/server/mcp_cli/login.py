@@ -31,10 +31,10 @@ _LOCK_SECONDS = 10.0
 def log_in(
     args: argparse.Namespace, *, home: Path, project: Path | None, show: Callable[[str], None]
 ) -> McpReport:
-    """Log in at a server, and see whether it lets us in. Blocks until the person has done so.
+    """Log in at a server, and test the login. Blocks until the person has done so.
 
     Args:
-        args: options of the verb `login`, see `mcp_options.add_mcp_options`.
+        args: options of the verb `login`, see `standard_commands.add_mcp_options`.
         home: Loom's folder.
         project: the project's `.mcp.json`, or None.
         show: shows a text to the person, at once.
@@ -42,7 +42,7 @@ def log_in(
     Raises:
         NotFoundError: there is no such server.
         ConfigError: its entry cannot be used, or the port of the redirect is taken.
-        InvalidInputError: it takes no login of a user: it has no OAuth, or a client's own login.
+        InvalidInputError: its entry is configured without OAuth.
         LoginError: the user has not logged in, or the login was refused.
         ServerError: the server cannot be reached, or does not speak MCP.
     """
@@ -57,7 +57,7 @@ def log_in(
 
 
 def log_out(args: argparse.Namespace, *, home: Path, project: Path | None) -> McpReport:
-    """Forget the tokens of a server, and what the client is called there.
+    """Delete the stored login at a server: its tokens and the client's registration.
 
     Raises:
         NotFoundError: there is no such server.
@@ -114,7 +114,7 @@ async def _log_in(config: ServerConfig, home: Path, visit: Callable[[str], None]
     port = await _port(config, home)
     async with LoopbackBrowser(note, port=port, seconds=_SECONDS) as browser:
         auth = oauth_auth(config, home, browser=browser)
-        assert auth is not None  # `_config` has seen to it
+        assert auth is not None  # `_config` has checked it
         tools = await _tools(config, auth)
     login = LoginStore(home, config.name, config.url).read()
     scope = login.tokens.scope if login.tokens else ""

@@ -31,15 +31,15 @@ class ProbeResult:
     """Result of a connection test of one server.
 
     Attributes:
-        name: what it is called here.
-        state: whether it can be used.
-        seconds: how long it took to connect and list the tools, or to fail.
-        tools: how many tools it has.
-        protocol: the revision spoken, such as `2026-07-28`; empty where it failed.
-        era: whether that is one without handshake and sessions.
-        server: what it calls itself, with its version.
-        problem: why it failed; may be empty.
-        advice: what to do about that; may be empty.
+        name: its id.
+        state: whether it is usable.
+        seconds: duration until the tools were listed, or until the failure.
+        tools: number of its tools.
+        protocol: protocol revision, such as `2026-07-28`; empty if it failed.
+        era: era of that revision: `modern` has no handshake and no sessions.
+        server: its own name and version.
+        problem: reason of the failure; may be empty.
+        advice: what to do about it; may be empty.
     """
 
     name: str
@@ -64,16 +64,16 @@ class ProbeResult:
 def probe_servers(
     args: argparse.Namespace, *, home: Path, project: Path | None, show: Callable[[str], None]
 ) -> McpReport:
-    """Connect to the servers that are named, or to all, several at once. Blocks.
+    """Connect to the named servers, or to all, concurrently. Blocks.
 
     Args:
         args: options of `mcp test`.
         home: Loom's folder.
         project: the project's `.mcp.json`, if there is one.
-        show: tells the person at the terminal what is waited for.
+        show: shows a message at the terminal.
 
     Raises:
-        InvalidInputError: none is named.
+        InvalidInputError: no server is named, and not `--all`; or both are given.
     """
     import anyio
 
@@ -82,7 +82,7 @@ def probe_servers(
             "Which server?", advice=f"Write {verb('test NAME')}, or {verb('test --all')}."
         )
     servers = read_servers(home, project=project, names=args.names or None)
-    # Who asks for all means those that may be started.
+    # `--all` means the servers that may be started.
     untrusted = {
         name: problem for name, problem in servers.problems.items() if args.all and problem.untrusted
     }

@@ -34,15 +34,15 @@ __all__ = ["ServerListing", "list_servers", "read_entries", "run_mcp", "run_mcp_
 
 
 def run_mcp(program: Program, args: argparse.Namespace, served: Sequence[str]) -> int:
-    """Run a verb of `mcp`; returns the exit code. Blocks.
+    """Run a verb of `mcp`, show its report, and return the exit code. Blocks.
 
     Args:
         program: the server whose command this is.
-        args: options of `mcp_options.add_mcp_options`.
+        args: options of `standard_commands.add_mcp_options`.
         served: the arguments after `--`.
 
     Raises:
-        LoomError: as `run_mcp_command`.
+        LoomError: as for `run_mcp_command`.
     """
     asking = Prompter(show=say, confirm=confirm)
     with use_program(program.name), nullcontext() if args.debug else _mute_log():
@@ -66,17 +66,17 @@ def _mute_log() -> Generator[None]:
 def run_mcp_command(
     program: Program, args: argparse.Namespace, served: Sequence[str], *, home: Path, prompter: Prompter
 ) -> McpReport:
-    """Do what the arguments say. Blocks.
+    """Run a verb of `mcp`, and return its report. Blocks.
 
     Args:
-        program: the server whose command this is; it is not taken over from other clients.
-        args: options of `mcp_options.add_mcp_options`.
+        program: the server whose command this is; it is not imported from other clients.
+        args: options of `standard_commands.add_mcp_options`.
         served: the arguments after `--`: a command with its own arguments.
         home: Loom's folder.
-        prompter: the person at the terminal.
+        prompter: asks the person at the terminal.
 
     Raises:
-        InvalidInputError: the arguments do not fit together, or a name is taken.
+        InvalidInputError: the arguments cannot be combined, or a name is taken.
         NotFoundError: there is no such server or file.
         SourceError: a server whose tools are to be approved cannot be asked.
         ConfigError: a file is broken, or cannot be written.
@@ -160,13 +160,13 @@ class ServerListing:
     """A server as `mcp list` shows it.
 
     Attributes:
-        name: what it is called.
-        transport: stdio, http or sse; empty where the entry does not say it.
-        target: the command with what it is given, or the URL; without secrets.
-        scope: whose file it is in.
+        name: its id.
+        transport: stdio, http or sse; empty if the entry does not define it.
+        target: the command with its arguments, or the URL; without secrets.
+        scope: scope of its file.
         where: `file:line:column`.
-        status: whether it can be started; `not used` where another file's server has its name.
-        problem: why it cannot; may be empty.
+        status: whether it can be started; `not used` if another file has a server of its name.
+        problem: why it cannot be started; may be empty.
     """
 
     name: str
@@ -191,7 +191,7 @@ def list_servers(home: Path, project: Path | None, *, command: str) -> McpReport
     Args:
         home: Loom's folder.
         project: the project's `.mcp.json`, if there is one.
-        command: our own, for advice.
+        command: the command of this program, for advice.
     """
     servers = read_servers(home, project=project, keyring=False)
     listed: list[ServerListing] = []

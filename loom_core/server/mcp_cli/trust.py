@@ -1,6 +1,6 @@
 """Consent of the operator: `mcp trust` for the servers of a project's file, `mcp approve` for tools.
 
-What servers would do, and what their tools say of themselves, is shown as it is before it is asked about.
+The commands of servers, and the definitions of tools, are shown in full before the question.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["Prompter", "approve_tools", "trust_file"]
 
 @dataclass(frozen=True, slots=True)
 class Prompter:
-    """Prompts of the user at the terminal.
+    """Prompts at the terminal.
 
     Attributes:
         show: shows a line before a question.
-        agreed: asks the question; whether the answer is yes. Blocks.
+        confirm: asks the question, and returns whether the answer is yes. Blocks.
     """
 
     show: Callable[[str], None]
@@ -46,18 +46,18 @@ class Prompter:
 
 
 def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, prompter: Prompter) -> McpReport:
-    """Trust a project's file as it is now, or no longer. Blocks.
+    """Trust the current content of a project's file, or revoke the trust. Blocks.
 
     Args:
         args: options of `mcp trust`.
         home: Loom's folder.
-        folder: the current one, whose project is meant if no file is given.
-        prompter: the person at the terminal.
+        folder: the current folder, whose project is used if no file is given.
+        prompter: asks the person at the terminal.
 
     Raises:
         NotFoundError: there is no such file.
-        ConfigError: it is broken, or what is trusted cannot be written.
-        StoreBusyError: another process writes that.
+        ConfigError: it is broken, or `trust.json` cannot be read or written.
+        StoreBusyError: another process writes `trust.json`.
     """
     path = _path(args.file, folder)
     trusted = TrustedFiles(home)
@@ -99,7 +99,7 @@ def _path(given: Path | None, folder: Path) -> Path:
 
 
 def _description(path: Path, entries: Mapping[str, object]) -> Iterator[str]:
-    """Describe what trusting a file allows: all it says of its servers but secrets, and what it reads."""
+    """Describe what trusting a file allows: its servers without secrets, and their variables and keys."""
     yield f"{path} would start or ask these servers whenever they are wanted:"
     for name, written in entries.items():
         yield f"{escape_controls(name)}: {json.dumps(_disclose(object_of(written)), ensure_ascii=False)}"
@@ -131,8 +131,8 @@ class _ReviewedTool:
     """A tool for the operator's review.
 
     Attributes:
-        tool: as its server has it now.
-        pinned: as it was when it was approved; None if it never was.
+        tool: its current definition.
+        pinned: its pin; None if it was never approved.
     """
 
     tool: MCPTool
@@ -140,14 +140,14 @@ class _ReviewedTool:
 
     @property
     def state(self) -> Literal["approved", "changed", "new"]:
-        """Whether it is approved as it is now."""
+        """Whether its current definition is approved."""
         if self.pinned is None:
             return "new"
         return "approved" if self.pinned.digest == self.tool.fingerprint else "changed"
 
     @property
     def changes(self) -> list[str]:
-        """Differences to the approved version; nothing where that was not kept."""
+        """Differences from the approved version; empty if that was not kept."""
         if self.state != "changed" or self.pinned is None or not self.pinned.says:
             return []
         before, now = (_json_lines(says) for says in (self.pinned.says, self.tool.pin.says))
@@ -170,7 +170,7 @@ class _ReviewedTool:
             yield "  What it said when it was approved was not kept."
 
     def data(self) -> dict[str, Any]:
-        """Return the same as data."""
+        """Return the facts of the tool, for JSON output."""
         return {
             "name": self.tool.name,
             "state": self.state,
@@ -183,20 +183,20 @@ class _ReviewedTool:
 def approve_tools(
     args: argparse.Namespace, *, home: Path, project: Path | None, prompter: Prompter
 ) -> McpReport:
-    """Approve tools of servers as they are now, or no longer. Blocks, while their servers are asked.
+    """Approve the current definitions of tools, or revoke approvals. Blocks while it asks their servers.
 
     Args:
         args: options of `mcp approve`.
         home: Loom's folder.
         project: the project's `.mcp.json`, if there is one.
-        prompter: the person at the terminal.
+        prompter: asks the person at the terminal.
 
     Raises:
-        InvalidInputError: a name is none.
+        InvalidInputError: a tool is Loom's own, and needs no approval.
         NotFoundError: there is no such server or tool.
         SourceError: a server cannot be asked.
-        ConfigError: what is approved cannot be read or written.
-        StoreBusyError: another process writes that.
+        ConfigError: `trust.json` cannot be read or written.
+        StoreBusyError: another process writes `trust.json`.
     """
     if args.revoke:
         return _revoke(args.names, home)

@@ -27,23 +27,24 @@ if TYPE_CHECKING:
 __all__ = ["FINAL_WRITE_SECONDS", "AuditMiddleware", "RefusalAudit"]
 
 FINAL_WRITE_SECONDS = 5.0
-"""So long may it take to write how something ended, when everything else is stopped."""
+"""Timeout for writing an outcome, in seconds, while everything else is stopped."""
 
 _PAUSE_SECONDS = 60.0  # between two lines about refusals of one kind, from one address
 _MOST_SOURCES = 1000  # that have their own counts
 _OTHERS = "others"
 _AUTHENTICATION = frozenset({"no_token", "bad_token", "expired_token", "scope", "host", "origin", "issuer"})
-_OUTCOMES = {"input_required": "input_required", "task": "task"}  # by what the result says that it is
+_OUTCOMES = {"input_required": "input_required", "task": "task"}  # by the type of the result
 
 
 class AuditMiddleware:
     """Audit middleware of the SDK: record every call of a tool that is not read-only.
 
-    The call is on file before it begins, and is refused where that cannot be; how it ended follows.
+    The start of a call is recorded before it runs, and its outcome afterwards; if the start cannot be
+    recorded, the call is refused.
 
     Args:
-        audit: the file; None for none.
-        tool_scope: which scope a tool needs; `read` for what changes nothing.
+        audit: the audit log; None for none.
+        tool_scope: returns the scope that a tool needs; `read` for a read-only tool.
     """
 
     def __init__(self, audit: AuditLog | None, tool_scope: ToolScope) -> None:
@@ -104,13 +105,13 @@ class AuditMiddleware:
 class RefusalAudit:
     """Audit of refused HTTP requests: at most one entry a minute for each kind and address, with a count.
 
-    What was only counted is written with the next refusal of any source after its minute is over, and
-    by `write_counts` at the end.
+    Counts are written with the next refusal from any address after the minute is over, and by `write_counts`
+    at the end.
 
     Args:
-        audit: the file; None for none.
-        pause: seconds between two lines of one kind and address.
-        clock: tells the time, in seconds since whenever.
+        audit: the audit log; None for none.
+        pause: seconds between two entries of one kind and address.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -127,10 +128,10 @@ class RefusalAudit:
         self._due = 0.0  # when one of them may be written
 
     async def note(self, refusal: Refusal, *, source: str, request: str) -> None:
-        """Write it down, if it concerns the identity of the sender and is due.
+        """Count a refusal that concerns the sender's identity, and write its entry if that is due.
 
         Args:
-            refusal: why, and whom, as far as that is known.
+            refusal: the refusal, with the caller if known.
             source: the address that the request came from.
             request: method and path.
         """
@@ -155,12 +156,12 @@ class RefusalAudit:
             await self._audit.try_write(*self._take_due(now))
 
     async def write_counts(self) -> None:
-        """Write what was counted since the last lines, as no further request may come."""
+        """Write the counts since the last entries, as no further request may come."""
         if self._audit is not None and (entries := self._take_due(self._clock(), all_of_them=True)):
             await self._audit.try_write(*entries)
 
     def _take_due(self, now: float, *, all_of_them: bool = False) -> list[AuditEntry]:
-        """Take the entries that are due; forget sources of which none is left."""
+        """Return the entries that are due, and forget addresses without new refusals."""
         counted = self._seen.items()
         due = {key: each for key, each in counted if all_of_them or now - each.written >= self._pause}
         entries = [each.latest for each in due.values() if each.latest is not None]
@@ -177,8 +178,8 @@ class _Counted:
     """Refusals of one kind and address.
 
     Attributes:
-        written: when there was a line about them.
-        latest: the next line, about those since then; None for none.
+        written: time of the last entry about them.
+        latest: the next entry, about those since then; None for none.
     """
 
     written: float

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["CALLER_KEY", "AuthorizationMiddleware", "Outcome", "ToolScope", "scope_of_request"]
 
 CALLER_KEY = "loom.caller"
-"""Where the HTTP gate leaves the caller in the ASGI scope of a request."""
+"""Key of the caller in the ASGI scope of a request, set by the HTTP middleware."""
 
 ToolScope = Callable[[str], Scope | None]
-"""Which scope a tool needs, or None if there is no such tool."""
+"""Returns the scope that a tool needs, or None if there is no such tool."""
 
 Outcome: TypeAlias = Literal["success", "error", "refused", "cancelled"]
 """Outcome of a call: `error` is a tool error for the model, `refused` an error of the protocol."""
@@ -42,12 +42,12 @@ _log = logging.getLogger(__name__)
 class AuthorizationMiddleware:
     """Authorization middleware of one server, for the SDK.
 
-    The HTTP gate has refused what a caller may not do before this is asked, with a challenge that clients
-    understand; this holds whatever way a request has come.
+    The HTTP middleware refuses an unauthorized request earlier, with a challenge for the client; this one
+    covers all transports.
 
     Args:
-        tool_scope: which scope a tool needs.
-        metrics: where calls are counted.
+        tool_scope: returns the scope that a tool needs.
+        metrics: counts the calls.
     """
 
     def __init__(self, tool_scope: ToolScope, metrics: LoomMetrics) -> None:

@@ -25,7 +25,8 @@ class LogContextMiddleware:
     """Middleware that adds the fields of a request to its log lines.
 
     Args:
-        is_tool: whether there is a tool of a name; other names are not logged, as clients may send any.
+        is_tool: returns whether there is a tool of a name; other names are not logged, as clients may send
+            any.
     """
 
     def __init__(self, is_tool: Callable[[str], bool]) -> None:
@@ -48,7 +49,7 @@ class LogContextMiddleware:
 
 
 def client_of(ctx: ServerRequestContext[Any, Any]) -> str:
-    """Name and version of the client, as it says; empty where it does not."""
+    """Return the name and version that the client declares; empty if it does not."""
     told = ctx.session.client_params
     return f"{told.client_info.name} {told.client_info.version}" if told else ""
 

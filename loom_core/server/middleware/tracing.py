@@ -1,9 +1,8 @@
 """Tracing middleware: trace context from HTTP headers, and attributes missing from the SDK's span.
 
-The SDK makes a span of every request, under what `_meta` of the request carries. A client that sends the W3C
-headers of HTTP and nothing in `_meta` is understood, too; where it sends both, `_meta` is what counts, and
-the span is linked to the other. What a client may write as it likes, the names of methods, tools and prompts
-that there are not, does not stand in it.
+The SDK creates a span for every request, with the parent that `_meta` of the request names. Trace context in
+W3C headers of HTTP is supported, too; if a client sends both, `_meta` is the parent, and the span is linked
+to the other. Names of unknown methods, tools and prompts, which clients may choose freely, are not recorded.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class RequestTraceMiddleware:
     """Middleware of the SDK: complete the span of a request by the semantic conventions for MCP.
 
     Args:
-        is_offered: whether there is what a method and a name ask for, such as `tools/call` and `query`.
-        is_method: whether a method that is none of the protocol's is served.
+        is_offered: returns whether the target of a method exists, such as `query` for `tools/call`.
+        is_method: returns whether a method outside the specification is served.
     """
 
     def __init__(self, is_offered: Callable[[str, str], bool], is_method: Callable[[str], bool]) -> None:
@@ -83,7 +82,7 @@ class RequestTraceMiddleware:
         return await call_next(ctx)
 
     def _name(self, current: Span, ctx: ServerRequestContext[Any, Any]) -> None:
-        """Name the span by what there is; the SDK has named it by what the client has written."""
+        """Rename the span: the SDK's name holds the client's text, this one only known names."""
         method = ctx.method if ctx.method in _METHODS or self._is_method(ctx.method) else _UNKNOWN
         name: object = (ctx.params or {}).get("name")
         target = ""

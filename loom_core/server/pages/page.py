@@ -1,4 +1,4 @@
-"""Self-contained HTML page: style, script and data inside, with a policy against fetching."""
+"""Self-contained HTML page: inline styles, scripts and data, with a content security policy."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def page(
     theme and language, and `Page`, through which scripts read `data` and build elements.
 
     Args:
-        title: as plain text.
-        body: HTML, written by us: nothing of a user's belongs here, but in `data`.
+        title: plain text.
+        body: trusted HTML; user content belongs in `data`.
         css: texts of style sheets.
         scripts: texts of scripts, in order; each may use what those before it declare.
         data: JSON that scripts find as `Page.data`.
-        policy: more of the content security policy, such as `worker-src blob:`. Without it the page may run
-            its own scripts and styles, show images that it holds itself, and nothing else.
+        policy: additional directives of the content security policy, such as `worker-src blob:`. By default
+            the page may only use its own scripts, styles and inline images.
 
     Raises:
-        LoomError: `data` is no JSON, or a style or script would end its own element.
+        LoomError: `data` is not JSON, or a style or script would end its own element.
     """
     styles = [_inside("style", text) for text in (asset(_HERE, "base.css"), *css)]
     programs = [_inside("script", text) for text in (asset(_HERE, "base.js"), *scripts)]
@@ -90,7 +90,7 @@ def page(
 
 
 def write_page(path: Path, text: str) -> int:
-    """Write a page into a file, in the place of what is there; gives its size in bytes. Blocks.
+    """Write a page to a file, replacing an existing one; return its size in bytes. Blocks.
 
     Raises:
         InvalidInputError: the file cannot be written.

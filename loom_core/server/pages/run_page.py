@@ -1,7 +1,7 @@
 """HTML page of runs: timeline, messages and events, for offline viewing.
 
-A run is read from the journal with the runs that it had others do; its events are put together to spans; its
-data is bounded, and says what was left out.
+A run is read from the journal with its child runs; its events are grouped into spans; its data is bounded,
+and says what was left out.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BODY = """
 """
 
 Kind: TypeAlias = Literal["model", "tool", "child", "step", "people", "pause", "compaction", "knowledge"]
-# Several may be open at a moment, which counts as one kind: a call that waits for a person waits.
+# Precedence of kinds: several spans may be open at a moment, which counts as the first of their kinds here.
 _COUNTS_AS: Sequence[Kind] = ("people", "pause", "compaction", "model", "child", "tool", "step", "knowledge")
 _WAITING: frozenset[Kind] = frozenset({"people", "pause"})
 _WAIT_SECONDS = 2.0  # a shorter one is not worth folding
@@ -57,7 +57,7 @@ _BEGINS: Mapping[EventType, tuple[Kind, str, str]] = {
     "compression_warning": ("compaction", "", ""),
     "paused": ("pause", "", ""),
 }
-"""The kind of what begins, and where its key and its title are in the payload; empty for nowhere."""
+"""Events that begin a span: its kind, and the payload fields of its key and title; empty for none."""
 
 _GOES_ON: Mapping[EventType, tuple[Kind, str]] = {
     "text_delta": ("model", ""),
@@ -71,11 +71,11 @@ _ENDS: Mapping[EventType, tuple[Kind, str, str]] = {
     "approval_decided": ("people", "call_id", "action"),
     "step_result": ("step", "step_id", "status"),
 }
-"""Likewise what ends, and where its status is."""
+"""Events that end a span: its kind, and the payload fields of its key and status."""
 
 _Json: TypeAlias = "str | int | float | bool | list[_Json] | dict[str, _Json] | None"
 _ENDED = frozenset({"completed", "failed", "aborted"})
-_MOST_WHOLE = 2**53  # beyond this a number is another one in JavaScript
+_MOST_WHOLE = 2**53  # larger integers lose precision in JavaScript
 _MOST_DEPTH = 40
 _FEW = 20  # items of a list or object, once there is too much of everything
 _AT_ONCE = 500
@@ -93,14 +93,14 @@ async def runs_page(
     """Build the page of some runs with their child runs, in their current state.
 
     Args:
-        journal: where they are.
-        runs: which; one alone is shown at once, several as a list.
-        program: the command for more runs, in a message.
-        more: whether there are more of them, which are left out.
-        bounds: how much the page holds.
+        journal: their journal.
+        runs: the runs; a single one is shown at once, several as a list.
+        program: the command that lists more runs, for a message.
+        more: whether more runs were left out.
+        bounds: size limits of the page.
 
     Raises:
-        NotFoundError: one was forgotten meanwhile.
+        NotFoundError: a run was deleted meanwhile.
         StoreError: the journal cannot be read.
     """
     bounds = bounds or Bounds()
@@ -144,14 +144,14 @@ class Span:
     """A span of time or a moment in a run.
 
     Attributes:
-        kind: what it was.
-        title: which: a tool, a model, a step; empty where the kind says all.
+        kind: its kind.
+        title: name of the tool, model or step; empty if the kind is enough.
         start: in seconds since 1970.
         end: likewise; None while it goes on.
-        status: how it ended: `ok`, or in the words of its last event, such as `denied`; `open` while it goes
+        status: how it ended: `ok`, or the status of its last event, such as `denied`; `open` while it goes
             on; `cut` if something else ended it, such as the end of a process.
-        key: what others name it by: the id of a call; of a child run, its id.
-        events: seqs of those that belong to it.
+        key: its key: the id of a call, or of a child run.
+        events: seqs of its events.
     """
 
     kind: Kind
@@ -164,7 +164,7 @@ class Span:
 
 
 def spans_of(events: Iterable[StreamEvent]) -> list[Span]:
-    """Return the spans of a run, by when they began."""
+    """Return the spans of a run, sorted by start."""
     reader = _Reader()
     for event in events:
         reader.read(event)
@@ -196,7 +196,7 @@ def seconds_by_kind(spans: Sequence[Span], *, start: float, end: float) -> dict[
 def waits_of(
     spans: Sequence[Span], events: Sequence[StreamEvent], *, start: float, end: float
 ) -> list[tuple[float, float]]:
-    """When nothing happened as a person was waited for: from when to when, in seconds since 1970."""
+    """Return the periods without events while a run waited for a person or paused, in seconds since 1970."""
     waiting = [(span.start, _end(span, end)) for span in spans if span.kind in _WAITING]
     moments = sorted({start, end, *(event.at for event in events)})
     return [
@@ -217,7 +217,7 @@ class _Reader:
     closed: list[Span] = field(default_factory=list[Span])
     open: dict[tuple[Kind, str], Span] = field(default_factory=dict[tuple[Kind, str], Span])
     announced: dict[str, int] = field(default_factory=dict[str, int])
-    """For each call, the event that has its arguments."""
+    """Seq of the event with the arguments of a call, by call id."""
     ended: StreamEvent | None = None
 
     def read(self, event: StreamEvent) -> None:
@@ -312,12 +312,12 @@ def _status(payload: Mapping[str, Any], name: str) -> str:
 def runs_data(records: Sequence[RunRecord], *, now: float, bounds: Bounds) -> list[dict[str, _Json]]:
     """Return the data for the page's script: each run behind its parent.
 
-    Times of a run are seconds since it was asked for.
+    Times of a run are seconds since its creation.
 
     Args:
         records: the runs.
-        now: in seconds since 1970: how far runs are that have not ended.
-        bounds: how long texts may be.
+        now: the time in seconds since 1970, as the end of running runs.
+        bounds: size limits.
     """
     cutter = _Truncator(bounds)
     found: list[dict[str, _Json]] = []
@@ -454,7 +454,7 @@ class _Truncator:
     """Truncator of JSON for a page; a truncated text says by how much, as `… [+1,234]`.
 
     Attributes:
-        cuts: how often something was cut.
+        cuts: number of truncations.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -477,7 +477,7 @@ class _Truncator:
 
         Args:
             value: JSON.
-            name: what it is called, with the names of what it is in.
+            name: its key, preceded by those of the enclosing objects.
             depth: its nesting depth.
         """
         match value:
@@ -517,12 +517,12 @@ class Bounds:
     """Size limits of a page.
 
     Attributes:
-        run_events: events of one run; of more, the first and the last.
-        events: events of all runs together; runs behind that have their totals only.
-        children: runs that one run had others do.
-        depth: of these below each other.
+        run_events: events of one run; if there are more, the first and the last ones.
+        events: events of all runs together; further runs have totals only.
+        children: child runs of one run.
+        depth: nesting depth of child runs.
         text: characters of one text.
-        texts: characters of all texts together; behind that each has `short` only.
+        texts: characters of all texts together; further texts have `short` characters.
         short: characters of one text, after `texts` is used up.
     """
 
@@ -541,9 +541,9 @@ class RunRecord:
 
     Attributes:
         run: its current state.
-        events: what happened, oldest first; without the middle where there were too many.
-        children: runs that it had others do, oldest first.
-        children_left_out: how many more there are, at least.
+        events: its events, oldest first; without the middle if there are too many.
+        children: its child runs, oldest first.
+        children_left_out: minimum number of omitted child runs.
     """
 
     run: Run
@@ -553,12 +553,12 @@ class RunRecord:
 
     @property
     def parent(self) -> str:
-        """The run that it was made for; empty if there is none."""
+        """Id of the parent run; empty if there is none."""
         return str(self.run.request.metadata.get(PARENT_RUN, ""))
 
     @property
     def call(self) -> str:
-        """The call of that run."""
+        """Id of the call in the parent run that started it; empty if there is none."""
         return str(self.run.request.metadata.get(PARENT_CALL, ""))
 
 
@@ -568,12 +568,12 @@ async def read_records(journal: Journal, runs: Sequence[Run], *, bounds: Bounds)
     A run that is a child of another one appears only below that one.
 
     Args:
-        journal: where they are.
-        runs: which.
-        bounds: how much is read.
+        journal: their journal.
+        runs: the runs.
+        bounds: size limits.
 
     Raises:
-        NotFoundError: one was forgotten meanwhile.
+        NotFoundError: a run was deleted meanwhile.
         StoreError: the journal cannot be read.
     """
     reading = _Reading(journal, bounds)
@@ -627,7 +627,7 @@ class _Reading:
 
 
 def _calls(events: Sequence[StreamEvent]) -> list[str]:
-    """List calls that may have runs of their own (of an agent, steps of a flow): each once, in order."""
+    """List calls that may have child runs (of an agent, or steps of a flow): each once, in order."""
     began = {"tool_start": "call_id", "step_start": "key"}
     found = [str(event.payload.get(began[event.type], "")) for event in events if event.type in began]
     return [call for call in dict.fromkeys(found) if call]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["arguments_of", "values_for"]
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # the server's goes before it, and hosts drop what is over 60
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # hosts prefix the server's name, and drop names over 60
 
 
 def arguments_of(
@@ -24,16 +24,16 @@ def arguments_of(
     kind: Literal["tool", "prompt"] = "tool",
     keywords: Mapping[str, Any] | None = None,
 ) -> FunctionArguments:
-    """Derive the arguments of a function that is to be served.
+    """Derive the arguments of a served function from its signature.
 
     Args:
         function: the function.
-        name: what it is served as.
-        kind: what that is, for errors.
+        name: its name for clients.
+        kind: its kind, for errors.
         keywords: see `FunctionArguments.of`.
 
     Raises:
-        ValueError: the name is not as hosts take it, or the function not async; or as for
+        ValueError: hosts do not accept the name, or the function is not async; or as for
             `FunctionArguments.of`.
         NameError: an annotation names something that the function's module does not have.
     """

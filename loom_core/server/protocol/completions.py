@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["COMPLETION_LIMIT", "CompleteFunction", "Completions"]
 
 COMPLETION_LIMIT = 100
-"""The protocol allows no more values in one answer."""
+"""Maximum number of values in one answer, by the protocol."""
 
 CompleteFunction = Callable[..., Awaitable[Sequence[str]]]
-"""Takes what has been typed and the arguments that are filled in already; gives what fits, best first.
+"""Completer: takes the typed text and the other arguments so far; returns matching values, best first.
 
     async def names(typed: str, others: Mapping[str, str]) -> list[str]
 
-More than `COMPLETION_LIMIT` are cut, so one more is enough to say that there are more. It may have a
-parameter of type `ToolContext` besides.
+More than `COMPLETION_LIMIT` values are truncated, so one more is enough to signal that there are more. It may
+also have a parameter of type `ToolContext`.
 """
 
 _Owner = types.PromptReference | types.ResourceTemplateReference
@@ -45,8 +45,8 @@ class Completions:
 
         Args:
             protocol: the SDK's server, which gets the handler.
-            prompts: the prompts that there are.
-            resources: the resource templates that there are.
+            prompts: the registered prompts.
+            resources: the registered resource templates.
         """
         self._protocol = protocol
         self._prompts = prompts
@@ -54,10 +54,10 @@ class Completions:
         self._functions: dict[tuple[str, str], Callable[..., Awaitable[Sequence[str]]]] = {}
 
     def add(self, function: CompleteFunction, argument: str, *, prompt: str, resource: str) -> None:
-        """Complete one more argument; parameters as in `LoomServer.completion`.
+        """Register the completer of an argument; parameters as in `LoomServer.completion`.
 
         Raises:
-            ValueError: there is no such prompt, template or argument, or it is completed already.
+            ValueError: there is no such prompt, template or argument, or it has a completer already.
         """
         if bool(prompt) == bool(resource):
             raise ValueError(f"completion of {argument!r}: name either a prompt or a resource template")

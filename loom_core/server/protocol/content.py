@@ -1,4 +1,4 @@
-"""Content of tools and prompts other than plain text: pictures, sounds, embedded resources, and links."""
+"""Content blocks of tools and prompts: text, images, audio, embedded resources, and resource links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Audio", "Content", "Embedded", "Image", "block"]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture, in a format that models take: PNG, JPEG, GIF or WebP."""
+    """An image, in a format that models accept: PNG, JPEG, GIF or WebP."""
 
     data: bytes = field(repr=False)
     mime_type: str = "image/png"
@@ -23,7 +23,7 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A sound."""
+    """An audio clip."""
 
     data: bytes = field(repr=False)
     mime_type: str = "audio/wav"
@@ -34,8 +34,8 @@ class Embedded:
     """A resource with its content, so that the client need not request it.
 
     Attributes:
-        uri: its address; the client may show it, and read it again if this server serves it.
-        content: what it holds.
+        uri: its URI; the client may show it, and read it again if this server serves it.
+        content: its content.
     """
 
     uri: str
@@ -43,9 +43,9 @@ class Embedded:
 
 
 Content = str | Image | Audio | Embedded | ResourceEntry
-"""One part of an answer or a message: a `str` is text, a `ResourceEntry` a link to what can be read.
+"""One part of an answer or a message: a `str` is text, a `ResourceEntry` a link to a resource.
 
-What is too big for an answer belongs behind a link.
+Large content should be a link.
 """
 
 

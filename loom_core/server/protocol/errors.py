@@ -21,8 +21,8 @@ def error_text(error: Exception, where: str) -> str:
     """Return the error text for the caller: messages of Loom's errors; for others, a reference to the log.
 
     Args:
-        error: what was raised; a single error that a task group has wrapped counts as itself.
-        where: what failed, such as "tool `query`".
+        error: the error; a single error in an exception group is unwrapped.
+        where: the failed operation, such as "tool `query`".
     """
     error = unwrap_group(error)
     if isinstance(error, LoomError):

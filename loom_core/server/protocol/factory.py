@@ -1,8 +1,8 @@
-"""`LoomServer`: an MCP server whose tools, resources and prompts keep the house rules.
+"""`LoomServer`: an MCP server with validated tools, resources and prompts.
 
-It builds on the SDK's low-level server, whose handlers return whole results: that is what lets definitions
-be worded at the time of asking, arguments be refused with advice, lists have pages and errors keep their
-own words, without touching anything private. Both protocol eras are served from the same handlers.
+It builds on the SDK's low-level server, whose handlers return whole results. So definitions can be computed
+for each list, invalid arguments get advice, lists have pages and errors keep their messages, without use of
+private APIs. Both protocol eras are served by the same handlers.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ ListFunctionT = TypeVar("ListFunctionT", bound=ListFunction)
 PromptFunctionT = TypeVar("PromptFunctionT", bound=PromptFunction)
 CompleteFunctionT = TypeVar("CompleteFunctionT", bound=CompleteFunction)
 
-# What is said in a result itself wins.
+# A hint in a result takes precedence.
 _FIXED = CacheHint(ttl_ms=FIXED_TTL_MS)
 
 
 class _ProtocolServer(Server[object]):
     """The SDK's low-level server, with two changes.
 
-    It tells clients of the handshake era, too, that lists change: the SDK's transports do not ask for it. And
-    over a stream a client may probe before it chooses an era, see `negotiation`.
+    It declares list changes to clients of the handshake era, too, which the SDK's transports do not. And on a
+    stream a client may probe before it chooses an era, see `negotiation`.
     """
 
     def create_initialization_options(
@@ -110,9 +110,9 @@ class LoomServer:
     """A named set of tools, resources and prompts, ready to be served over any transport.
 
     Attributes:
-        protocol: the SDK's server: what a transport runs and what an in-memory `mcp.Client` connects to.
-        metrics: where what it does is counted.
-        audit: has on file what is sensitive; None for nothing.
+        protocol: the SDK's server, for transports and in-memory clients (`mcp.Client`).
+        metrics: metrics of the server.
+        audit: audit log of calls that may change something; None for none.
     """
 
     def __init__(
@@ -132,19 +132,19 @@ class LoomServer:
         """Describe the server.
 
         Args:
-            name: what programs call it, such as `loom-kb`.
-            version: its own version, not the protocol's.
-            title: what people call it.
+            name: name for programs, such as `loom-kb`.
+            version: version of the server, not of the protocol.
+            title: name for people.
             instructions: how its tools work together, for the model; at most 2 KB in UTF-8.
-            website_url: where it is documented.
-            lifespan: opened before the first request and closed after the last one, in any case of an orderly
-                end: end of input, SIGTERM, SIGINT, death of the parent.
-            state_keys: gives the keys that several processes of this server share, see `request_state`; if it
-                is not given, only the process that has asked a client for input understands its answer.
-            resource_updates: whether it tells of single resources that have changed (`resource_updated`);
-                only then clients are let subscribe to them.
-            metrics: where what it does is counted; by default in the numbers of this process.
-            audit: has every call on file that may change something, and who was not let in over HTTP.
+            website_url: URL of its documentation.
+            lifespan: opened before the first request, and closed after the last one at every orderly end: end
+                of input, SIGTERM, SIGINT, death of the parent.
+            state_keys: returns the keys that several processes of this server share, see `request_state`; by
+                default, only the process that requested input can read the response.
+            resource_updates: whether it notifies of changes of single resources (`resource_updated`); only
+                then can clients subscribe to them.
+            metrics: metrics of the server; by default those of this process.
+            audit: audit log of calls that may change something, and of refused HTTP requests.
 
         Raises:
             ValueError: the instructions are longer than hosts show.
@@ -191,12 +191,12 @@ class LoomServer:
         home: Path,
         lifespan: Callable[[], AbstractAsyncContextManager[object]],
     ) -> LoomServer:
-        """Make the server of an introduction, whose keys for state and whose audit are in Loom's folder.
+        """Create a server from its introduction, with its state keys and audit log in Loom's folder.
 
         Args:
-            introduction: what the handshake tells of it, too.
+            introduction: the introduction, which the handshake uses, too.
             home: Loom's folder.
-            lifespan: as of the server itself.
+            lifespan: as for `LoomServer`.
         """
         return cls(
             introduction.name,
@@ -240,16 +240,16 @@ class LoomServer:
             open_world: it reaches beyond what the user gave to this server, the web for example.
             name: name for models, `[a-z][a-z0-9_]{0,39}`; the function's own if empty.
             description: what it does, when to use it, what it returns; at most 2 KB; the docstring if empty.
-            wording: asked at each `tools/list` for a description that depends on what is there.
-            keywords: JSON Schema keywords for the arguments that no signature can say, such as `allOf` or
-                `$defs`; calls are checked against them.
-            hidden: names of optional arguments that its schema does not offer, as they cannot work on this
-                server. They are accepted, so that the function can say why.
+            wording: called at each `tools/list` for a dynamic description.
+            keywords: JSON Schema keywords for the arguments that a signature cannot express, such as `allOf`
+                or `$defs`; calls are validated against them.
+            hidden: names of optional arguments that its schema omits, as they cannot work on this server.
+                They are accepted, so that the function can say why.
             meta: the definition's `_meta`.
-            task: whether it may go on as a task, see `tasks.become_task`.
+            task: whether it may continue as a task, see `tasks.become_task`.
 
         Raises:
-            ValueError: any of this is not as it must be, or the name is taken.
+            ValueError: an argument is invalid, or the name is taken.
         """
         annotations = ToolAnnotations(
             read_only_hint=read_only,
@@ -277,14 +277,14 @@ class LoomServer:
         return register
 
     def live_tools(self, live: LiveTools, *, task: TaskSupport = "none") -> LiveTools:
-        """Register the function that gives tools which come and go; `tools/list` shows them last.
+        """Register a function that returns dynamic tools; `tools/list` shows them last.
 
-        It is asked often and must not wait. Tell clients of a change by `tools_changed`.
+        It is called often and must not wait. Notify clients of a change by `tools_changed`.
 
         Args:
-            live: gives those that the current caller may know of; a name that is registered already is not
-                offered.
-            task: whether they may go on as tasks, see `tasks.become_task`.
+            live: returns the tools that the current caller may see; those with the name of a registered tool
+                are not offered.
+            task: whether they may continue as tasks, see `tasks.become_task`.
         """
 
         def current() -> Sequence[SchemaTool]:
@@ -309,18 +309,18 @@ class LoomServer:
     ) -> Callable[[ReadFunctionT], ReadFunctionT]:
         """Register an async function that reads a resource, or all of a template such as `loom://{kb}/{id}`.
 
-        Its parameters are the template's variables, percent-decoded; it may have one of type `ToolContext`
-        besides. It raises `NotFoundError` for what does not exist. Resources and templates are tried in the
-        order of registration. `resources/list` shows resources, `resources/templates/list` templates.
+        Its parameters are the template's variables, percent-decoded; it may also have one of type
+        `ToolContext`. It raises `NotFoundError` for what does not exist. Resources and templates are tried in
+        the order of registration. `resources/list` shows resources, `resources/templates/list` templates.
 
         Args:
             uri: the address, or the template.
             name: short name for programs.
             title: name for people.
-            description: what is to be found there.
-            mime_type: media type of the content, where it is always the same.
-            ttl_seconds: for so long a client may keep what it has read.
-            listed: whether `resources/list` shows it; what only a tool's `_meta` leads to need not be.
+            description: description of the content.
+            mime_type: media type of the content, if it is always the same.
+            ttl_seconds: how long a client may cache the content.
+            listed: whether `resources/list` shows it; not needed if only a tool's `_meta` refers to it.
 
         Raises:
             ValueError: the template is not valid, or its variables are not the function's parameters, or it
@@ -351,7 +351,7 @@ class LoomServer:
     def prompt(
         self, *, title: str, name: str = "", description: str = ""
     ) -> Callable[[PromptFunctionT], PromptFunctionT]:
-        """Register an async function that makes the messages of a prompt, which hosts offer as a command.
+        """Register an async function that returns the messages of a prompt, which hosts offer as a command.
 
         Its parameters become the arguments, all of them `str`, described with `Annotated[str, Field(...)]`;
         those with a default may be left out. A parameter of type `ToolContext` receives the call.
@@ -362,7 +362,7 @@ class LoomServer:
             description: what it is for; the docstring if empty.
 
         Raises:
-            ValueError: any of this is not as it must be, or the name is taken.
+            ValueError: an argument is invalid, or the name is taken.
         """
 
         def register(function: PromptFunctionT) -> PromptFunctionT:
@@ -376,18 +376,18 @@ class LoomServer:
     def completion(
         self, argument: str, *, prompt: str = "", resource: str = ""
     ) -> Callable[[CompleteFunctionT], CompleteFunctionT]:
-        """Register an async function that knows the values of an argument, for people who are typing one.
+        """Register an async function that completes the value of an argument.
 
-        It takes what has been typed and the arguments that are filled in already, and gives the values that
-        fit, best first; see `CompleteFunction`.
+        It takes the typed text and the other arguments so far, and returns matching values, best first; see
+        `CompleteFunction`.
 
         Args:
-            argument: which argument of the prompt, or variable of the template.
+            argument: name of the prompt's argument, or of the template's variable.
             prompt: name of a registered prompt.
             resource: or a registered resource template.
 
         Raises:
-            ValueError: there is no such argument, or it is completed already.
+            ValueError: there is no such argument, or it has a completer already.
         """
 
         def register(function: CompleteFunctionT) -> CompleteFunctionT:
@@ -401,7 +401,7 @@ class LoomServer:
         return self._tools.scope(name)
 
     def answer_schemas(self) -> dict[str, Mapping[str, Any]]:
-        """JSON Schemas of what the fixed tools answer, with descriptions, by tool: for reference pages."""
+        """Return the output schemas of the static tools by name, with descriptions, for reference pages."""
         return self._tools.answer_schemas()
 
     def _is_offered(self, method: str, name: str) -> bool:
@@ -412,19 +412,19 @@ class LoomServer:
         return known is not None
 
     async def tools_changed(self) -> None:
-        """Tell every client that wants to know that `tools/list` would answer differently now."""
+        """Notify subscribed clients that `tools/list` has changed."""
         await self._changes.notify(ToolsListChanged())
 
     async def resources_changed(self) -> None:
-        """Tell every client that wants to know that `resources/list` would answer differently now."""
+        """Notify subscribed clients that `resources/list` has changed."""
         await self._changes.notify(ResourcesListChanged())
 
     async def prompts_changed(self) -> None:
-        """Tell every client that wants to know that `prompts/list` would answer differently now."""
+        """Notify subscribed clients that `prompts/list` has changed."""
         await self._changes.notify(PromptsListChanged())
 
     async def resource_updated(self, uri: str) -> None:
-        """Tell the clients that watch a resource that it has changed."""
+        """Notify the clients that subscribe to a resource that it has changed."""
         await self._changes.notify(ResourceUpdated(uri=uri))
 
     def end_subscriptions(self) -> None:

@@ -1,8 +1,8 @@
 """The handshake of a client over stdio, answered before the MCP SDK is loaded.
 
-To load the SDK and the rest of a server takes most of its start, and some clients give up their first request
-after a second. The answers to `server/discover` and `initialize` need none of that. Only requests that are
-surely valid are answered here, with what the SDK would answer: tests compare the two.
+Loading the SDK and the rest of a server takes most of its start, and some clients give up their first request
+after a second. The answers to `server/discover` and `initialize` do not need them. Only clearly valid
+requests are answered here, with the SDK's answers: tests compare the two.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["FIXED_TTL_MS", "Handshake", "Introduction", "RequestId"]
 RequestId: TypeAlias = int | str
 
 FIXED_TTL_MS = 300_000
-"""So long a client may keep what changes with the program only."""
+"""TTL of lists that change only with the program's version, in milliseconds."""
 
 _MODERN = "2026-07-28"
 _LEGACY = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -29,13 +29,13 @@ class Introduction:
     """A server's description of itself in the handshake.
 
     Attributes:
-        name: what programs call it.
-        version: its own.
-        title: what people call it.
+        name: name for programs.
+        version: version of the server.
+        title: name for people.
         instructions: how its tools work together, for the model; empty for none.
         resources: whether it has resources.
         completions: whether it completes arguments.
-        tasks: whether its calls can go on as tasks.
+        tasks: whether its calls can continue as tasks.
     """
 
     name: str
@@ -89,11 +89,11 @@ class Handshake:
     """One client's handshake: any number of probes with `server/discover`, then perhaps an `initialize`.
 
     Args:
-        introduction: what the server tells of itself.
+        introduction: the server's introduction.
 
     Attributes:
-        is_open: whether another message of it may come.
-        initialize_id: of the `initialize` that was answered, or None.
+        is_open: whether the handshake may continue.
+        initialize_id: id of the `initialize` that was answered, or None.
     """
 
     def __init__(self, introduction: Introduction) -> None:
@@ -106,7 +106,8 @@ class Handshake:
         """Answer a message of the handshake.
 
         Returns:
-            The line to send, which may be empty; None for a message that is no part of it and ends it.
+            The line to send, which may be empty; None for a message that ends the handshake without an
+            answer.
         """
         message = _read(line)
         params: dict[str, Any] = message.get("params") or {}

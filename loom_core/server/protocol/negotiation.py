@@ -1,10 +1,10 @@
 """Protocol negotiation on a stream: probes with `server/discover` leave a client free to choose either era.
 
-The SDK takes the first request for the client's choice: after a `server/discover` it refuses `initialize`
+The SDK takes the first request as the client's choice: after a `server/discover` it refuses `initialize`
 (-32022). A client that gives up its probe before a slow server has answered, as `@ai-sdk/mcp` does after a
 second, then cannot connect at all. Here another loop of the SDK answers probes until the first other request
-makes the choice. tests/unit/server/protocol/test_negotiation.py has a test that fails once the SDK needs no
-such help.
+makes the choice. tests/unit/server/protocol/test_negotiation.py has a test that fails once the SDK does not
+need this workaround.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ async def serve_stream(
     options: InitializationOptions,
     raise_exceptions: bool,
 ) -> None:
-    """Serve a connection in the era of its first request that is no probe, and answer probes before it.
+    """Answer probes, then serve a connection in the era of its first other request.
 
     Args:
-        server: what to serve.
-        messages: from the client; closed at the end.
-        answers: to the client; closed at the end.
-        lifespan_state: of the server's lifespan.
-        options: for the handshake.
-        raise_exceptions: raise what handlers raise, for tests.
+        server: the server.
+        messages: messages from the client; closed at the end.
+        answers: messages to the client; closed at the end.
+        lifespan_state: state of the server's lifespan.
+        options: options of the handshake.
+        raise_exceptions: whether to raise the handlers' exceptions, for tests.
     """
 
     async def serve(
@@ -92,7 +92,7 @@ class _WithoutProbes:
 
     @property
     def last_context(self) -> Context | None:
-        """The context that the last message was sent in, which the SDK looks for."""
+        """The context of the last message's sender, which the SDK reads."""
         return getattr(self._messages, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:

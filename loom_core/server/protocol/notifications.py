@@ -1,7 +1,7 @@
 """Change notifications to subscribed clients, in the form of their protocol era.
 
-Clients of 2026-07-28 open a stream with `subscriptions/listen` and say what they want on it; the SDK serves
-that. Clients of the handshake era are notified of every changed list, and of their subscriptions.
+Clients of 2026-07-28 open a stream with `subscriptions/listen` and choose its events; the SDK serves it.
+Clients of the handshake era are notified of every changed list, and of their subscriptions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ChangeNotifier:
     """Notifier of a server's changes, with its subscribers."""
 
     def __init__(self, protocol: Server[object]) -> None:
-        """Serve the requests that are about changes.
+        """Register the handlers of subscription requests.
 
         Args:
             protocol: the SDK's server, which gets the handlers.
@@ -51,17 +51,17 @@ class ChangeNotifier:
 
     @property
     def clients(self) -> int:
-        """How many clients of the handshake era are connected and have introduced themselves."""
+        """Number of connected clients of the handshake era that are initialized."""
         return len(self._clients)
 
     def watch_resources(self) -> None:
-        """Let clients of the handshake era subscribe to resources, if the server tells of their changes."""
+        """Let clients of the handshake era subscribe to resources, if the server notifies of changes."""
         add = self._protocol.add_request_handler
         add("resources/subscribe", types.SubscribeRequestParams, self._on_subscribe)
         add("resources/unsubscribe", types.UnsubscribeRequestParams, self._on_unsubscribe)
 
     async def notify(self, event: ServerEvent) -> None:
-        """Tell every client that wants to know."""
+        """Notify all subscribed clients of an event."""
         await self._bus.publish(event)
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class ChangeNotifier:
         """
         introduction = ctx.session.client_params
         if introduction is None or id(introduction) in self._clients:
-            return  # it has not introduced itself, or says twice that it is ready
+            return  # it is not initialized, or sends this a second time
         client = self._clients[id(introduction)] = _Client(introduction)
         unsubscribe = self._bus.subscribe(client.add)
         try:
@@ -119,8 +119,8 @@ class ChangeNotifier:
 class _Client:
     """The subscriptions of one client, and the events not sent to it yet.
 
-    All events say no more than "look again", so each is kept once however often it happens: a client that
-    does not read makes nothing grow.
+    An event has no data but its target, so each is queued once however often it happens: a client that does
+    not read uses bounded memory.
 
     Each request has its own session, but the client's declaration at its connection is one object for all of
     them. It identifies the connection, and it is kept here so that no other object can

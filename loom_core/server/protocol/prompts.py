@@ -30,14 +30,14 @@ __all__ = ["Prompt", "PromptFunction", "PromptMessage", "Prompts"]
 
 @dataclass(frozen=True, slots=True)
 class PromptMessage:
-    """One message of a prompt, said by the user or by the model."""
+    """One message of a prompt, with the role of the user or of the model."""
 
     content: Content
     role: Literal["user", "assistant"] = "user"
 
 
 PromptFunction = Callable[..., Awaitable[Sequence[PromptMessage]]]
-"""An `async def` whose annotated parameters are strings; it may have one of type `ToolContext` besides."""
+"""An `async def` whose annotated parameters are strings; it may also have one of type `ToolContext`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Prompt:
     """A function with its prompt definition. Created by `Prompt.of`, which validates both.
 
     Attributes:
-        name: how programs call it.
-        arguments: what it accepts; all of it is text, for a user types it.
-        definition: what `prompts/list` says of it.
+        name: name for programs.
+        arguments: its arguments; all are text, as a user types them.
+        definition: its definition in `prompts/list`.
     """
 
     name: str
@@ -57,10 +57,10 @@ class Prompt:
 
     @classmethod
     def of(cls, function: PromptFunction, *, name: str, title: str, description: str) -> Prompt:
-        """Make a prompt of a function; parameters as in `LoomServer.prompt`.
+        """Create a prompt from a function; parameters as in `LoomServer.prompt`.
 
         Raises:
-            ValueError: the name, description or signature is not as it must be.
+            ValueError: the name, description or signature is invalid.
         """
         description = description or inspect.getdoc(function) or ""
         if not title.strip() or not description.strip():
@@ -73,7 +73,7 @@ class Prompt:
         return cls(name, arguments, definition, function)
 
     async def get(self, given: dict[str, str], context: ToolContext) -> GetPromptResult:
-        """Check the arguments and ask the function for the messages.
+        """Validate the arguments, and get the messages from the function.
 
         Raises:
             InvalidInputError: the arguments are not valid.
@@ -103,12 +103,12 @@ def _check_text(function: PromptFunction, name: str, context_name: str) -> None:
 class Prompts:
     """Prompts that a host can offer as commands, in the order of registration.
 
-    A server without any gives an empty list rather than an unknown method: what the conformance suite asks of
-    every server.
+    A server without prompts returns an empty list, not an unknown method: the conformance suite requires
+    that.
     """
 
     def __init__(self, protocol: Server[object]) -> None:
-        """Start without any.
+        """Start without prompts.
 
         Args:
             protocol: the SDK's server, which gets the handlers.
@@ -118,7 +118,7 @@ class Prompts:
         protocol.add_request_handler("prompts/get", types.GetPromptRequestParams, self._on_get)
 
     def add(self, prompt: Prompt) -> None:
-        """Offer one more.
+        """Register a prompt.
 
         Raises:
             ValueError: its name is taken.
@@ -135,7 +135,7 @@ class Prompts:
         """Return the prompt of that name.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: there is no such prompt.
         """
         if name not in self._prompts:
             raise NotFoundError(f"There is no prompt {name!r}{closest(name, self._prompts)}.")

@@ -54,15 +54,15 @@ class ResourceContent:
 
 @dataclass(frozen=True, slots=True)
 class ResourceEntry:
-    """One line of a list of resources; in an answer or a message, a link to a resource.
+    """An entry of a list of resources; in an answer or a message, a link to a resource.
 
     Attributes:
-        uri: what to read it by.
+        uri: its URI.
         name: short name for programs.
         title: name for people, or empty.
         description: one sentence, or empty.
         mime_type: media type of the content, or empty.
-        size: bytes of the content, or None where it is not known without reading.
+        size: bytes of the content, or None if unknown without reading.
     """
 
     uri: str
@@ -102,13 +102,13 @@ class ResourcePage:
 ReadFunction = Callable[..., Awaitable[ResourceContent]]
 """An `async def` whose parameters are the variables of its template, all of them strings.
 
-It may have one of type `ToolContext` besides.
+It may also have one of type `ToolContext`.
 """
 
 ListFunction = Callable[..., Awaitable[ResourcePage]]
-"""Takes the cursor of the wanted page, or None for the first; raises InvalidInputError for a strange one.
+"""Takes the cursor of a page, or None for the first; raises `InvalidInputError` for an unknown one.
 
-It may have a parameter of type `ToolContext` besides.
+It may also have a parameter of type `ToolContext`.
 """
 
 
@@ -117,11 +117,10 @@ class ServedResource:
     """One resource, or a family of them under a URI template (RFC 6570), such as `loom://{kb}/{id}`.
 
     Attributes:
-        uri: the address, or the template.
-        entry: the line in the list of resources, of a single one; None for a family, and for what is not
-            listed.
-        definition: the line in the list of templates, of a family; None for a single one.
-        variables: the variables of the template; empty for a single one.
+        uri: the URI, or the template.
+        entry: entry of a single resource in the list; None for a template, and for an unlisted resource.
+        definition: definition of a template in the list of templates; None for a single resource.
+        variables: variables of the template; empty for a single resource.
     """
 
     uri: str
@@ -145,11 +144,11 @@ class ServedResource:
         ttl_seconds: float,
         listed: bool,
     ) -> ServedResource:
-        """Make a resource, or a family, of a function; parameters as in `LoomServer.resource`.
+        """Create a resource or a template from a function; parameters as in `LoomServer.resource`.
 
         Raises:
-            ValueError: the template is not valid, or the function's parameters are not its variables, or the
-                time is negative.
+            ValueError: the template is invalid, the function's parameters are not its variables, or the TTL
+                is negative.
         """
         template = UriTemplate.parse(uri)
         wanted = [name for name, hint in parameters(function).items() if hint is not ToolContext]
@@ -199,7 +198,7 @@ class ServedResource:
 def resource_uri(uri_template: str, **variables: str) -> str:
     """Build the URI of one resource of a template: `resource_uri("loom://{kb}/{id}", kb="产品", id="a/b")`.
 
-    Values are percent-encoded, so that they come back as they were in the function that reads.
+    Values are percent-encoded; the read function gets them back unchanged.
     """
     return UriTemplate.parse(uri_template).expand(
         {name: well_formed(value) for name, value in variables.items()}
@@ -210,10 +209,10 @@ _SHOWN = 200  # characters of an address in messages
 
 
 class Resources:
-    """Resources of a server. It declares the capability as soon as there are any."""
+    """Resources of a server, which declares the capability once one is registered."""
 
     def __init__(self, protocol: Server[object]) -> None:
-        """Start without any.
+        """Start without resources.
 
         Args:
             protocol: the SDK's server, which gets the handlers.
@@ -223,10 +222,10 @@ class Resources:
         self._list = bind_call_context(_nothing)
 
     def add(self, resource: ServedResource) -> None:
-        """Serve one more; they are tried in this order.
+        """Register a resource or template; they are matched in this order.
 
         Raises:
-            ValueError: its URI or template is served already.
+            ValueError: its URI or template is registered already.
         """
         if resource.uri in self._served:
             raise ValueError(f"resource {resource.uri!r} is registered already")
@@ -234,7 +233,7 @@ class Resources:
         self._claim()
 
     def list_by(self, function: ListFunction) -> None:
-        """List what this function knows, after the single resources that were added."""
+        """Set the function that lists further resources, after the registered ones."""
         self._list = bind_call_context(function)
         self._claim()
 

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["TOKEN_CAP", "TextBudget", "ToolReply", "estimate_tokens", "tool_result"]
 
 TOKEN_CAP = 20_000
-"""No text of a tool is longer than this many (estimated) tokens; hosts cut or refuse beyond about 25,000."""
+"""Maximum of estimated tokens in a tool's text; hosts truncate or refuse more than about 25,000."""
 
 _CUT = " …"
-_NOTE_TOKENS = 60  # kept free for the line that says what is missing
+_NOTE_TOKENS = 60  # reserved for the line about the truncation
 _CJK = re.compile(
     "[\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
 )
@@ -34,10 +34,10 @@ class ToolReply(Generic[ModelT_co]):
     """Return value of a tool. The model named in the annotation becomes the tool's output schema.
 
     Attributes:
-        text: what the language model reads; it must hold every fact, for most hosts show nothing else. It is
-            the first part of the answer, and left out if it is empty and there are other parts.
-        structured: the same as data, for programs. Fields that have their default value are not sent.
-        contents: what follows the text: pictures, resources, links to resources.
+        text: text for the language model; it must hold every fact, as most hosts show nothing else. It is the
+            first part of the answer, and omitted if it is empty and there are other parts.
+        structured: the same as data, for programs. Fields with their default value are not sent.
+        contents: further parts: images, embedded resources, resource links.
     """
 
     text: str
@@ -49,9 +49,9 @@ def tool_result(text: str, structured: ModelT, *contents: Content) -> ToolReply[
     """Build a tool's answer; its texts are truncated at `TOKEN_CAP`, with a last line that says so.
 
     Args:
-        text: what the language model reads.
+        text: text for the language model.
         structured: the same as data.
-        contents: what follows the text. What is embedded is not cut: link to what may be long.
+        contents: further parts. Embedded content is not truncated: use links for long content.
     """
     text = _cap(text, TOKEN_CAP)
     if not contents:
@@ -66,26 +66,26 @@ def tool_result(text: str, structured: ModelT, *contents: Content) -> ToolReply[
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text costs: one for each CJK character, one for four of any other."""
+    """Estimate the tokens of a text: one for each CJK character, one for four other characters."""
     return -(-_quarters(text) // 4)
 
 
 class TextBudget:
     """Builder of a text from blocks, best first, within a token budget.
 
-    A block that no longer fits ends the text: a shorter one of lower rank does not slip in after it. Only the
-    first block is cut to fit, so that an answer is never empty.
+    The first block that does not fit ends the text, even if a later one would fit. Only the very first block
+    is truncated, so that an answer is never empty.
 
     Attributes:
-        shown: how many blocks are in the text; give the same ones as structured data.
+        shown: number of blocks in the text; return the same ones as structured data.
     """
 
     def __init__(self, tokens: int = TOKEN_CAP, *, narrow: str, separator: str = "\n\n") -> None:
         """Start an empty text.
 
         Args:
-            tokens: the limit, 100 to `TOKEN_CAP`; what is said about the cut is within it.
-            narrow: what the reader can do to see the rest: completes "narrow with …".
+            tokens: the limit, 100 to `TOKEN_CAP`, including the line about the truncation.
+            narrow: how to see the rest; completes "narrow with …".
             separator: the text between two blocks.
         """
         self._limit = 4 * (min(tokens, TOKEN_CAP) - _NOTE_TOKENS - estimate_tokens(narrow))
@@ -99,11 +99,11 @@ class TextBudget:
         self.shown = 0
 
     def add(self, block: str, *, end: str = "") -> bool:
-        """Append a block; False if the text is full, and from then on.
+        """Append a block; return False once the text is full.
 
         Args:
             block: the text.
-            end: what follows it, also where it is cut.
+            end: text after it, kept even if it is truncated.
         """
         self._offered += 1
         cost = _quarters(block) + _quarters(end) + _quarters(self._separator)
@@ -122,10 +122,10 @@ class TextBudget:
         return True
 
     def text(self, *, total: int | None = None) -> str:
-        """Return the text, with a last line about what is missing if anything is.
+        """Return the text, with a last line about the truncation if there is one.
 
         Args:
-            total: how many there are in all, if more than were offered to `add`.
+            total: total number of blocks, if more than were passed to `add`.
         """
         total = self._offered if total is None else total
         blocks = self._blocks

@@ -59,8 +59,8 @@ class ToolWording:
 
     Attributes:
         description: the whole description.
-        arguments: name of an argument to JSON Schema keywords that are added to its schema, such as
-            `{"source": {"enum": ["docs", "产品文档"]}}`. They inform the model; the tool itself checks.
+        arguments: JSON Schema keywords that are added to the schema of an argument, by its name, such as
+            `{"source": {"enum": ["docs", "产品文档"]}}`. They inform the model; the tool itself validates.
     """
 
     description: str
@@ -71,7 +71,7 @@ ToolFunction = Callable[..., Awaitable[ToolReply[BaseModel]]]
 """An `async def` with annotated parameters that is itself annotated `-> ToolReply[SomeModel]`."""
 
 WordingFunction = Callable[..., Awaitable[ToolWording]]
-"""An `async def` without parameters, or with one of type `ToolContext` where who asks makes a difference."""
+"""An `async def` without parameters, or with one of type `ToolContext` if it depends on the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class ServedTool:
     """A function with its tool definition. Created by `ServedTool.of`, which validates both.
 
     Attributes:
-        name: how models call it.
-        arguments: what it accepts.
+        name: name for models.
+        arguments: its arguments.
     """
 
     name: str
@@ -104,10 +104,10 @@ class ServedTool:
         hidden: Collection[str],
         meta: dict[str, Any] | None,
     ) -> ServedTool:
-        """Make a tool of a function; parameters as in `LoomServer.tool`.
+        """Create a tool from a function; parameters as in `LoomServer.tool`.
 
         Raises:
-            ValueError: the name, description, signature or return annotation is not as it must be.
+            ValueError: the name, description, signature or return annotation is invalid.
         """
         if not title.strip():
             raise ValueError(f"tool {name!r}: a title is required")
@@ -130,12 +130,12 @@ class ServedTool:
 
     @property
     def answer_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of what it answers, with descriptions: `tools/list` has the outline of it."""
+        """JSON Schema of its output, with descriptions; `tools/list` has an outline of it."""
         return _answer_schema(self._answer)
 
     @property
     def input_schema(self) -> Mapping[str, Any]:
-        """JSON Schema of what it accepts."""
+        """JSON Schema of its arguments."""
         return self.arguments.schema
 
     @property
@@ -146,14 +146,14 @@ class ServedTool:
 
     @property
     def worded(self) -> bool:
-        """Whether its definition depends on what is there at the time of asking."""
+        """Whether its definition is dynamic."""
         return self._wording is not None
 
     async def definition(self, context: ToolContext) -> ToolDefinition:
         """Return its current definition for `tools/list`.
 
-        A wording that fails is logged and the fixed definition given: one source that cannot be described
-        must not hide the tool.
+        If its wording fails, that is logged and the static definition is returned: one broken source must not
+        hide the tool.
         """
         if self._wording is None:
             return self._definition
@@ -164,7 +164,7 @@ class ServedTool:
             return self._definition
 
     async def call(self, given: dict[str, Any], context: ToolContext) -> CallToolResult:
-        """Check the arguments, run the function and shape its reply.
+        """Validate the arguments, run the function, and convert its reply.
 
         Raises:
             InvalidInputError: the arguments are not valid.
@@ -191,8 +191,8 @@ def _without(schema: dict[str, Any], hidden: Collection[str]) -> dict[str, Any]:
 def to_call_result(reply: ToolReply[BaseModel]) -> CallToolResult:
     """Convert a reply to the protocol's form.
 
-    Structured fields that have their default value are left out, as the output schema allows: many hosts show
-    this to the model as well as the text, or in its place.
+    Structured fields with their default value are omitted, as the output schema allows: many hosts show the
+    structured content to the model, too, or instead of the text.
     """
     texts = [] if reply.contents and not reply.text else [reply.text]
     return CallToolResult(
@@ -231,14 +231,14 @@ def _output_model(function: ToolFunction, name: str) -> type[BaseModel]:
 
 
 LiveTools: TypeAlias = "Callable[[], Sequence[SchemaTool]]"
-"""Gives tools that come and go, those of the current caller."""
+"""Returns the current dynamic tools of the current caller."""
 
 
 class Tools:
     """Tools for models, in the order of registration."""
 
     def __init__(self, protocol: Server[object]) -> None:
-        """Start without any.
+        """Start without tools.
 
         Args:
             protocol: the SDK's server, which gets the handlers.
@@ -250,7 +250,7 @@ class Tools:
         protocol.add_request_handler("tools/call", types.CallToolRequestParams, self._on_call)
 
     def add(self, tool: ServedTool) -> None:
-        """Offer one more.
+        """Register a tool.
 
         Raises:
             ValueError: its name is taken.
@@ -260,14 +260,14 @@ class Tools:
         self._tools[tool.name] = tool
 
     def add_live(self, live: LiveTools) -> None:
-        """Offer behind the others what a function says is there at the time of asking, to who asks."""
+        """Set the function that returns dynamic tools, which follow the registered ones."""
         self._live = live
 
     def get(self, name: str) -> ServedTool | SchemaTool:
         """Return the tool of that name.
 
         Raises:
-            InvalidInputError: there is none.
+            InvalidInputError: there is no such tool.
         """
         tool = self._find(name)
         if tool is None:
@@ -283,7 +283,7 @@ class Tools:
         return None if tool is None else tool.scope
 
     def answer_schemas(self) -> dict[str, Mapping[str, Any]]:
-        """JSON Schemas of what the tools that are always there answer, with descriptions, by tool."""
+        """Return the output schemas of the static tools by name, with descriptions."""
         return {tool.name: tool.answer_schema for tool in self._tools.values()}
 
     def _find(self, name: str) -> ServedTool | SchemaTool | None:
@@ -332,21 +332,21 @@ class Tools:
 _CUT = " …"
 
 SchemaFunction: TypeAlias = "Callable[[dict[str, Any], ToolContext], Awaitable[ToolReply[BaseModel]]]"
-"""Is given the arguments as they came, unchecked, and the call."""
+"""Gets the arguments, which are not validated, and the context of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaTool:
-    """See above. Its function checks the arguments, as it may ask for what is missing.
+    """Dynamic tool with a JSON Schema. Its function validates the arguments, as it may ask for missing ones.
 
     Attributes:
-        name: how models call it; `[a-z][a-z0-9_]{0,39}`.
-        title: how people call it.
-        description: what it does; cut at 2 KB.
+        name: name for models; `[a-z][a-z0-9_]{0,39}`.
+        title: name for people.
+        description: its description; truncated at 2 KB.
         input_schema: JSON Schema of its arguments, an object.
-        output: the model of what it answers.
-        function: does it.
-        read_only: as for `LoomServer.tool`, and so the following.
+        output: model of its output.
+        function: runs the tool.
+        read_only: as for `LoomServer.tool`, like the following.
         destructive: see there.
         idempotent: see there.
         open_world: see there.
@@ -370,7 +370,7 @@ class SchemaTool:
 
     @property
     def worded(self) -> bool:
-        """That its definition depends on what is there at the time of asking."""
+        """True: its definition is dynamic."""
         return True
 
     async def definition(self, _context: ToolContext) -> ToolDefinition:
@@ -391,7 +391,7 @@ class SchemaTool:
         )
 
     async def call(self, given: dict[str, Any], context: ToolContext) -> CallToolResult:
-        """Run the function and shape its reply.
+        """Run the function, and convert its reply.
 
         Raises:
             Exception: whatever the function raises.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["PagedRuns", "WrittenPage", "add_html_option", "find_run", "write_run_page"]
 
 _LATEST = "latest"
-_LOOKED_AT = 50  # of the latest runs, until there is one that no other one had done
+_LOOKED_AT = 50  # latest runs among which a run without a parent is searched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,9 +26,9 @@ class WrittenPage:
     """An exported page.
 
     Attributes:
-        path: which file.
-        runs: how many runs it shows.
-        size: of it, in bytes.
+        path: path of the file.
+        runs: number of runs in it.
+        size: its size in bytes.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class WrittenPage:
     size: int
 
     def show(self, *, as_json: bool) -> None:
-        """Say so on the terminal."""
+        """Print the result at the terminal."""
         from loom_core.server.cli.console import out, out_json
 
         if as_json:
@@ -79,11 +79,11 @@ async def write_run_page(
     """Write the page that `--html` asks for.
 
     Args:
-        service: has the runs.
+        service: the runs.
         given: the arguments of `--html`: the file, then ids.
-        listed: the runs that are shown where no id is given; one more than `limit` says that there are more.
-        limit: how many of these are shown.
-        program: whose runs they are.
+        listed: the runs to show if no id is given; one more than `limit` signals that there are more.
+        limit: maximum number of these runs.
+        program: the program of the runs.
 
     Raises:
         InvalidInputError: the file cannot be written.
@@ -113,7 +113,7 @@ async def find_run(service: PagedRuns, name: str) -> Run:
     """Find the run with an id; `latest` is the latest run that is no child of another one.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: there is no such run.
     """
     from loom_core.runs.run import is_for_call
 

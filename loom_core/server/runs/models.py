@@ -39,7 +39,7 @@ class EventInfo(BaseModel):
 
 
 def pending_info(pending: Pending) -> PendingInfo:
-    """Something that a run waits for, as data."""
+    """Convert a pending input to data."""
     return PendingInfo(
         id=pending.id,
         kind=pending.kind,

@@ -35,7 +35,7 @@ class ReadableRuns(Protocol):
 
     @property
     def journal_path(self) -> Path:
-        """The file that they are in; where it is not, there is none."""
+        """The file of the journal; if it is missing, there are no runs."""
         ...
 
     async def run(self, run_id: str) -> Run:
@@ -63,14 +63,14 @@ def register_run_resources(
     title: Callable[[Run], str],
     description: str,
 ) -> None:
-    """Register them, with their list and the completions of ids.
+    """Register runs as resources, with their list and the completion of ids.
 
     Args:
-        server: what offers them.
+        server: the server.
         runs: the runs.
-        describe: gives a run as JSON.
-        title: what people know a run by.
-        description: of a run's JSON.
+        describe: returns a run as JSON.
+        title: returns the display name of a run.
+        description: description of a run's JSON.
     """
 
     @server.resource(

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["ChatDocument", "ChatGPTWording", "ChatHit", "ChatHits", "register_chatgpt_tools"]
 
 _LIMIT = 10
-_PAGE = TOKEN_CAP // 2  # the text of a document comes inside JSON, whose escapes cost something, too
+_PAGE = TOKEN_CAP // 2  # the text is inside JSON, whose escapes cost tokens, too
 
 
 class ChatHit(BaseModel):
-    """A hit as ChatGPT wants it."""
+    """A search hit in the form that ChatGPT requires."""
 
     id: str
     title: str
@@ -111,10 +111,10 @@ def register_chatgpt_tools(
     """Register the two tools.
 
     Args:
-        server: gets them.
-        service: what they ask.
-        wording: what is said of them.
-        open_world: whether they ask beyond what the user gave to this server.
+        server: the server.
+        service: the service behind the tools.
+        wording: their titles and descriptions.
+        open_world: whether they reach beyond what the user gave to this server.
     """
 
     @search_tool(

@@ -50,14 +50,14 @@ class _Citable(Protocol):
 
     Attributes:
         number: its citation number, from 1.
-        id: what `fetch` knows it by.
-        title: of its document; may be empty.
+        id: its id for `fetch`.
+        title: title of its document; may be empty.
         heading_path: the headings above it.
-        uri: where its document is; may be empty.
-        start: offset in the document, in characters, where it is known.
-        end: likewise.
-        page: page or slide, from 1, where it is known.
-        text: its words.
+        uri: URI of its document; may be empty.
+        start: start offset in the document, in characters; None if unknown.
+        end: end offset, likewise.
+        page: page or slide, from 1; None if unknown.
+        text: its text.
     """
 
     @property
@@ -84,13 +84,13 @@ class _Readable(Protocol):
     """An excerpt of a document.
 
     Attributes:
-        title: of the document; may be empty.
-        uri: where it is; may be empty.
-        source: what has it.
-        text: the stretch.
-        start: its offset, in characters.
-        end: likewise.
-        length: characters of all that the source gives.
+        title: title of the document; may be empty.
+        uri: URI of the document; may be empty.
+        source: name of its source.
+        text: text of the excerpt.
+        start: its start offset, in characters.
+        end: its end offset, likewise.
+        length: length of the whole text, in characters.
     """
 
     @property
@@ -131,13 +131,13 @@ def passages_text(
 ) -> tuple[str, int]:
     """Format passages, best first, each after its citation and id; notes follow.
 
-    How well they fit comes first, as a model is to know that before it reads them.
+    The note on how well they match comes first, so that a model reads it before the passages.
 
     Args:
-        passages: what was found.
-        told: the lines between a passage's citation and its words.
-        match: how well they fit, where that is known.
-        notes: what follows, as it is.
+        passages: the passages.
+        told: returns the lines between a passage's citation and its text.
+        match: how well they match, if known.
+        notes: lines after the passages.
         tokens: limit of the passages' text.
 
     Returns:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Excerpt", "excerpt_bounds", "forms_of", "read"]
 
 _PLACE = re.compile(r"#\d+-\d+$")
-_MAX_CHARACTERS_EACH = 4  # of a token: that many in English, one in Chinese
+_MAX_CHARACTERS_EACH = 4  # maximum characters of a token: four in English, one in Chinese
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class Excerpt:
     Attributes:
         document_id: id of the document.
         title: its title, or empty.
-        uri: where it came from.
-        text: what was read: the characters from `start` up to `end` of `length`.
+        uri: URI of the document.
+        text: the characters from `start` up to `end`.
         start: offset of the first character in the document's text.
         end: offset after the last one.
         length: characters of the whole document.
-        metadata: of the document, as texts.
+        metadata: metadata of the document, as texts.
     """
 
     document_id: str
@@ -52,7 +52,7 @@ def forms_of(id_: str) -> list[str]:
     """Return the forms of an id: as given, and the address if it was copied from a citation."""
     address = _PLACE.sub("", id_)
     forms = [id_, address]
-    if address.startswith("file://"):  # which citations show with the letters of every script as they are
+    if address.startswith("file://"):  # citations show it without percent-encoding of letters
         forms.append(uri_of(Path(url2pathname(address.removeprefix("file://")))))
     return list(dict.fromkeys(forms))
 
@@ -63,14 +63,13 @@ def read(
     """Read an excerpt of a document in one of Loom's knowledge bases. Blocks.
 
     Args:
-        knowledge_base: where to look.
+        knowledge_base: the knowledge base.
         id_: id of a document or a passage, or a URI.
-        start: offset to read from; None begins where the document does, or so far before a passage that it
-            is shown amid what is around it.
+        start: offset to read from; None for the beginning of a document, or for a passage with its context.
         tokens: limit of the text's tokens.
 
     Returns:
-        The text with its place, or None if there is nothing with this id.
+        The excerpt, or None if there is nothing with this id.
     """
     documents = knowledge_base.documents
     chunk = documents.chunk(id_)

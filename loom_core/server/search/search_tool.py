@@ -42,19 +42,19 @@ def search_tool(
     open_world: bool,
     without_sources: str = "",
 ) -> Callable[[ToolFunctionT], ToolFunctionT]:
-    """Register an async function as a tool that searches, as `LoomServer.tool` does; it changes nothing.
+    """Return a decorator that registers an async function as a read-only search tool; see `LoomServer.tool`.
 
-    At each `tools/list` its sources are in its description, and in the schemas of its arguments `source` and
-    `filters` where it has them.
+    At each `tools/list` the current sources are in its description, and in the schemas of its arguments
+    `source` and `filters` if it has them.
 
     Args:
-        server: gets it.
+        server: the server.
         title: name for people.
         head: what it does and when to use it.
         tail: what it returns, and how to ask.
-        sources: what the sources say of themselves, those that the caller may use.
-        open_world: whether it asks beyond what the user gave to this server.
-        without_sources: what to add to the tail while there is no source.
+        sources: returns the descriptions of the sources that the caller may use.
+        open_world: whether it reaches beyond what the user gave to this server.
+        without_sources: text after the tail while there is no source.
     """
 
     def register(function: ToolFunctionT) -> ToolFunctionT:
@@ -83,7 +83,7 @@ def search_tool(
     return register
 
 
-_MAX_TEXT = TOKEN_CAP - 1000  # tokens of a document; its title, address and where to go on have the rest
+_MAX_TEXT = TOKEN_CAP - 1000  # tokens of the text; the rest is for title, address and next offset
 
 Question = Annotated[
     str,
@@ -115,7 +115,7 @@ TextStart = Annotated[
     int | None,
     Field(description="Character to read from; left out, around the passage.", ge=0),
 ]
-"""Where a document is read from."""
+"""Offset from which a document is read."""
 
 TextLimit = Annotated[int, Field(ge=100, le=_MAX_TEXT)]
-"""Tokens of what is read of a document."""
+"""Maximum tokens of a document's excerpt."""

@@ -33,17 +33,17 @@ async def serve_http(
     on_ready: Callable[[str], None] = lambda _url: None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve over HTTP until SIGTERM or SIGINT; then calls and streams are ended and the lifespan is closed.
+    """Serve over HTTP until SIGTERM or SIGINT; then end calls and streams, and close the lifespan.
 
     Args:
-        server: what to serve.
-        settings: where to listen; `HttpSettings()` if not given.
-        on_ready: called with the URL of the endpoint, with the real port, as soon as it can be reached.
+        server: the server.
+        settings: settings of the HTTP server; `HttpSettings()` if not given.
+        on_ready: called with the URL of the endpoint, with the actual port, as soon as it is reachable.
         on_stop: called once when no more requests are admitted.
 
     Raises:
         ConfigError: the host is not a loopback address and there is no authentication, or the port
-            cannot be had.
+            cannot be bound.
         Exception: whatever the server's lifespan raises.
     """
     settings = settings or HttpSettings()
@@ -58,7 +58,7 @@ async def serve_http(
         class HttpServer(uvicorn.Server):
             """uvicorn server with graceful shutdown on a signal, which it does not raise again.
 
-            The SDK's event streams find out about the end by `should_exit` of the object that handles the
+            The SDK's event streams detect the shutdown by `should_exit` of the object that handles the
             signal.
             """
 
@@ -101,7 +101,7 @@ async def serve_http(
 
         config = uvicorn.Config(
             record_failure,
-            # h11, for httptools, where it is installed, leaves the blanks around a header's value.
+            # h11: httptools, if installed, would not strip the spaces around a header's value.
             http=build_protocol(settings.head_seconds, lambda: server.metrics.add(HTTP_REFUSED, "head_time")),
             ws="none",
             lifespan="on",
@@ -111,7 +111,7 @@ async def serve_http(
             server_header=False,
             timeout_graceful_shutdown=settings.grace_seconds,
         )
-        with suppress(SystemExit):  # that is how uvicorn tells of a lifespan that cannot be opened
+        with suppress(SystemExit):  # uvicorn raises it if the lifespan cannot be opened
             await HttpServer(config).serve([listener])
         if failures:
             raise failures[0]
@@ -138,6 +138,6 @@ def _listen(settings: HttpSettings) -> socket.socket:
             f"Cannot listen on port {port} of {address}: {reason}.",
             advice="Stop the other server if there is one, choose another port, or give 0 for any free one.",
         ) from error
-    # asyncio turns Nagle's algorithm off only where a socket says that it is of TCP, which this one does not
-    # by itself; otherwise the second part of each answer waits 40 ms for the client to acknowledge the first.
+    # asyncio turns Nagle's algorithm off only for sockets whose protocol is TCP, which is not the default;
+    # otherwise the second part of each answer waits 40 ms for the client to acknowledge the first.
     return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, fileno=listener.detach())

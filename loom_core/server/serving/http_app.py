@@ -38,20 +38,20 @@ __all__ = ["http_app"]
 
 _URLS = TypeAdapter(AnyHttpUrl, config=ConfigDict(url_preserve_empty_path=True))
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
-_ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # addresses that are no host's
+_ANYWHERE = frozenset({"", "0.0.0.0", "::"})  # wildcard addresses
 _ALIVE, _READY, _METRICS = "/healthz", "/readyz", "/metrics"
 
 
 def http_app(server: LoomServer, settings: HttpSettings, *, state: HttpState | None = None) -> Starlette:
     """Build the application, with the middleware around all of it.
 
-    The checks of Host and Origin keep out web pages that have made their own name point to this machine (DNS
-    rebinding): a request with a foreign `Host` is answered with 421, one with a foreign `Origin` with 403.
+    The checks of Host and Origin prevent DNS rebinding, by which web pages make their own name point to this
+    machine: a request with a foreign `Host` is answered with 421, one with a foreign `Origin` with 403.
 
     Args:
-        server: what to serve.
-        settings: how.
-        state: what `/readyz` tells.
+        server: the server.
+        settings: settings of the HTTP server.
+        state: state that `/readyz` reports.
     """
     state = state or HttpState()
     auth = settings.auth

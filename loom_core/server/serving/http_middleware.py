@@ -1,10 +1,10 @@
 """HTTP middleware: host and origin checks, authentication, rate limits and sessions.
 
-In this order: the checks of Host and Origin, the token, the caller's share, the body (its size and its time),
-the scope. What is refused is counted, and logged without anything that was sent in secret.
+The order is: Host and Origin, token, the caller's limits, body (size and time), scope. Refusals are counted,
+and logged without secrets.
 
-uvicorn itself limits how long a connection may be idle between two requests, but not how long the first one,
-or the head of any, may take to arrive: `build_protocol` does.
+uvicorn limits the idle time of a connection between two requests, but not the time until the first request or
+the head of any request arrives: `build_protocol` does.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ __all__ = ["HttpMiddleware", "HttpPolicy", "HttpState", "build_protocol"]
 _SESSION = "mcp-session-id"
 _VERSION = "mcp-protocol-version"
 _METHOD = "mcp-method"
-_RECHECK = 3.0  # seconds between two looks at whether a token still holds while something runs for it
+_RECHECK = 3.0  # seconds between two checks of a token's validity while a request runs
 _SESSION_RETRY = 60
-_END_RETRY = 5  # seconds in which another process may have taken the place of this one
+_END_RETRY = 5  # seconds in which another process may have replaced this one
 _SHOWN = 80  # characters of a path in the log
 _log = logging.getLogger(__name__)
 
@@ -58,15 +58,15 @@ class HttpPolicy:
     """Policy of the HTTP middleware.
 
     Attributes:
-        security: the hosts and origins that are let in.
-        authentication: who is let in; None for everybody.
-        limits: the share of each caller who has authenticated.
+        security: allowed hosts and origins.
+        authentication: authenticator; None for no authentication.
+        limits: limits of each authenticated caller.
         endpoint: path of the MCP endpoint; others are for operators.
-        open_paths: paths that want no token.
-        operator_paths: paths that want the scope `admin`.
-        max_body_bytes: size of a body.
-        body_seconds: time that a body may take.
-        tool_scope: which scope a tool needs.
+        open_paths: paths without authentication.
+        operator_paths: paths that require the scope `admin`.
+        max_body_bytes: maximum size of a body.
+        body_seconds: timeout for receiving a body.
+        tool_scope: returns the scope that a tool needs.
     """
 
     security: TransportSecuritySettings
@@ -95,13 +95,13 @@ class HttpMiddleware:
     """ASGI middleware: authenticate a request and admit it, or refuse it.
 
     Args:
-        app: what is behind the gate.
-        rules: what it goes by.
-        shares: counts what callers ask.
+        app: the wrapped application.
+        rules: the policy.
+        shares: rate and concurrency limits of callers.
         sessions: counts the sessions of the handshake era.
-        metrics: counts what is refused.
-        state: whether it is to stop.
-        refusals: has on file who was not let in.
+        metrics: counts refusals.
+        state: state of the HTTP server.
+        refusals: audit of refusals.
     """
 
     def __init__(
@@ -135,18 +135,18 @@ class HttpMiddleware:
         except RefusedError as error:
             await self._refuse(error.refusal, request, answer)
         except anyio.get_cancelled_exc_class():
-            # uvicorn does that to what still runs at the end of its grace, and there is nothing behind this
-            # that could be told: the client gets an answer, and the log no traceback.
+            # uvicorn cancels requests that still run after its grace period, and no outer handler needs the
+            # cancellation: the client gets an answer, and the log no traceback.
             if self._state.serving:
                 raise
             text = "The server ends; it has stopped this call."
             await self._break_off(Refusal(503, "ending", text, retry_after=_END_RETRY), request, answer)
 
     async def _admit(self, request: Request, answer: _Answer) -> None:
-        """Serve a request that may pass.
+        """Check a request, and serve it if it is admitted.
 
         Raises:
-            RefusedError: it may not.
+            RefusedError: it is not admitted.
         """
         credential = await self._identify(request)
         if request.url.path != self._rules.endpoint:
@@ -182,7 +182,7 @@ class HttpMiddleware:
         return await self._rules.authentication.authenticate(request.headers.getlist("authorization"))
 
     def _check_operator(self, request: Request, credential: Credential | None) -> None:
-        """Let only operators read what is for them; without authentication, every caller is one."""
+        """Restrict operator paths to the scope `admin`; without authentication, every caller has it."""
         if credential and self._rules.authentication and request.url.path in self._rules.operator_paths:
             self._rules.authentication.demand("admin", credential.caller)
 
@@ -194,9 +194,10 @@ class HttpMiddleware:
             raise RefusedError(Refusal(429, "sessions", text, retry_after=_SESSION_RETRY, caller=caller))
 
     def _check_scope(self, caller: Caller, body: bytes) -> None:
-        """Challenge a caller who may not make a call, where the request says which it is.
+        """Send a challenge if the caller lacks the scope of the call in the body.
 
-        What cannot be read here is refused by the protocol, and what is hidden from here by its admission.
+        The protocol refuses a body that cannot be parsed here, and `AuthorizationMiddleware` checks all
+        calls.
         """
         if caller.scopes >= SCOPES or self._rules.authentication is None or not body:
             return
@@ -263,8 +264,8 @@ class HttpMiddleware:
         """Return the session of a request; empty if it has none.
 
         Raises:
-            RefusedError: the caller has no such session. The SDK would say so too, but its clock for idle
-                ones runs a little behind ours, and what is not counted any more may not go on.
+            RefusedError: the caller has no such session. The SDK would refuse it too, but its idle timeout is
+                slightly later, and a session that is no longer counted must not continue.
         """
         session = request.headers.get(_SESSION)
         if session is None or not _in_handshake_era(request):
@@ -275,13 +276,13 @@ class HttpMiddleware:
         return session
 
     async def _watch(self, credential: Credential, running: anyio.CancelScope) -> None:
-        """End what runs for a token that does not hold any more."""
+        """Cancel the running request once its token is no longer valid."""
         while credential.holds():  # noqa: ASYNC110 - files and clocks send no notifications
             await anyio.sleep(_RECHECK)
         running.cancel()
 
     async def _break_off(self, refusal: Refusal, request: Request, answer: _Answer) -> None:
-        """Tell a client why what ran for it was ended, or at least that it was."""
+        """Refuse a request that was cancelled; if its answer has begun, end the stream."""
         who = refusal.caller.name if refusal.caller else "a client"
         _log.warning("what ran for %s was ended (%s)", who, refusal.reason)
         if not answer.status:
@@ -310,10 +311,10 @@ class HttpMiddleware:
 
 
 class _Answer:
-    """Wrapper of `send` that remembers the status and session of the answer.
+    """Wrapper of `send` that records the status and session of the answer.
 
     Args:
-        send: sends it.
+        send: the wrapped function.
     """
 
     def __init__(self, send: Send) -> None:
@@ -371,9 +372,8 @@ def build_protocol(head_seconds: float, on_timeout: Callable[[], None]) -> type[
     """Build the HTTP protocol class for uvicorn, with a timeout for request heads.
 
     Args:
-        head_seconds: how long the head of a request may take, and what is left of a request that is refused
-            already.
-        on_timeout: called for each connection that is closed because of it.
+        head_seconds: timeout for the head of a request, and for the rest of a refused request.
+        on_timeout: called for each connection that is closed by the timeout.
     """
 
     class TimedProtocol(H11Protocol):

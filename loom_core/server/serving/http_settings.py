@@ -19,20 +19,20 @@ class HttpSettings:
     """Settings of an HTTP server.
 
     Attributes:
-        host: an address; one that is not loopback is refused without authentication.
+        host: address to listen on; one that is not loopback requires authentication.
         port: TCP port, or 0 for any free one.
         path: path of the MCP endpoint; `/healthz`, `/readyz` and `/metrics` are next to it.
-        allowed_hosts: further names that a `Host` header may carry, such as that of a proxy in front.
-        auth: who is let in; None for everybody who can reach the address.
-        limits: the share of each caller who has authenticated.
-        max_connections: connections at a time; a request on a further one is answered with 503.
-        max_sessions: sessions of the handshake era at a time, of all callers.
-        max_body_bytes: a longer request is answered with 413.
-        session_idle_seconds: a session of the handshake era ends after so long without a request.
-        head_seconds: how long the head of a request may take to arrive.
-        body_seconds: how long its body may take.
-        drain_seconds: after the order to stop, `/readyz` fails for so long before connections are refused.
-        grace_seconds: how long running calls have after that.
+        allowed_hosts: further allowed names in the `Host` header, such as that of a proxy.
+        auth: authentication settings; None for no authentication.
+        limits: limits of each authenticated caller.
+        max_connections: maximum number of connections; requests on further ones are answered with 503.
+        max_sessions: maximum number of sessions of the handshake era, of all callers.
+        max_body_bytes: maximum size of a body; a longer one is answered with 413.
+        session_idle_seconds: idle timeout of a session of the handshake era.
+        head_seconds: timeout for receiving the head of a request.
+        body_seconds: timeout for receiving its body.
+        drain_seconds: time on shutdown for which `/readyz` fails before connections are refused.
+        grace_seconds: time for running calls after that.
     """
 
     host: str = "127.0.0.1"
@@ -60,5 +60,5 @@ class HttpSettings:
 
     @property
     def address(self) -> str:
-        """The host, as sockets want it."""
+        """The host as an IP address for sockets."""
         return "127.0.0.1" if self.host == "localhost" else self.host.strip("[]")

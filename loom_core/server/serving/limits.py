@@ -1,7 +1,7 @@
 """Rate limits, concurrency limits and session counts per caller, within this process.
 
-The SDK keeps the sessions of the handshake era, refuses another caller's, limits all together and ends idle
-ones; but it does not tell how many one caller has. `SessionCount` counts them by what is seen from outside.
+The SDK manages the sessions of the handshake era: it refuses those of another caller, limits their total and
+ends idle ones. But it does not count them per caller: `SessionCount` does, from requests and answers.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 __all__ = ["CallerLimits", "Kind", "Limits", "SessionCount"]
 
 Kind = Literal["call", "stream"]
-"""A stream stays open to tell of changes; a call ends with its answer."""
+"""A stream stays open for notifications; a call ends with its answer."""
 
-_BURST_SECONDS = 10.0  # what a caller has not asked for so long may be asked for at once
+_BURST_SECONDS = 10.0  # capacity of the token bucket, in seconds of the rate
 _RETRY_RUNNING = 1
 _KEPT = 10_000  # callers that are remembered
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The share of each authenticated caller; callers without authentication are local, and have no limits.
+    """Limits of each authenticated caller; callers without authentication are local, and have no limits.
 
     Attributes:
-        per_minute: requests a minute, in bursts of up to ten seconds' worth.
-        calls: requests that are being answered at a time.
-        streams: streams of notifications that are open at a time.
+        per_minute: requests per minute, with bursts of up to ten seconds' worth.
+        calls: concurrent calls.
+        streams: concurrent notification streams.
         sessions: sessions of the handshake era.
     """
 
@@ -59,7 +59,7 @@ class CallerLimits:
     """Rate limiter: token bucket and concurrency limits per caller.
 
     Args:
-        limits: what each may ask.
+        limits: limits of each caller.
         clock: monotonic seconds.
     """
 
@@ -76,7 +76,7 @@ class CallerLimits:
         """Count a request that begins.
 
         Raises:
-            RefusedError: it is one too many.
+            RefusedError: it exceeds a limit.
         """
         share = self._share(caller)
         now = self._clock()
@@ -116,7 +116,7 @@ class CallerLimits:
         return share
 
     def _forget(self) -> None:
-        """Forget those who ask nothing now and have their whole burst again."""
+        """Forget callers without running requests whose token bucket is full again."""
         full = self._clock() - _BURST_SECONDS
         self._shares = {
             id_: share
@@ -136,7 +136,7 @@ class SessionCount:
     """Count of open sessions per caller.
 
     Args:
-        idle_seconds: a session in which nothing has run for so long is over, by the SDK's rule.
+        idle_seconds: idle timeout of a session, as in the SDK.
         clock: monotonic seconds.
     """
 
@@ -167,7 +167,7 @@ class SessionCount:
         """Reserve a session for a caller in the block; the reservation counts as one.
 
         Yields:
-            What to call with the session's id as soon as it has begun: from then on it counts by itself.
+            A function to call with the session's id once it has begun; it replaces the reservation.
         """
         self._opening[owner] += 1
         waiting = [owner]

@@ -1,7 +1,7 @@
 """Metrics in a file for node_exporter's textfile collector: a stdio server has no metrics endpoint.
 
-It is made for the textfile collector of Prometheus's node_exporter: that reads files whose names end in
-`.prom`, whole, and takes no two numbers of the same name and labels, so each says of which server it is.
+The collector of Prometheus's node_exporter reads whole files whose names end in `.prom`, and does not accept
+two metrics of the same name and labels, so each has a label for its server.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ __all__ = ["maintain_metrics"]
 
 _PID = "{pid}"
 _EVERY_SECONDS = 15.0
-_LEFT_AFTER = 4  # intervals without a write: its process was killed
-_END_SECONDS = 2.0  # for the last writing: a disk that hangs does not keep the process
+_LEFT_AFTER = 4  # intervals without a write, after which its process counts as killed
+_END_SECONDS = 2.0  # for the last write: a hanging disk must not block the end
 _READABLE = 0o644  # by the collector, which is another user
 
 _log = logging.getLogger(__name__)
@@ -40,19 +40,18 @@ def maintain_metrics(
 ) -> Generator[None]:
     """Update a metrics file in the block, and a last time at its end.
 
-    Readers see a whole file at any time: each writing replaces it. A writing that fails is logged, once until
-    one succeeds again. All numbers have the label `loom_server`.
+    Readers always see a whole file: each write replaces it. A failed write is logged, once until a write
+    succeeds again. All metrics have the label `loom_server`.
 
     Args:
-        file: its folder is there. Where several processes of one server run at the same time, each needs a
-            file of its own: `{pid}` in the name is the number of the process. Such a file goes with its
-            process, and its numbers have the label `pid`, too; one that a killed process has left goes with
-            the next writing of another, once it has not been written for a while.
-        server: whose numbers.
-        every_seconds: how often.
+        file: the file, in an existing folder. Concurrent processes of one server need separate files: `{pid}`
+            in the name is the process id. Such a file is deleted with its process, and its metrics have the
+            label `pid`, too; the stale file of a killed process is deleted by another one.
+        server: the server.
+        every_seconds: interval of the writes.
 
     Raises:
-        ConfigError: it cannot be written at the beginning.
+        ConfigError: the first write fails.
     """
     keeper = _MetricsWriter(Path(str(file).replace(_PID, str(os.getpid()))).expanduser().absolute(), server)
     if goes := _PID in str(file):
@@ -86,12 +85,12 @@ class _MetricsWriter:
     def __init__(self, path: Path, server: LoomServer) -> None:
         self.path = path
         self.labels = {"loom_server": server.protocol.name}
-        self.alike: re.Pattern[str] | None = None  # names of the files of such processes
+        self.alike: re.Pattern[str] | None = None  # names of files of this server's processes
         self.left_after = 0.0  # seconds
         self._metrics = server.metrics
 
     def keep(self, ends: threading.Event, every_seconds: float) -> None:
-        """Write it again and again, and once more when the end has come."""
+        """Write the file at each interval, and once more at the end."""
         failed = over = False
         while not over:
             over = ends.wait(every_seconds)
@@ -106,7 +105,7 @@ class _MetricsWriter:
                 failed = True
 
     def remove_left(self) -> None:
-        """Remove what killed processes have left, whose numbers stood still for ever."""
+        """Delete the stale files of killed processes."""
         if self.alike is None:
             return
         oldest = time.time() - self.left_after
@@ -117,7 +116,7 @@ class _MetricsWriter:
                         each.unlink()
 
     def write(self) -> None:
-        """Put a new file in the place of the old one; its name ends otherwise until it is whole."""
+        """Replace the file atomically; the temporary file has another suffix."""
         descriptor, name = mkstemp(dir=self.path.parent, prefix=f".{self.path.name}.", suffix=".new")
         new = Path(name)
         try:

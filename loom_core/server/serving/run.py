@@ -33,7 +33,7 @@ __all__ = ["serve", "set_for_serving"]
 
 _log = logging.getLogger(__name__)
 
-# The SDK tells of each session when it begins and when it ends, with its id, which is private.
+# The SDK logs the begin and end of each session, with its id, which is secret.
 _SESSION_LOGS = ("mcp.server.streamable_http", "mcp.server.streamable_http_manager")
 
 
@@ -49,25 +49,25 @@ def serve(
     service: str = "",
     deadline: float = 5.0,
 ) -> None:
-    """Serve until stopped; owns the process, and belongs in its main thread.
+    """Serve until stopped. It owns the process: call it in the main thread.
 
-    Over stdio, standard output is claimed before `build` is called: import the server's own modules in there
-    and nothing that they print can disturb the protocol. Logging goes to standard error unless the program
-    has configured it already.
+    Over stdio, standard output is claimed before `build` is called: import the server's own modules in
+    `build`, and nothing that they print can disturb the protocol. Logging goes to standard error unless the
+    program has configured it already.
 
     Args:
-        build: makes the server.
-        introduction: what the server tells of itself: with it the handshake over stdio is answered at once,
-            before the server is made.
-        http: listen there instead of serving the client at standard input and output.
+        build: creates the server.
+        introduction: the server's introduction: with it, the handshake over stdio is answered at once, before
+            the server is created.
+        http: settings of the HTTP server; None to serve over stdio.
         on_ready: called with the URL once HTTP is being served.
-        metrics_file: where its numbers are kept for a collector; None for nowhere. Without it and without
-            HTTP nothing is counted.
-        log_level: the least severity that is logged.
+        metrics_file: metrics file for a collector; None for none. Without it and without HTTP, metrics are
+            disabled.
+        log_level: lowest severity to log.
         log_format: lines for people, or JSON.
         service: the server's name in lines of JSON.
-        deadline: seconds that running calls and the lifespan have to end after the order to stop; then the
-            process is ended by force with exit code 1, for what was acknowledged is on disk.
+        deadline: seconds for running calls and the lifespan to end on shutdown; then the process is ended by
+            force with exit code 1. Acknowledged changes are on disk.
 
     Raises:
         ConfigError: standard input or output is closed, the address cannot be listened on, the file of
@@ -103,11 +103,11 @@ def serve(
             anyio.run(serving)
     except KeyboardInterrupt:  # before there is a loop, and on Windows, where a loop cannot receive signals
         _log.info("interrupted")
-    gc.freeze()  # the process ends: nothing is gained by searching what is left of a thousand sessions
+    gc.freeze()  # the process ends: no garbage collection of what is left of a thousand sessions
 
 
 def _build_server(build: Callable[[], LoomServer]) -> LoomServer:
-    # Imports make many objects and hardly any garbage: not to search for it saves a tenth of the start.
+    # Imports create many objects and hardly any garbage: without collection the start is a tenth faster.
     gc.disable()
     try:
         from loom_core.server.calls.request_state import keys_from_environment
@@ -120,7 +120,7 @@ def _build_server(build: Callable[[], LoomServer]) -> LoomServer:
 
 
 def _start_deadline(seconds: float) -> None:
-    """End the process by force if it does not end by itself: no thread that hangs can be interrupted."""
+    """End the process by force if it does not end in time, as a hanging thread cannot be interrupted."""
 
     def end() -> None:
         time.sleep(seconds)
@@ -130,17 +130,17 @@ def _start_deadline(seconds: float) -> None:
     threading.Thread(target=end, name="deadline", daemon=True).start()
 
 
-# A question gives the interpreter's lock away some dozens of times, and next to a thread that computes, such
-# as an ingest, it waits so long to get it back each time. Python's own 5 ms made questions during an ingest
-# 2.3 to 5.5 times as slow as at rest (p95), this 1.9 to 2.8 times; the ingest's pace did not tell them apart.
+# Switch interval of the GIL. A query releases the GIL some dozens of times, and next to a busy thread, such
+# as an ingest, it waits for this interval each time. With Python's default of 5 ms, queries during an ingest
+# were 2.3 to 5.5 times as slow as without one (p95), with this 1.9 to 2.8 times; the ingest was equally fast.
 _SWITCH_SECONDS = 0.0005
 
-# Documents and answers are many objects with hardly a cycle. To search for garbage at every 700 of them, as
-# Python does, took a tenth of what an ingest takes of its process; 20,000 saves no more than this.
+# Garbage collection threshold. Documents and answers are many objects with hardly any cycles. Python's
+# default of 700 took a tenth of the CPU time of an ingest; 20,000 saves no more than this value.
 _ALLOCATIONS = 5_000
 
 
 def set_for_serving() -> None:
-    """Set this process' interpreter as a server needs it; for who owns the process."""
+    """Tune the interpreter of this process for serving: switch interval and garbage collection."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.set_threshold(_ALLOCATIONS)

@@ -1,7 +1,7 @@
 """stdio server: only protocol messages on standard output.
 
 The SDK's own transport guards standard output only once it serves, and reads through a thread that a signal
-cannot end while the host is silent. This one claims both descriptors first of all, reads in a daemon thread,
+cannot end while the host is silent. This one claims both descriptors first, reads in a daemon thread,
 and treats a signal or the death of the parent process like the end of input: running calls are cancelled,
 the lifespan is closed, the process ends.
 """
@@ -46,8 +46,8 @@ class Wire:
     """Private duplicates of standard input and output, and the parent process.
 
     Attributes:
-        reads: descriptor that the client's messages come from.
-        writes: descriptor that our messages go to.
+        reads: descriptor of the client's messages.
+        writes: descriptor of the server's messages.
         parent: process id of the parent when the wire was claimed.
     """
 
@@ -66,7 +66,7 @@ def claim_stdio() -> Wire:
     Raises:
         ConfigError: standard input or output is closed.
     """
-    if sys.__stdin__ is None or sys.__stdout__ is None:  # closed when this process began
+    if sys.__stdin__ is None or sys.__stdout__ is None:  # closed when this process started
         raise ConfigError(
             "Standard input or output is closed, and MCP over stdio needs both.",
             advice="Let an MCP client start this command, or serve over HTTP (--http).",
@@ -86,11 +86,11 @@ def claim_stdio() -> Wire:
 
 
 class LineReader:
-    """Reader of the client's lines in a thread; it answers the handshake, and queues all else.
+    """Reader of the client's lines in a thread; it answers the handshake, and passes on all other lines.
 
     Args:
-        wire: where the client is.
-        introduction: what the handshake is answered with; None to leave that to the server.
+        wire: connection to the client.
+        introduction: introduction for the handshake; None to leave the handshake to the server.
     """
 
     def __init__(self, wire: Wire, introduction: Introduction | None = None) -> None:
@@ -102,22 +102,22 @@ class LineReader:
 
     @property
     def initialize_id(self) -> RequestId | None:
-        """The `initialize` that was answered here. The SDK gets it, too, but its answer is dropped."""
+        """Id of the `initialize` that was answered here. The SDK gets it, too, but its answer is dropped."""
         return self._handshake.initialize_id if self._handshake else None
 
     def start(self) -> None:
-        """Begin to read, in a daemon thread: it cannot be interrupted and must not keep the process alive.
+        """Start reading in a daemon thread: it cannot be interrupted and must not keep the process alive.
 
         The thread imports nothing, as CPython 3.11 may fail where two threads import at once.
         """
         threading.Thread(target=self._read, name="stdin", daemon=True).start()
 
     def deliver_to(self, deliver: Callable[[bytes], bool], end: Callable[[], None]) -> None:
-        """Set what takes the lines; both are called in the thread that reads.
+        """Set the receiver of the lines; both functions are called in the reading thread.
 
         Args:
-            deliver: takes a line; false to stop reading.
-            end: is called after the last line.
+            deliver: receives a line; returns False to stop reading.
+            end: called after the last line.
         """
         self._deliver, self._end = deliver, end
         self._has_receiver.set()
@@ -137,7 +137,7 @@ class LineReader:
         self._end()
 
     def _is_done(self, line: bytes) -> bool:
-        """Answer a line if it belongs to the handshake; false if the server has to see it."""
+        """Answer a line if it belongs to the handshake; return False if the server must get it."""
         if not (self._handshake and self._handshake.is_open):
             return False
         answer = self._handshake.answer(line)
@@ -158,12 +158,12 @@ async def serve_stdio(
     """Serve one client until its end of input, SIGTERM, SIGINT, or the death of the parent process.
 
     Args:
-        server: what to serve.
-        wire: where the client is; it is left open.
-        reader: reads from it already; None to read from now on.
-        on_stop: called once when the end has come, before running calls are cancelled.
-        parent_interval: seconds between two looks at the parent process. A host that dies by force can leave
-            the other end of the wire open in some other process, so that the end of input never comes.
+        server: the server.
+        wire: connection to the client; it is left open.
+        reader: a reader that has started already; None to start one.
+        on_stop: called once at the end, before running calls are cancelled.
+        parent_interval: seconds between two checks of the parent process. If a host is killed, another
+            process may hold the other end of the pipe open, so that the end of input never comes.
 
     Raises:
         Exception: whatever the server's lifespan raises.
@@ -249,8 +249,8 @@ async def _read_messages(
 def _refusal(text: str) -> JSONRPCError | None:
     """Build the answer to an invalid request, if its id can be found.
 
-    Without it a client would wait for ever: for instance after it has cut a text in the middle of a
-    surrogate pair, which is valid for a lenient parser only, or has sent what is nested too deeply.
+    Without it a client would wait for ever, for example after a text with half a surrogate pair, which only a
+    lenient parser accepts, or after a message that is nested too deeply.
     """
     from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
 
@@ -269,7 +269,7 @@ def _refusal(text: str) -> JSONRPCError | None:
 
 
 def _outline(text: str) -> str:
-    """Parse the outermost object or array in JSON, with `null` for nested ones."""
+    """Reduce a JSON text to its outermost object or array, with `null` for nested ones."""
     kept: list[str] = []
     depth = begin = 0
     for mark in _MARKS.finditer(text):
