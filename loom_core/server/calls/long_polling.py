@@ -192,7 +192,8 @@ class LongPoll:
             try:
                 yield
             finally:
-                tasks.cancel_scope.cancel()
+                async with lines.sending:  # cancelled in the middle of sending, a line would be lost
+                    tasks.cancel_scope.cancel()
         while events := await self.runs.journal().events(run.id, after=lines.read, limit=_PAGE):
             for event in events:
                 lines.take(event)
@@ -214,9 +215,10 @@ class LongPoll:
             while True:
                 await news.wait()
                 news = anyio.Event()
-                latest, lines.latest = lines.latest, None
-                if latest is not None:
-                    await reporter.report(*latest)
+                async with lines.sending:
+                    latest, lines.latest = lines.latest, None
+                    if latest is not None:
+                        await reporter.report(*latest)
                 await anyio.sleep(_BETWEEN_LINES)
 
 
@@ -230,12 +232,14 @@ class _Lines:
     Attributes:
         read: seq of the last event that was read.
         latest: the latest unsent line, with the seq of its event.
+        sending: held while a line is sent.
     """
 
     def __init__(self, said: Callable[[StreamEvent], str], *, known: int) -> None:
         self._said = said
         self.read = known
         self.latest: tuple[int, str] | None = None
+        self.sending = anyio.Lock()
 
     def take(self, event: StreamEvent) -> None:
         """Read an event."""

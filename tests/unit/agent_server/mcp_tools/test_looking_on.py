@@ -61,9 +61,10 @@ async def test_progress_tells_people_what_happens(connect):
 
     async with connect() as client:
         await client.call_tool("agent_run", {"goal": "等待 0.6"}, progress_callback=told)
-    assert any(line.startswith("demonstration 正在思考") for line in lines), lines
-    assert any("waiting" in line for line in lines), lines
-    assert len(lines) <= 8, "at most four a second"
+    assert 2 <= len(lines) <= 8, "at most four a second"
+    steps = ("demonstration 正在思考", "正在使用 wait", "waiting")
+    assert lines[0].startswith(steps), "which of them depends on how fast the machine is"
+    assert lines[-1] == "完成"
 
 
 async def test_resources_show_runs_events_and_tools(connect, call):
