@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 Operator: TypeAlias = Literal["eq", "ne", "gte", "gt", "lte", "lt", "contains"]
-"""How a field is compared; `eq` is what a plain value or a list means, and is not written."""
+"""Comparison operator of a filter; `eq` is implied by a plain value or a list."""
 
 ADDRESS_FIELDS = frozenset({"source", "document", "path"})
-"""Filters that every knowledge base has, whatever its documents say: where a document is from."""
+"""Filters by the origin of a document, which every knowledge base supports."""
 
 FILTERS_DESCRIPTION = (
     "Conditions that documents must all fulfil. A list means any of its values. Dates are ISO, also in part."
 )
-"""How filters are written, for a model."""
+"""Description of the syntax of filters, for a model."""
 
 _VALUES: list[dict[str, Any]] = [
     {"type": "string"},
@@ -65,8 +65,8 @@ FILTERS_SCHEMA: Mapping[str, Any] = {
 }
 """JSON Schema of filters as a model gives them: a list of conditions.
 
-A mapping from any field to its filter is an open object, which strict function calling (OpenAI) cannot say.
-`filter_mapping` takes both forms. Booleans, and numbers in a list, are taken as well; texts do for them.
+A mapping from any field to its filter is an open object, which strict function calling (OpenAI) does not
+allow. `filter_mapping` accepts both forms. Booleans, and numbers in a list, are also accepted.
 """
 
 _BUILT_IN = ("source", "path", "language", "type", "title")
@@ -78,8 +78,8 @@ _MAX_FIELDS = 20
 _MAX_VALUES = 100
 _MAX_TEXT = 2_000  # characters of one value
 _MAX_WHOLE = 2**63
-_SHOWN = 60  # characters of a wrong name or value that are repeated
-_LISTED = 30  # names in a message
+_SHOWN = 60  # maximum characters of a wrong name or value in a message
+_LISTED = 30  # maximum names in a message
 _PLACE = re.compile(r"#\d+-\d+$")
 
 
@@ -88,9 +88,9 @@ class FieldCondition:
     """A comparison of a field with values.
 
     Attributes:
-        operator: how to compare.
-        values: what to compare with: one for a range; for `eq` and `contains` any of them will do, for
-            `ne` none of them may be there. None for a number or date that is not compared as such.
+        operator: the comparison.
+        values: the values to compare with: one for a range; any of them for `eq` and `contains`; none of them
+            for `ne`. Their number or period is None if it is not compared.
     """
 
     operator: Operator
@@ -123,14 +123,14 @@ def filter_names(field_names: Iterable[str]) -> list[str]:
 def filter_mapping(given: object) -> object:
     """Convert a list of conditions, as `FILTERS_SCHEMA` describes it, to what `parse_filters` takes.
 
-    Anything else is returned as it is: `parse_filters` checks it.
+    Anything else is returned unchanged, for `parse_filters` to check.
 
     Raises:
         InvalidInputError: a condition lacks something, or two of one field cannot be combined.
     """
     conditions: object = given
     if isinstance(given, Mapping) and {"field", "value"} <= given.keys() <= _CONDITION_KEYS:
-        conditions = [cast("object", given)]  # a single condition without its list
+        conditions = [cast("object", given)]  # a single condition, not in a list
     if not isinstance(conditions, list):
         return conditions
     filters: dict[str, Any] = {}
@@ -177,18 +177,19 @@ def _parts(condition: object) -> tuple[str, str, object]:
 
 
 def parse_filters(filters: Mapping[str, object] | None, known: Sequence[str]) -> Filters:
-    """Check filters as a caller gives them, and make them ready for the store.
+    """Validate filters, and parse them for the store.
 
     A field's filter is a value, a list of values (any of them), or an object with one or more of the
     operators `gte`, `gt`, `lte`, `lt` (one value each), `ne` and `contains` (one, or a list). Documents
     that lack the field fulfil `ne` and nothing else. The rules of comparison are in docs/knowledge.md.
 
     Args:
-        filters: name to filter; None and an empty mapping are no filters.
-        known: names that may be used, as from `filter_names`; `document` may always be.
+        filters: filter by field name; None and an empty mapping mean no filters.
+        known: names that are allowed, as from `filter_names`; `document` always is.
 
     Raises:
-        InvalidInputError: an unknown field or operator, a value that is none, an empty list, too many.
+        InvalidInputError: a field or operator is unknown, a value is invalid, a list is empty, or there are
+            too many.
     """
     if not filters:
         return Filters()
@@ -262,7 +263,7 @@ def _values(name: str, operator: Operator, given: object) -> tuple[FieldValue, .
 
 
 def _forms(name: str, operator: Operator, given: object) -> Iterable[FieldValue]:
-    """Return the values that a field is compared with for one value that the caller gave."""
+    """Return the values to compare a field with, for one value of the caller."""
     if given is None:
         raise InvalidInputError(f"The filter {name!r} has no value.", advice=_advice(name))
     if isinstance(given, float) and not math.isfinite(given):
@@ -311,7 +312,7 @@ def _addresses(given: str, *, whole: bool) -> list[str]:
 
     Args:
         given: a URI, a path, an id, or a part of one; a citation's `#10-90` at its end is left out.
-        whole: it has to be a whole URI, so that a path becomes one.
+        whole: whether it has to be a whole URI, so that a path becomes one.
     """
     given = _PLACE.sub("", given)
     scheme = "file://" if given.startswith("file://") else ""
@@ -320,7 +321,7 @@ def _addresses(given: str, *, whole: bool) -> list[str]:
         path = path.replace("\\", "/")
     if whole and not scheme and re.match(r"/|[A-Za-z]:/", path):
         scheme = "file://" if path.startswith("/") else "file:///"
-    # Names come composed or decomposed, as a file system has them, and a colon may be that of a drive.
+    # File systems have names composed or decomposed, and a colon may be that of a drive.
     forms = (unicodedata.normalize(form, path) for form in ("NFC", "NFD"))
     encoded = [scheme + quote(form, safe=safe) for form in forms for safe in ("/", "/:")]
     return list(dict.fromkeys([given, *encoded]))
@@ -343,7 +344,7 @@ Scalar: TypeAlias = str | int | float | bool | date
 """Values of a field and of a filter; a `datetime` is a `date`."""
 
 FOLDED_FIELDS = frozenset({"author", "description", "lang", "language", "subject", "tags", "title", "type"})
-"""Fields compared without regard to case and width: those that people write and Loom's loaders read.
+"""Fields compared without regard to case and width: those that people write and Loom's loaders extract.
 
 All others are exact, because they may be keys of another system (`tenant_id`, an order number).
 """
@@ -365,9 +366,9 @@ class Period:
     """The period that a date denotes, in seconds since 1970: `2024` a year, `2024-05-03T10:00` a minute.
 
     Attributes:
-        local: when it begins by its author's clock, read as if that were UTC.
-        instant: when it begins; without an offset the same as `local`.
-        length: how long it lasts.
+        local: its start in local time, read as if that were UTC.
+        instant: its start in UTC; without an offset the same as `local`.
+        length: its length.
     """
 
     local: float
@@ -400,12 +401,12 @@ class FieldValue:
         """Return the forms of a value.
 
         Dates are ISO 8601 from the year to the second, with `-` or `/` and a `T` or a blank, or written
-        as in `2024年5月3日`; a time without an offset is UTC. Halves of surrogate pairs become question
-        marks, as in the text of documents.
+        as in `2024年5月3日`; a time without an offset is UTC. Lone surrogates become question marks, as
+        in the text of documents.
 
         Args:
             value: the value.
-            fold: make text the same whatever its case and its width, see `FOLDED_FIELDS`.
+            fold: whether to fold the case and width of text, see `FOLDED_FIELDS`.
         """
         text = _text(value)
         number: float | None = None
@@ -420,7 +421,7 @@ class FieldValue:
 
     @property
     def is_exact(self) -> bool:
-        """Whether two values with this number must be the same number."""
+        """Whether the number is exact, so that equal floats mean equal numbers."""
         return self.number is not None and abs(self.number) < _EXACT
 
 

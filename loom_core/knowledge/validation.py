@@ -11,11 +11,11 @@ def require_positive(*, of: str = "", **numbers: float | None) -> None:
     """Require that settings are positive; None means not set.
 
     Args:
-        of: what they are settings of, for the message.
-        numbers: each by its name.
+        of: the object they belong to, for the message.
+        numbers: the settings by name.
 
     Raises:
-        ConfigError: one of them is 0, below, or no number.
+        ConfigError: one of them is 0, negative, or not a number.
     """
     for name, number in numbers.items():
         if number is not None and not number > 0:
@@ -23,7 +23,7 @@ def require_positive(*, of: str = "", **numbers: float | None) -> None:
             raise ConfigError(f"{setting} is {number}.", advice="Use a number above 0.")
 
 
-_MAX_CHARACTERS = 8000  # that are read of a question; more is a pasted document
+_MAX_CHARACTERS = 8000  # maximum length of a question; more is a pasted document
 
 
 def check_question(query: str) -> None:
@@ -50,12 +50,12 @@ def check_limit(limit: int, *, most: int, name: str = "limit") -> None:
     """Refuse a number of passages that is not a whole number from 1 to the maximum.
 
     Args:
-        limit: how many are asked for.
-        most: how many may be.
-        name: what the caller calls it.
+        limit: the number of passages requested.
+        most: the maximum.
+        name: name of the argument, for the message.
 
     Raises:
-        InvalidInputError: it is not.
+        InvalidInputError: it is out of range, or not a whole number.
     """
     # A bool is an int to `isinstance`, and `limit=True` is a mistake.
     if type(limit) is not int or not 1 <= limit <= most:

@@ -252,7 +252,7 @@ def test_a_command_that_waits_for_a_server_ends_where_the_servers_model_cannot_b
     assert added.returncode == 1
     assert b"Another process works for this knowledge base, and cannot continue" in added.stderr
     assert why in added.stderr
-    assert b"What is written stays" in added.stderr
+    assert b"Stored documents stay" in added.stderr
     assert server.close_input() == 0
     assert loom_kb("list", "--kb", "notes").returncode == 0  # nothing is half written
 

@@ -19,7 +19,7 @@ def test_a_damaged_knowledge_base_is_told_repaired_and_fine_again(loom_kb, home:
     db.close()
     wrong = loom_kb("check", "--kb", "文档")
     assert wrong.returncode == 1
-    assert "wrong     a passage is not what the text has at its place" in wrong.stdout.decode()
+    assert "wrong     a passage does not match the text at its position" in wrong.stdout.decode()
     assert "--repair" in wrong.stderr.decode()
     repaired = loom_kb("check", "--repair", "--json", "--kb", "文档")
     assert repaired.returncode == 0, repaired.stdout.decode()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["BatchBuilder", "BatchWriter", "FileCheck", "IngestBatch", "ItemAction"]
 
 _IN_RECORD: tuple[ItemState, ...] = ("added", "updated", "moved", "unchanged")
-"""Of a document that is in the store, what its file is like is noted, too."""
+"""Outcomes with a document in the store, for which the fingerprint of the file is stored, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,10 @@ class ItemAction:
     """Next action for an item, by the state of its file.
 
     Attributes:
-        kind: `prepare` it; it is `unchanged`, `moved` here from elsewhere, `gone`, or has `failed`.
-        state: of its file, where it could be read in peace.
-        source: the document that only gets another address, where it moved here.
-        reason: why it failed.
+        kind: `prepare` the item; else its file is `unchanged`, has `moved` here, is `gone`, or `failed`.
+        state: fingerprint of the file, if it could be read unchanged.
+        source: for `moved`, the document that gets the new address.
+        reason: for `failed`, the reason.
     """
 
     kind: Literal["prepare", "unchanged", "moved", "gone", "failed"]
@@ -59,10 +59,10 @@ class IngestBatch:
     """Items of a job, in order.
 
     Attributes:
-        items: with the fate of each.
-        size: bytes of the items.
-        preparation: of those that are to be prepared, in their order.
-        taken: how many of these have left the batch already.
+        items: the items, each with its action.
+        size: size of the items in bytes.
+        preparation: preparation of the items with the action `prepare`, in order.
+        taken: how many of these were split off already.
     """
 
     items: list[tuple[JobItem, ItemAction]] = field(default_factory=list["tuple[JobItem, ItemAction]"])
@@ -85,7 +85,7 @@ class IngestBatch:
 
     def take_ready(self) -> IngestBatch:
         """Split off the first items, up to the first that is not prepared, as a separate batch."""
-        made = ready = len(self.ready_results())  # looked at once: more are prepared meanwhile
+        made = ready = len(self.ready_results())  # counted once, as workers prepare more meanwhile
         count = 0
         for _, fate in self.items:
             if fate.kind == "prepare":
@@ -108,9 +108,9 @@ class FileCheck:
     """Compares the files of jobs with the store before they are loaded.
 
     Args:
-        record: knows what they were like.
+        record: the store with the fingerprints of files.
         pipeline: id of the pipeline.
-        limits: what is too large to be loaded is not read here either.
+        limits: limits of a file; a larger one is not read.
     """
 
     def __init__(self, record: KnowledgeStore, *, pipeline: str, limits: LoadLimits) -> None:
@@ -161,7 +161,7 @@ class FileCheck:
         return (now.st_size, now.st_ctime_ns) == (state.size, state.ctime_ns)
 
     def forget(self) -> None:
-        """Drop all claims, as no job is under way."""
+        """Drop all claims, as no job is in progress."""
         self._claimed.clear()
 
 
@@ -170,7 +170,7 @@ class BatchBuilder:
 
     Args:
         record: the store.
-        files: tells what has become of files.
+        files: decides the action for each item.
     """
 
     def __init__(self, record: KnowledgeStore, files: FileCheck) -> None:
@@ -209,10 +209,10 @@ class BatchBuilder:
         return batch, complete
 
     def _complete(self, job: Job, item: JobItem, known: bytes) -> JobItem:
-        """Return the item with everything it is prepared from.
+        """Return the item with all input of its preparation.
 
         Raises:
-            DocumentError: its text in the store has gone.
+            DocumentError: its document was removed from the store.
         """
         if "stored" in job.request:
             return replace(item, payload=self._load_payload(item), known=known)
@@ -229,9 +229,9 @@ class BatchWriter:
     """Writes batches into the store.
 
     Args:
-        record: where to.
-        files: says by what settings files were read.
-        words: receives the tokens of written chunks.
+        record: the store.
+        files: the check of files, for their settings and fingerprints.
+        words: the lexical index, which receives the tokens of written chunks.
     """
 
     def __init__(self, record: KnowledgeStore, files: FileCheck, words: DerivedLexicalIndex) -> None:
@@ -245,10 +245,10 @@ class BatchWriter:
         Args:
             job: the job.
             batch: its items.
-            made: what became of those that were to be prepared, in their order.
+            made: results of the items with the action `prepare`, in order.
 
         Returns:
-            Whether the job goes on.
+            Whether the job continues.
         """
         record = self._record
         results = iter(made)
@@ -270,7 +270,7 @@ class BatchWriter:
                 else:
                     outcome = self._end(job, item, fate) if result is None else result
                     if outcome.by_content and job.kind == "sync" and fate.state is not None:
-                        # A readable file that holds no document any more: a sync removes the document.
+                        # The file is readable, but no longer holds a document: a sync removes it.
                         self._remove_at(item.uri)
                 if outcome.state in _IN_RECORD:
                     self._note_file(job, item, fate)
@@ -291,9 +291,9 @@ class BatchWriter:
     def _in_order(
         self, items: Sequence[tuple[JobItem, ItemAction, Prepared | None]]
     ) -> list[tuple[JobItem, ItemAction, Prepared | None]]:
-        """Drop items that were unchanged at the check but are not now, and what follows at their addresses.
+        """Drop items that are no longer unchanged, and later items with the same URIs.
 
-        The document was written or removed while it was compared. These stay to be done, in their order.
+        Their documents were written or removed since the comparison. The items stay pending, in order.
         """
         held: set[str] = set()
         ready: list[tuple[JobItem, ItemAction, Prepared | None]] = []

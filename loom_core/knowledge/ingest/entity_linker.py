@@ -1,4 +1,4 @@
-"""Entity linking: find the names of known subjects in passages, as documents come."""
+"""Entity linking: find the names of known subjects in passages, incrementally."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EntityLinker"]
 
-_CHUNKS_FOR_A_NAME = 2  # reading so many chunks takes as long as looking up a name and reading its candidates
+_CHUNKS_FOR_A_NAME = (
+    2  # looking up a name and reading its candidates costs as much as reading this many chunks
+)
 
 
 @dataclass(slots=True)
@@ -29,10 +31,10 @@ class _Backfill:
 
     Attributes:
         names: the names to find.
-        entities: theirs.
-        last: the last chunk at the beginning.
+        entities: their entities.
+        last: the last chunk in the store at the beginning.
         until: the last chunk to search.
-        at: the last chunk that was read.
+        at: the last chunk searched so far.
     """
 
     names: NameIndex
@@ -43,7 +45,7 @@ class _Backfill:
 
 
 class EntityLinker:
-    """Keeps entity linking complete: every known name in every chunk.
+    """Links every known name in every chunk, incrementally.
 
     New chunks are searched for all names, and their new names are searched for in the chunks
     that were searched before: few names in those that the lexical index finds, many in all of them. The
@@ -52,7 +54,7 @@ class EntityLinker:
 
     Args:
         record: the store of names, chunks and links.
-        words: finds the chunks that may hold a name.
+        words: the lexical index, which finds the chunks that may hold a name.
         chunks: how many to search in a step.
         names: how many new names to search for in earlier chunks in a step.
     """
@@ -65,9 +67,9 @@ class EntityLinker:
         self._chunks_at_once = chunks
         self._names_at_once = names
         self._names: NameIndex | None = None
-        self._newest = 0  # the chunk that was the last one when the names were read
-        self._linked = 0  # the last one that had been searched then
-        self._indexed = 0  # the lexical index has the chunks up to this one
+        self._newest = 0  # the last chunk when the names were read
+        self._linked = 0  # the link watermark at that time
+        self._indexed = 0  # the last chunk that the lexical index is known to hold
         self._reading: _Backfill | None = None
 
     def forget(self) -> None:
@@ -79,8 +81,8 @@ class EntityLinker:
         """Search some chunks for names. Blocks.
 
         Args:
-            spare: how many new chunks, and how many new names, may be left for later. A name that is there
-                when a chunk is searched costs next to nothing; a later one needs a separate search.
+            spare: how many new chunks, and new names, may be left for later. Searching a chunk for one more
+                name costs next to nothing; a name that comes later needs a separate search.
 
         Returns:
             Whether there was anything to do.
@@ -101,16 +103,14 @@ class EntityLinker:
         texts = graph.texts_after(graph.link_watermark(), limit=limit)
         links = list(_links_in(texts, names))
         with self._record.database.write():
-            # A name comes with a chunk. One that came meanwhile was not looked for.
+            # Names come with chunks: if there is a new chunk, its names were not searched for.
             if self._record.documents.last_chunk() == last:
                 self._write(links)
                 graph.advance_link_watermark(texts[-1][0] if len(texts) == limit else last)
 
     def _search_earlier(self, last: int) -> None:
         """Search the earlier chunks for some new names."""
-        self._build_name_index(
-            last
-        )  # before they are forgotten, as the next chunks are searched for them, too
+        self._build_name_index(last)  # before the new names are removed, as later chunks need them, too
         if self._reading is None:
             self._reading = self._begin_backfill(last)
         if self._reading is not None:
@@ -137,7 +137,7 @@ class EntityLinker:
             self._write(links)
             reading.at = texts[-1][0] if len(texts) == limit else reading.until
             if reading.at >= reading.until:
-                # Not those that ceased to be names meanwhile and became some again: with it their links went.
+                # Keep names that were deleted and added again meanwhile, as their links were deleted, too.
                 graph.forget_new_names(graph.subjects_since(reading.entities, reading.last))
                 self._reading = None
 
@@ -165,7 +165,7 @@ class EntityLinker:
         if self._names is not None and newest == self._newest:
             return self._names
         graph = self._record.graph
-        linked = graph.link_watermark()  # names that come from now on are noted with this or more
+        linked = graph.link_watermark()  # later names are noted with this watermark or a higher one
         if self._names is None:
             self._names = NameIndex()
             for entity, id_ in graph.subjects():
@@ -186,7 +186,7 @@ class EntityLinker:
             self._indexed = newest
         words = self._words.searcher()
         if words is None:
-            raise IndexDamagedError("The index of words does not open.")
+            raise IndexDamagedError("The lexical index does not open.")
         candidates: defaultdict[int, list[bytes]] = defaultdict(list)
         for name in new:
             letters = plain_latin(name.id)
@@ -196,13 +196,13 @@ class EntityLinker:
         chunks = sorted(candidates)
         for start in range(0, len(chunks), self._chunks_at_once):
             texts = self._record.graph.texts(chunks[start : start + self._chunks_at_once])
-            # Most have the words of a name somewhere, and not the name.
+            # Most candidates hold the words of a name, but not the name.
             yield from _links_in((row for row in texts if _may_hold(row[1], candidates[row[0]])), names)
 
     def _write(self, links: Iterable[MentionLink]) -> None:
         found = list(links)
         there = set(self._record.documents.existing(sorted({link.chunk for link in found})))
-        # The index in memory may know names whose last title is gone.
+        # The names in memory may include some that are no longer subjects.
         alive = self._record.graph.still_subjects(sorted({link.entity for link in found}))
         touched = self._record.graph.add_links(
             link for link in found if link.chunk in there and link.entity in alive

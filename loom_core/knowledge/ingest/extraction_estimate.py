@@ -18,14 +18,14 @@ class ExtractionEstimate:
     """Estimate of an extraction: the requests are known, the length of the answers is not.
 
     Attributes:
-        documents: with something new in them.
-        passages: that the model is to read.
-        calls: requests to the model.
-        input_tokens: of all requests, by `estimate_tokens`.
-        output_tokens: of all answers, thinking not included.
-        cost: US dollars; None where the price is not known.
-        by_size: there was no time to read all documents: for some of them it is judged by their sizes.
-        more: nor to find all of them: it is more than this.
+        documents: number of documents with new passages.
+        passages: number of passages for the model to read.
+        calls: number of requests to the model.
+        input_tokens: tokens of all requests, by `estimate_tokens`.
+        output_tokens: tokens of all answers, without thinking.
+        cost: cost in US dollars; None if the price is not known.
+        by_size: whether some documents were estimated by their sizes, as there was no time to read them.
+        more: whether the total is higher, as there was no time to list all documents.
     """
 
     documents: int = 0
@@ -39,7 +39,7 @@ class ExtractionEstimate:
 
     @property
     def tokens(self) -> int:
-        """Of requests and answers."""
+        """Tokens of requests and answers."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: ExtractionEstimate) -> ExtractionEstimate:
@@ -56,9 +56,9 @@ class ExtractionEstimate:
         )
 
     def __str__(self) -> str:
-        """Format it in one line, for people."""
+        """Return a description in one line."""
         cost = "at an unknown price" if self.cost is None else f"for about US$ {self.cost:,.2f}"
-        how = ", judged by the sizes of files" if self.by_size else ""
+        how = ", estimated by the sizes of files" if self.by_size else ""
         return (
             f"{'more than ' if self.more else ''}{self.passages:,} passages of {self.documents:,} documents "
             f"in {self.calls:,} requests, about {self.input_tokens:,} tokens to read and "
@@ -77,12 +77,12 @@ class ConfirmationNeededError(InvalidInputError):
     """Extraction by a language model needs a user's confirmation; nothing was done.
 
     Attributes:
-        estimate: what it will take.
+        estimate: the estimate of the extraction.
     """
 
     def __init__(self, estimate: ExtractionEstimate) -> None:
         super().__init__(
-            f"A language model is to read much: {estimate}. Nothing was done.",
+            f"A language model would read a large amount: {estimate}. Nothing was done.",
             advice="Confirm it (confirm=True), do less, or raise confirm_tokens and confirm_cost.",
         )
         self.estimate = estimate

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["FileListing", "outermost"]
 
 _PORTION = 1000
-_SECONDS = 0.25  # a portion's: then progress is reported, and cancellation seen
-_FEW = 10  # documents that may go with the last file of their folder
+_SECONDS = 0.25  # of a portion, after which progress is reported and cancellation checked
+_FEW = 10  # up to this many documents are removed if their folder is empty
 _COUNTED = 10_000
 
 
 class FileListing:
-    """Listing of a job's files. In memory only: after a kill, the next process starts over.
+    """Listing of a job's files. Its state is in memory only: after a kill, the next process starts over.
 
     Files that are surely unchanged become no items; they are only counted. For a `sync`
     the documents below its folders whose files are gone follow at the end, as `leaving`.
@@ -37,16 +37,16 @@ class FileListing:
     Args:
         record: the store, which receives the items.
         job: the job, which has been started.
-        settings: of the loading of its files, see `FileTable`.
+        settings: digest of the settings of loading, see `FileTable`.
     """
 
     def __init__(self, record: KnowledgeStore, job: Job, *, settings: bytes) -> None:
         self._record = record
         self._settings = settings
         self._seen = bytearray()  # a bit for each document that still has its file
-        self._kept: list[str] = []  # addresses of what could not be looked at
-        self._places: list[Path] = []  # below which documents are to be removed whose files are gone
-        # One after the other, as only all the files tell which documents have none.
+        self._kept: list[str] = []  # addresses that could not be read, whose documents are kept
+        self._places: list[Path] = []  # folders below which documents without a file are removed
+        # In this order: only after all files are listed are the documents without one known.
         self._phases = deque([self._files(job), self._leaving()])
         self.job = job
 
@@ -143,7 +143,7 @@ class FileListing:
                 0,
                 "failed",
                 f"the folder is {state}, so nothing was removed: {documents:,}{more} documents came from it. "
-                "Is its drive connected? If they are to go, use --allow-empty",
+                "Is its drive connected? To remove them, use --allow-empty",
             )
         elif state != "gone":
             yield from _scan(root, request, within)

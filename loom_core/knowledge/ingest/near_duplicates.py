@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["NEAR_DUPLICATE_THRESHOLD", "compare_pending", "copy_note", "percent"]
 
 NEAR_DUPLICATE_THRESHOLD = 0.8
-"""From this share of common shingles on two texts are nearly the same."""
+"""Minimum Jaccard index of the shingles of near-duplicates."""
 
 _SECONDS = 0.2  # of computing at a time
 _BATCH = 200
-_CANDIDATES = 8  # looked at of each text: of a hundred letters made by one template, those most alike
+_CANDIDATES = 8  # most similar candidates to compare with each text (of form letters there may be many)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sketch:
-    """A text to compare; of a stored text only the hash is given."""
+    """Sketch of a document's text; for a known text only the hash is set."""
 
     document: int
     hash: bytes
@@ -43,8 +43,8 @@ def compare_pending(record: KnowledgeStore, job: Job | None = None) -> bool:
     """Compare the texts of some new or changed documents with all others. Blocks for moments.
 
     Args:
-        record: the store, which also receives the result.
-        job: its notes receive the findings about documents that were written since it began.
+        record: the store, which receives the result.
+        job: the job whose notes receive the findings about documents written since it began.
 
     Returns:
         Whether there were any.
@@ -61,7 +61,7 @@ def compare_pending(record: KnowledgeStore, job: Job | None = None) -> bool:
     with record.database.write():
         for sketch in sketches:
             if sketch.shingles is None and record.duplicates.text_with(sketch.hash) is None:
-                sketch = _sketch(record, sketch.document)  # the text has gone with one before it
+                sketch = _sketch(record, sketch.document)  # the known text was deleted meanwhile
             alike = _alike(record, sketch)
             record.duplicates.upsert(sketch.document, sketch.hash, bands=sketch.bands, alike=alike)
         if job is not None and job.started_at is not None:
@@ -81,7 +81,7 @@ def copy_note(uri: str, copies: Sequence[CopyOf]) -> str:
 
 
 def percent(share: float) -> str:
-    """Format a share; never as 100 % unless it is exactly that."""
+    """Format a share as a percentage; 100 % only if it is exactly that."""
     return f"{min(int(100 * share), 99)} %" if share < 1 else "100 %"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PageFetcher", "client_for"]
 
-_SECONDS = 1.0  # after which the fetched pages are passed on, so that progress is reported
+_SECONDS = 1.0  # after which fetched pages are returned, so that progress is reported
 _BYTES = 8 << 20
 _ACCEPT = "text/html,application/xhtml+xml,application/pdf,text/markdown,text/plain;q=0.9,*/*;q=0.5"
 
@@ -39,10 +39,10 @@ class PageFetcher:
         self._client: GuardedClient | None = None
 
     def fill(self, job: Job, items: Sequence[JobItem]) -> list[JobItem]:
-        """Fetch the pages of items, for a moment. Blocks; only for threads that `to_thread` began.
+        """Fetch the pages of some items. Blocks for a moment; only for threads started by `to_thread`.
 
         Args:
-            job: one with `urls`, whose `allow_net` says what may be asked besides the open internet.
+            job: a job with `urls`; its `allow_net` names hosts allowed besides the public internet.
             items: its next items, of any kind.
 
         Returns:
@@ -77,10 +77,10 @@ def client_for(rules: Sequence[str], *, max_bytes: int | None = None) -> Guarded
 
     Args:
         rules: hosts and networks, see `NetPolicy.allowing`.
-        max_bytes: of an answer, where it is not what the policy has.
+        max_bytes: maximum size of a response, instead of the policy's.
 
     Raises:
-        ConfigError: a rule is neither.
+        ConfigError: a rule is neither a host nor a network.
     """
     policy = NetPolicy.allowing(rules)
     return GuardedClient(policy if max_bytes is None else replace(policy, max_bytes=max_bytes))

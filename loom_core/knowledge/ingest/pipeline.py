@@ -51,8 +51,8 @@ class PipelineSpec:
     Attributes:
         chunker: name of the chunker.
         options: its settings.
-        rules: settings of the rules that find entities, or None without extraction or if
-            the program's own extractor does it.
+        rules: settings of the rules that find entities; None without extraction, or with a custom
+            extractor.
     """
 
     chunker: ChunkerName
@@ -68,7 +68,7 @@ class Pipeline:
         chunker_id: name and settings of the chunker; with the extractor's id it detects documents that were
             prepared in another way.
         extractor: finds entities and relations; None leaves the graph empty.
-        recipe: configuration to create the same in another process; None if that is impossible.
+        recipe: configuration to create the same pipeline in another process; None if that is impossible.
         id_: in another process, the id of the original.
     """
 
@@ -93,7 +93,7 @@ class Pipeline:
 
         Args:
             recipe: the configuration.
-            extractor: the program's own, in place of the rules.
+            extractor: a custom extractor, instead of the rules.
             id_: see the class.
         """
         rules = RuleExtractor(recipe.rules) if recipe.rules is not None else None
@@ -151,13 +151,13 @@ class Pipeline:
 
     @property
     def extractor(self) -> Extractor | None:
-        """The program's own extractor, or None if there are only rules, or no extraction."""
+        """The custom extractor; None if there are only rules, or no extraction."""
         return self._extractor
 
     async def extract(
         self, documents: Sequence[PreparedDocument], *, known: Collection[str] = ()
     ) -> list[PreparedDocument]:
-        """Return the documents with the findings of the program's own extractor.
+        """Return the documents with the findings of the custom extractor.
 
         Args:
             documents: the documents.
@@ -185,7 +185,7 @@ class Pipeline:
         seen: dict[bytes, int] = {}
         prepared: list[PreparedChunk] = []
         for cut in self._chunker.chunk(draft):
-            # One chunk after the other, as what is found out about its words is not kept for long.
+            # One chunk at a time, as the memoization of its text analysis is short-lived.
             chunk = self._complete_chunk(cut, draft)
             described = _as_json(
                 [self.id, chunk.title, chunk.title_source, chunk.heading_path, chunk.kind, chunk.name]
@@ -195,7 +195,7 @@ class Pipeline:
             embedded = embedding_text(chunk.title, chunk.heading_path, chunk.text)
             prepared.append(
                 PreparedChunk(
-                    # Ids say nothing of the place, so that a passage keeps its id when others move.
+                    # Ids do not depend on the position, so that a passage keeps its id when others move.
                     id=f"{document}.{hash_.hex()[:12]}" + (f".{copy}" if copy > 1 else ""),
                     chunk=chunk,
                     found=extraction_columns(self._rules.extract_one(chunk))

@@ -57,13 +57,13 @@ class IngestLimits:
 
     Attributes:
         seconds: target time of writing a batch, during which no other process can write; between two batches
-            progress is reported and a cancellation seen.
-        items: documents of a batch.
-        size: bytes of a batch.
-        ahead: batches that are prepared while one is written.
+            progress is reported and cancellation checked.
+        items: maximum number of documents of a batch.
+        size: maximum size of a batch in bytes.
+        ahead: number of batches that are prepared while one is written.
         words: seconds after which written chunks are added to the lexical index, while a job runs.
-        unlinked: new chunks, and new names, that may wait for entity linking while a job runs: the more, the
-            fewer names arrive after the chunks that hold them were searched.
+        unlinked: maximum number of new chunks, and of new names, that wait for entity linking while a job
+            runs; the higher, the fewer chunks are searched twice.
         flush_seconds: seconds after which the prepared part of a batch is written without the rest.
     """
 
@@ -90,7 +90,7 @@ class IngestRunner:
         files: limits of a file.
         limits: limits of the work done at a time.
         children: number of child processes that prepare documents, see `Preparer`.
-        child_limits: limits of each.
+        child_limits: limits of each child.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ class IngestRunner:
             if await to_thread.run_sync(self._prepare_some, batch):
                 self._under_way.popleft()
             else:
-                # Now the worker may look whether the job is still wanted.
+                # Return, so that the worker can check whether the job was cancelled.
                 patient = time.monotonic() < self._written_at + self._limits.flush_seconds
                 if patient or not (batch := batch.take_ready()).items:
                     return True
@@ -258,14 +258,14 @@ class IngestRunner:
             goes_on = await to_thread.run_sync(self._writer.write, job, batch, made)
             in_time = int(batch.size * self._limits.seconds / max(time.monotonic() - started, 1e-3))
             if self._pipeline.extractor is None:
-                # Else batches stay small: what was found in one, and may have been paid for, is soon safe.
+                # Else batches stay small, so that paid findings are soon stored.
                 self._bytes = max(_FIRST_BYTES, min(in_time, 2 * self._bytes))
             if not goes_on:
                 await to_thread.run_sync(self._abandon)
             else:
                 await to_thread.run_sync(self._index_some)
         except BaseException:
-            # Whatever is under way is still to be done by what the store says.
+            # The work in progress is not lost: the items are still pending in the store.
             self._abandon()
             raise
         return True
@@ -276,7 +276,7 @@ class IngestRunner:
             items = self._next_items(job)
             if not items:
                 if not self._under_way:
-                    self._last = -1  # what could not be settled is looked at again
+                    self._last = -1  # retry items that could not be settled
                     items = self._next_items(job)
                 if not items:
                     return
@@ -310,14 +310,14 @@ class IngestRunner:
 
 
 TRACE = "trace"
-"""Where the request of a job says which trace it was submitted in (`traceparent`)."""
+"""Key in the request of a job for the trace context of its submission (`traceparent`)."""
 
 
 class JobTrace:
     """Keeps the trace span of the current job.
 
     Args:
-        record: where jobs are read.
+        record: the store, to read jobs.
     """
 
     def __init__(self, record: KnowledgeStore) -> None:
@@ -336,7 +336,7 @@ class JobTrace:
 
     @contextmanager
     def piece(self) -> Generator[None]:
-        """Count the block as work on the job."""
+        """Run the block within the span of the job."""
         if self._span is None:
             yield
             return
@@ -374,17 +374,17 @@ _log = logging.getLogger(__name__)
 
 
 class ExtractionStep:
-    """Runs a pipeline's own extractor on documents, while their job is wanted.
+    """Runs a pipeline's custom extractor on documents, until their job is cancelled.
 
-    What a language model takes for a job is stored with the job. A job that no user agreed to ends where
-    the model would take more than the configuration allows: web pages are not known before they are fetched,
-    and who added the documents may have had no model, other than the process that works.
+    The usage of a language model is stored with the job. An unconfirmed job fails when the model would exceed
+    the limits of the configuration: the size of web pages is unknown before they are fetched, and the process
+    that submitted the job may have no model while the worker process has one.
 
     Args:
-        record: the store; its chunks need no reading.
-        pipeline: whose extractor it is.
+        record: the store; chunks stored unchanged are not extracted from again.
+        pipeline: the pipeline with the extractor.
         config: limits above which a job needs a confirmation.
-        look_seconds: between two looks whether the job was cancelled.
+        look_seconds: interval between checks whether the job was cancelled.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ class ExtractionStep:
         """Return the prepared documents with the extractor's results, or with the reason why there are none.
 
         Returns:
-            None if the job was cancelled meanwhile, or cannot go on, and has failed.
+            The documents; None if the job was cancelled meanwhile, or has failed.
 
         Raises:
             LLMError: the extractor cannot extract now.
@@ -421,7 +421,7 @@ class ExtractionStep:
             return await self._extract_while_wanted(job, made)
         finally:
             if self._model is not None and before is not None:
-                with anyio.CancelScope(shield=True):  # what is paid is paid
+                with anyio.CancelScope(shield=True):  # usage counts even if cancelled
                     await to_thread.run_sync(self._add_llm_usage, job, self._model, before)
 
     async def _extract_while_wanted(self, job: Job, made: Sequence[Prepared]) -> list[Prepared] | None:
@@ -453,14 +453,14 @@ class ExtractionStep:
             if len(made) == 1:
                 _log.exception("extracting from %s failed", documents[0].uri)
                 return [ItemOutcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")]
-            # One of them is the cause, and must not take the others with it.
+            # Extract from each separately, so that only the cause fails.
             return [result for one in made for result in await self._extract([one])]
         return [next(found) if isinstance(result, PreparedDocument) else result for result in made]
 
     def _find_known_chunks(self, documents: Sequence[PreparedDocument]) -> set[str]:
         """Return the ids of chunks that are stored unchanged, of documents that occur once.
 
-        Of two versions of one document the first may remove what the second has.
+        For two versions of one document, writing the first may remove chunks of the second.
         """
         times = Counter(document.uri for document in documents)
         once = [document for document in documents if times[document.uri] == 1]
@@ -489,7 +489,7 @@ class ExtractionStep:
             return ""
         return (
             f"A language model has read {spent.input_tokens:,} tokens and written {spent.output_tokens:,}; "
-            "more needs a confirmation. What is in stays. Add the rest again, and confirm it."
+            "more needs a confirmation. Stored documents stay. Add the rest again, and confirm it."
         )
 
     def _add_llm_usage(self, job: Job, model: LLMEntityExtractor, before: ExtractionUsage) -> None:

@@ -67,7 +67,7 @@ def iterate_uris(database: Database) -> Iterable[tuple[str, int]]:
 
 
 def pack_draft(draft: DocumentDraft) -> dict[str, object]:
-    """Pack a draft as JSON: what `unpack_draft` takes."""
+    """Return a draft as a JSON object, for `unpack_draft`."""
     return {
         "uri": draft.uri,
         "text": draft.text,
@@ -83,14 +83,14 @@ def unpack_draft(fields: dict[str, Any]) -> DocumentDraft:
     """Restore a draft from what `pack_draft` returned.
 
     Raises:
-        DocumentError: it is none.
+        DocumentError: the fields are invalid.
     """
     try:
         text, title, mime, uri = (fields[name] for name in ("text", "title", "mime", "uri"))
         if not all(isinstance(value, str) for value in (text, title, mime, uri)):
             raise TypeError("a text was expected")
         if fields["title_source"] not in get_args(TitleSource):
-            raise ValueError(f"{fields['title_source']!r} is no source of titles")
+            raise ValueError(f"{fields['title_source']!r} is not a source of titles")
         return DocumentDraft(
             uri=uri,
             text=text,
@@ -121,7 +121,7 @@ def draft_of_row(row: sqlite3.Row) -> DocumentDraft:
     except (zlib.error, TypeError, ValueError) as error:
         raise _damage_error(row["uri"], str(error)) from error
     if len(text) != row["length"]:
-        raise _damage_error(row["uri"], "its length is another than noted")
+        raise _damage_error(row["uri"], "its length is wrong")
     return DocumentDraft(
         uri=row["uri"],
         text=text,
@@ -147,10 +147,10 @@ def _damage_error(uri: str, reason: str) -> DocumentError:
 
 
 def _guess_blocks(database: Database, row: sqlite3.Row, text: str) -> tuple[Block, ...]:
-    """Reconstruct the structure of a document from before structure was kept.
+    """Reconstruct the structure of a document stored before version 2 of the schema, which has none.
 
-    What its text shows by itself, as Markdown does; else the places of its chunks, so that pages and headings
-    stay.
+    Parse the text again if that reproduces it, as with Markdown; else use the spans of its chunks, which keep
+    pages and headings.
     """
     try:
         loaded = load_bytes(text.encode(), uri=row["uri"], name="", mime=row["mime"])

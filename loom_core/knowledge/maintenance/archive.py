@@ -3,7 +3,7 @@
 It is a zip of these members:
 
 - `manifest.json`: see `Manifest`;
-- `documents.jsonl`: a document a line, as `pack_draft` gives it, oldest first;
+- `documents.jsonl`: a document a line, as `pack_draft` returns it, oldest first;
 - `vectors.bin`: 16 bytes of hash and the vector in float16, little endian, for every embedded text;
 - a `.jsonl` for each table of users' decisions, a row a line.
 """
@@ -43,7 +43,7 @@ VECTORS = "vectors.bin"
 DECISIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "alias_decisions.jsonl": ("alias_decisions", ("id", "other", "same", "decided_at")),
 }
-"""Decisions of people: member, table and columns. None of them refers to a key."""
+"""Users' decisions: member, table and columns. None of them refers to a key."""
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 20
@@ -67,13 +67,13 @@ class Manifest(BaseModel):
     Attributes:
         format: number of the format.
         loom: version of the Loom that wrote it.
-        name: of the knowledge base.
-        description: of the knowledge base.
-        search_hints: of the knowledge base.
+        name: name of the knowledge base.
+        description: its description.
+        search_hints: its search hints.
         embedder: id of the model that made the vectors, or empty.
         dimension: length of the vectors.
         embedding_config: configuration that recreates that model.
-        parts: the members.
+        parts: the members, by name.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -117,7 +117,7 @@ class ArchiveReader:
         path: the archive.
 
     Raises:
-        InvalidInputError: it is not an archive of Loom's, of a newer format, or damaged.
+        InvalidInputError: it is not an archive of Loom, has a newer format, or is damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -145,7 +145,7 @@ class ArchiveReader:
                 while block := stream.read(_BLOCK):
                     digest.update(block)
             if digest.hexdigest() != part.sha256:
-                raise self._rejection(f"is damaged: {name} is not what was written")
+                raise self._rejection(f"is damaged: {name} does not match its digest")
 
     def lines(self, name: str, *, most: int) -> Iterator[bytes]:
         """Yield the lines of a member; none if it does not exist.
@@ -215,7 +215,9 @@ class ArchiveReader:
             if info.file_size != self.manifest.parts[info.filename].bytes:
                 raise self._rejection(f"is damaged: {info.filename} has another size than its manifest says")
             if info.file_size > _RATIO * max(info.compress_size, 1):
-                raise self._rejection(f"is no honest archive: {info.filename} cannot be packed so tightly")
+                raise self._rejection(
+                    f"is not a valid archive: {info.filename} claims an impossible compression ratio"
+                )
 
     @contextmanager
     def _member(self, name: str) -> Generator[BinaryIO]:
@@ -240,14 +242,14 @@ def export(
     Args:
         record: its store.
         path: the archive to write; it appears only once it is complete.
-        name: of the knowledge base.
+        name: name of the knowledge base.
         progress: called with the numbers of written and of all documents.
 
     Returns:
         The manifest of the archive.
 
     Raises:
-        InvalidInputError: there is a file already.
+        InvalidInputError: the file exists already.
         StoreError: a document in the store is damaged.
         ConfigError: the archive cannot be written.
     """
@@ -332,8 +334,8 @@ def _version() -> str:
         return ""
 
 
-_PORTION = 200  # documents that are written down together,
-_PORTION_BYTES = 4 << 20  # unless they are as large as this
+_PORTION = 200  # documents that are stored together,
+_PORTION_BYTES = 4 << 20  # up to this size
 _VECTORS = 2000
 _HASH = 16
 _MOST_LINE = 12  # bytes of JSON that a character may take
@@ -352,13 +354,13 @@ def import_archive(
 ) -> str:
     """Check an archive and submit all of its content as one job. Blocks; memory does not grow.
 
-    When it returns, the archive is no longer needed, and all of it will be imported whatever
-    happens; before, nothing is. Vectors are imported if the embedder that made them is the store's.
+    When it returns, the job is durable and the archive is no longer needed; if it fails before, nothing is
+    imported. Vectors are imported if the embedder that made them is the store's.
 
     Args:
         record: the store of the importing knowledge base.
         archive: the archive.
-        folder: of the knowledge base; None in memory.
+        folder: the knowledge base's folder; None in memory.
         progress: called with the numbers of submitted and of all documents.
         limits: limits of a document.
         confirm: whether a large extraction by a language model is confirmed; else such a job fails.
@@ -378,11 +380,11 @@ def import_archive(
         lock = ProcessLock(folder / "import.lock")
         if not lock.acquire():
             raise StoreBusyError(
-                f"Process {lock.holder()} is just importing into this knowledge base.",
+                f"Process {lock.holder()} is importing into this knowledge base already.",
                 advice="Wait until it is done.",
             )
     try:
-        discard_unacknowledged(record.database)  # what a process left behind that was killed
+        discard_unacknowledged(record.database)  # remains of a killed process
         request = {"archive": archive.manifest.name} | ({"confirmed": True} if confirm else {})
         job = JobUpload(record.database, request)
         try:
@@ -467,7 +469,7 @@ def _decision(line: bytes) -> list[object] | None:
     """Return the validated values of a row; None if the line is invalid."""
     try:
         row: object = json.loads(line)
-        json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # no halves of surrogate pairs
+        json.dumps(row, ensure_ascii=False, allow_nan=False).encode()  # refuses lone surrogates
     except (ValueError, RecursionError):
         return None
     if not isinstance(row, list):

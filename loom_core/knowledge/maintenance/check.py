@@ -32,7 +32,7 @@ def check_record(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]
 
     Args:
         record: the store.
-        hash_: what a document is to the pipeline of today, see `Pipeline.hash`.
+        hash_: hash of a document in the current pipeline, see `Pipeline.hash`.
     """
     report = CheckReport()
     with record.database.snapshot():
@@ -49,7 +49,7 @@ def check_record(record: KnowledgeStore, hash_: Callable[[DocumentDraft], bytes]
     ]
     if documents.others:
         report.notes.append(
-            f"{documents.others:,} documents were cut into passages by other rules than today's; "
+            f"{documents.others:,} documents were chunked by other rules than the current ones; "
             "`loom-kb rebuild --all-from-text` does it again"
         )
     return report
@@ -68,7 +68,7 @@ class DocumentCheck:
     Attributes:
         documents: how many there are.
         chunks: how many chunks they have.
-        others: how many of them were cut or extracted from by other rules than today's.
+        others: how many documents were chunked or extracted from by other rules than the current ones.
         findings: the defects.
     """
 
@@ -83,7 +83,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
 
     Args:
         record: the store.
-        hash_: what a document is to the pipeline of today, see `Pipeline.hash`.
+        hash_: hash of a document in the current pipeline, see `Pipeline.hash`.
     """
     check = DocumentCheck()
     wrong: dict[tuple[str, Repair], list[tuple[int, str]]] = {}
@@ -103,7 +103,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
         if reason := _wrong_in(draft, row["id"], chunks):
             wrong.setdefault((reason, "documents"), []).append((row["key"], uri))
         if _fields(record, row["key"]) != _fields_of(draft, row["language"]):
-            reason = "what filters look at is not what the document says"
+            reason = "the fields for filters do not match the document"
             wrong.setdefault((reason, "fields"), []).append((row["key"], uri))
     for (reason, repair), documents in wrong.items():
         text = f"{reason}: {_format_uris([uri for _, uri in documents])}"
@@ -114,7 +114,7 @@ def check_documents(record: KnowledgeStore, hash_: Callable[[DocumentDraft], byt
 def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> str:
     """Return the first problem of a document's chunks, or an empty text."""
     if id_ != document_id(draft.uri):
-        return "the document's id is not that of its address"
+        return "the document's id does not match its address"
     if not chunks:
         return "the document has no passages"
     if [chunk["ordinal"] for chunk in chunks] != list(range(len(chunks))):
@@ -124,9 +124,9 @@ def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> 
         if not 0 <= start < end <= len(draft.text):
             return "a passage lies outside of the text"
         if draft.text[start:end] != chunk["text"]:
-            return "a passage is not what the text has at its place"
+            return "a passage does not match the text at its position"
         if chunk["id"].split(".")[:2] != [id_, chunk["hash"].hex()[:12]]:
-            return "the id of a passage is not that of its content"
+            return "the id of a passage does not match its content"
         try:
             headings = json.loads(chunk["heading_path"])
             json.loads(chunk["keywords"])
@@ -134,7 +134,7 @@ def _wrong_in(draft: DocumentDraft, id_: str, chunks: Sequence[sqlite3.Row]) -> 
             return "the headings or keywords of a passage cannot be read"
         embedded = embedding_text(draft.title, headings, chunk["text"])
         if hashlib.sha256(embedded.encode()).digest()[:16] != chunk["vector_hash"]:
-            return "what was embedded of a passage is not its text"
+            return "the vector of a passage does not match its text"
     return ""
 
 
@@ -161,7 +161,7 @@ COUNTED_NAMES = (
     "SELECT entity, name, type, COUNT(*) AS uses FROM (SELECT entity, name, type FROM mentions "
     "UNION ALL SELECT entity, name, 'thing' FROM abouts) GROUP BY entity, name, type"
 )
-"""Return the rows that the table `names` should hold."""
+"""Statement for the rows that the table `names` should hold."""
 
 UNSUPPORTED = (
     "SELECT key FROM entities WHERE NOT EXISTS (SELECT 1 FROM mentions WHERE entity = entities.key) "
@@ -169,12 +169,12 @@ UNSUPPORTED = (
     "AND NOT EXISTS (SELECT 1 FROM relations WHERE subject = entities.key OR object = entities.key) "
     "AND NOT EXISTS (SELECT 1 FROM alias_statements WHERE entity = entities.key OR other = entities.key)"
 )
-"""Entities that nothing in any chunk speaks of."""
+"""Statement for the entities that no chunk refers to."""
 
 UNEMBEDDED = "SELECT key FROM chunks AS c WHERE NOT EXISTS (SELECT 1 FROM vectors WHERE hash = c.vector_hash)"
-"""Chunks without a vector: what the table `unembedded` should hold."""
+"""Statement for the chunks without a vector, which the table `unembedded` should hold."""
 
-_REFERENCES = (  # that SQLite does not watch over, as it would cost too much where very many rows are written
+_REFERENCES = (  # without foreign keys, which would be too slow for so many rows
     ("mentions", "chunk", "chunks", "key"),
     ("mentions", "entity", "entities", "key"),
     ("abouts", "chunk", "chunks", "key"),
@@ -184,7 +184,7 @@ _REFERENCES = (  # that SQLite does not watch over, as it would cost too much wh
     ("relations", "object", "entities", "key"),
 )
 _BATCH = 20_000
-_LENGTHS = (0.9, 1.1)  # of a unit vector after rounding to 16 bits
+_LENGTHS = (0.9, 1.1)  # tolerance for the length of a unit vector after rounding to 16 bits
 
 
 def check_references(record: KnowledgeStore) -> Iterator[CheckFinding]:
@@ -229,7 +229,7 @@ def _torn(record: KnowledgeStore, table: str, column: str, parent: str, key: str
         f"(SELECT chunk FROM ({_dangling('chunk', table, column, parent, key)}))"
     )
     if rows:
-        text = f"what was extracted from {len(rows):,} documents is not whole ({table})"
+        text = f"the extraction from {len(rows):,} documents is incomplete ({table})"
         yield CheckFinding("references", text, "documents", tuple(row["document"] for row in rows))
 
 
@@ -259,13 +259,13 @@ def check_graph(record: KnowledgeStore) -> Iterator[CheckFinding]:
     if wrong["n"]:
         yield CheckFinding("graph", f"{wrong['n']:,} counts of how often a name is used are wrong", "graph")
     if misgrouped := record.aliases.find_misgrouped():
-        text = f"{len(misgrouped):,} entities are not one with those that they should be one with"
+        text = f"{len(misgrouped):,} entities are in the wrong group of aliases"
         yield CheckFinding("graph", text, "graph")
     (unsupported,) = record.database.rows(f"SELECT COUNT(*) AS n FROM ({UNSUPPORTED})")
     if unsupported["n"]:
         yield CheckFinding("graph", f"{unsupported['n']:,} entities are in no passage", "graph")
     if not 0 <= record.graph.link_watermark() <= record.documents.last_chunk():
-        yield CheckFinding("graph", "passages that never were are noted as searched for names", "links")
+        yield CheckFinding("graph", "the watermark of entity linking is beyond the last passage", "links")
 
 
 def check_vectors(record: KnowledgeStore) -> Iterator[CheckFinding]:
@@ -279,7 +279,7 @@ def check_vectors(record: KnowledgeStore) -> Iterator[CheckFinding]:
         yield CheckFinding("vectors", f"{len(orphans):,} vectors belong to no passage", "vectors", keys)
     dimension = int(record.get("dimension") or 0)
     if bad := list(_broken(record, dimension)):
-        text = f"{len(bad):,} vectors are not of length {dimension}, or no numbers"
+        text = f"{len(bad):,} vectors do not have length {dimension}, or are not numbers"
         yield CheckFinding("vectors", text, "vectors", tuple(bad))
     if _queue_is_wrong(record):
         yield CheckFinding("vectors", "the queue of passages to embed is wrong", "queue")
@@ -321,9 +321,9 @@ def check_changes(record: KnowledgeStore) -> Iterator[CheckFinding]:
     for name in get_args(IndexName):
         state = record.changes.state(name)
         if state.built and state.watermark > head:
-            text = f"the index {name!r} claims changes that never were"
+            text = f"the watermark of the index {name!r} is beyond the last change"
         elif state.built and state.watermark < head and not record.changes.is_complete_since(state.watermark):
-            text = f"changes that the index {name!r} has still to take over are missing"
+            text = f"changes that the index {name!r} has still to apply are missing"
         else:
             continue
         yield CheckFinding("changes", text, "index", (name,))

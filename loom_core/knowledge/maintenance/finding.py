@@ -15,17 +15,17 @@ Repair = Literal[
     "salvage",  # the file: copy what can be read into a new one
     "rows",  # names of tables: delete the rows that refer to nothing
     "stray_chunks",  # keys of documents that are gone: remove the chunks they left
-    "documents",  # keys: cut and extract again from the text in the store
+    "documents",  # keys: chunk and extract again from the text in the store
     "lost_texts",  # keys: load the file again
     "fields",  # keys of documents: write their fields again
     "graph",  # recount the names, drop entities that nothing supports
     "links",  # search all chunks for names again
     "vectors",  # hashes as hex: drop them, they are made again where needed
-    "queue",  # find out again which chunks have to be embedded
-    "jobs",  # keys: go on with them
+    "queue",  # rebuild the queue of chunks to embed
+    "jobs",  # keys: continue them
     "index",  # names of indexes: rebuild them
 ]
-"""How something can be repaired, and what `CheckFinding.keys` are for it."""
+"""Kind of repair; the comments say what `CheckFinding.keys` holds for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class CheckFinding:
     """A defect that a check found.
 
     Attributes:
-        subject: where.
-        text: what, in plain words.
-        repair: what would put it right, or None if nothing can.
-        keys: what the repair is to be done to.
+        subject: the subject of the check.
+        text: description of the defect.
+        repair: the repair, or None if there is none.
+        keys: what to repair, see `Repair`.
     """
 
     subject: Subject
@@ -50,9 +50,9 @@ class CheckReport:
     """Report of a check of a knowledge base: findings, notes and repairs.
 
     Attributes:
-        checked: a line for each thing that was looked at, with numbers.
+        checked: a line for each thing that was checked, with numbers.
         findings: the defects; after a repair, those that remain.
-        notes: worth knowing, but no defects.
+        notes: remarks that are not defects.
         repaired: a line for each thing that was repaired.
     """
 

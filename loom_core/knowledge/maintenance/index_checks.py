@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["check_chroma", "check_flat_vectors", "check_graph_store", "check_indexes", "check_lexical"]
 
 _ATTEMPTS = 5
-_SAMPLES = 25  # chunks whose content is looked up: a directory of another knowledge base has the same keys
-_CHROMA_SAMPLES = 1000  # passages whose vectors are looked up there, at the price of a file read each
+_SAMPLES = 25  # chunks whose content is compared, as another knowledge base may have the same keys
+_CHROMA_SAMPLES = 1000  # chunks whose vectors are compared, at a file read each
 _BATCH = 5000
 _ALL = 1 << 62
 
@@ -40,7 +40,7 @@ class _Comparison:
         expected: keys that should be in it.
         missing: keys that are not in it.
         surplus: keys that should not be in it, or are in it more than once.
-        settled: keys that are in both, and have not changed since.
+        settled: keys that are in both, without pending changes.
     """
 
     expected: int
@@ -73,12 +73,12 @@ def _compare_keys(
     Args:
         record: the store.
         name: the index.
-        held: the keys that are in it, with repeats.
-        expected: the keys that should be, read from the store.
-        kinds: the changes by which such keys come and go.
+        held: returns the keys in the index, with repeats.
+        expected: returns the keys that should be in it, read from the store.
+        kinds: kinds of changes that add or remove such keys.
 
     Returns:
-        None if changes were applied and pruned meanwhile, again and again.
+        The differences; None if changes were applied and pruned during every attempt.
 
     Raises:
         IndexDamagedError: the index cannot be read.
@@ -113,9 +113,9 @@ def _check_index(
 
     Args:
         name: the index.
-        compare: its keys, see `_compare_keys`.
-        what: what it has for a key.
-        differing: of keys that are in both, for how many it has something else, and at how many it looked.
+        compare: compares its keys, see `_compare_keys`.
+        what: name of its values, for messages.
+        differing: compares the values of given keys; returns how many differ, and how many it examined.
     """
     try:
         found = compare()
@@ -180,7 +180,7 @@ def _find_wrong_tokens(record: KnowledgeStore, index: LexicalIndex, chosen: Sequ
     wrong = 0
     for key, row in record.documents.chunks(chosen).items():
         tokens = index_tokens(row.title, row.heading_path, row.text)
-        # A chunk that was changed or went since has no say.
+        # Ignore a chunk that was changed or deleted meanwhile.
         if tokens and key not in index.containing(tokens) and record.documents.chunks([key]):
             wrong += 1
     return wrong
@@ -213,7 +213,7 @@ def check_chroma(record: KnowledgeStore, indexes: Collection[ChromaVectorIndex])
     """Check that Chroma holds every vector once; compare a sample. No process may be writing to it.
 
     Args:
-        record: says what it should hold.
+        record: the store that it is derived from.
         indexes: the index of each language.
     """
     from loom_core.knowledge.indexes import vectors
@@ -245,8 +245,8 @@ def check_indexes(record: KnowledgeStore, folder: Path, *, owned: bool) -> Itera
     Args:
         record: its store.
         folder: where they are.
-        owned: whether to open the graph and Chroma, too, which only the holder of the lock may, and not
-            while it has them open otherwise.
+        owned: whether to open the graph and Chroma, too: only the holder of the lock may, and only while it
+            does not have them open already.
     """
     from loom_core.knowledge.indexes.engines.tantivy import TantivyIndex
 

@@ -36,7 +36,7 @@ _ORDER: tuple[Repair, ...] = (
 )
 
 _GRAPH: frozenset[Repair] = frozenset({"rows", "stray_chunks", "documents", "graph"})
-"""After these the graph store may lack what the next changes refer to."""
+"""After these repairs the graph index may not match the next changes, and is rebuilt."""
 
 
 def repair(record: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
@@ -45,7 +45,7 @@ def repair(record: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
     Longer repairs become a job, or an index to rebuild: the worker does both.
 
     Args:
-        record: what was checked.
+        record: the store that was checked.
         findings: the defects; for a damaged file see `salvage`.
     """
     todo: defaultdict[Repair, list[int | str]] = defaultdict(list)
@@ -56,7 +56,7 @@ def repair(record: KnowledgeStore, findings: Iterable[CheckFinding]) -> None:
         for kind in _ORDER:
             if kind in todo:
                 _repair_kind(record, db, kind, todo[kind])
-        _recount(record, db)  # what was wrong elsewhere may have been counted wrongly, too
+        _recount(record, db)  # other defects may have made the counts wrong, too
         if todo.keys() & _GRAPH:
             _rebuild_indexes(record, ["graph"])
 
@@ -140,7 +140,7 @@ def _write_fields(record: KnowledgeStore, db: sqlite3.Connection, keys: Sequence
         try:
             draft = load_draft(record.database, row.uri)
         except DocumentError:
-            continue  # found on its own
+            continue  # the damaged text is a separate finding
         if draft is None:
             continue
         db.execute("DELETE FROM fields WHERE document = ?", (key,))
@@ -169,7 +169,7 @@ def _recount(record: KnowledgeStore, db: sqlite3.Connection) -> None:
     db.executemany("DELETE FROM entities WHERE key = ?", [(key,) for key in unsupported])
     regrouped = record.aliases.regroup(record.aliases.find_misgrouped())
     record.changes.note("entity", sorted(entities.union(unsupported, regrouped)))
-    # Links to their names may be lost: they are looked for again.
+    # Links to their names may be lost: search for these again.
     db.executemany(
         "INSERT OR REPLACE INTO new_names (entity, newest) VALUES (?, ?)",
         [(entity, record.documents.last_chunk()) for entity in record.graph.still_subjects(sorted(entities))],

@@ -33,7 +33,7 @@ __all__ = ["SalvageReport", "check_file", "salvage"]
 
 _MESSAGES = 20
 _PAGE = 200
-_TABLES = ("meta", "alias_decisions")  # users' decisions, which refer to nothing by key
+_TABLES = ("meta", "alias_decisions")  # tables without references to keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class SalvageReport:
         vectors: how many vectors.
         jobs: how many documents of unfinished jobs.
         lost: URIs of the documents that could not be read and exist nowhere else, as far as known.
-        reloaded: URIs of those that could not be read, and are loaded again from their files.
-        incomplete: whether more may be lost, whose URIs cannot be read either.
-        kept: where the damaged file is now; None if rebuilding its indexes was enough.
+        reloaded: URIs of unreadable documents that are loaded again from their files.
+        incomplete: whether documents may be lost whose URIs could not be read either.
+        kept: new path of the damaged file; None if rebuilding its indexes was enough.
     """
 
     documents: int = 0
@@ -97,17 +97,16 @@ def _decode_texts(db: sqlite3.Connection) -> None:
 def salvage(folder: Path) -> SalvageReport:
     """Replace a damaged store by a sound one; the damaged file is kept under another name. Blocks.
 
-    Where only SQLite's own indexes are damaged they are rebuilt, and nothing is lost. Else the documents
-    that can be read become a job of a new store, which is carried out when the knowledge base is opened;
-    their vectors are kept.
+    If only SQLite's own indexes are damaged, they are rebuilt, and nothing is lost. Else the readable
+    documents become a job of a new store, which is carried out when the knowledge base is opened; their
+    vectors are kept.
 
     Args:
-        folder: of the knowledge base. No program may have it open.
+        folder: the knowledge base's folder. No program may have it open.
 
     Raises:
         StoreBusyError: another process works on it.
-        StoreError: the new store cannot be written, or the old one cannot be reached, or is of
-            a newer format.
+        StoreError: the new store cannot be written, or the old one cannot be accessed or has a newer format.
     """
     require_accessible(folder / "record.db")
     lock = ProcessLock(folder / "lock")
@@ -197,7 +196,7 @@ def _copy_readable(path: Path, record: KnowledgeStore) -> SalvageReport:
         def drafts() -> Iterator[DocumentDraft]:
             for row in source.rows("documents"):
                 with suppress(DocumentError, IndexError, KeyError):
-                    # On a damaged page there may be anything: what is packed is looked at when unpacked.
+                    # A damaged page may hold anything: unpacking validates the fields.
                     draft = unpack_draft(pack_draft(draft_of_row(row)))
                     saved.add(draft.uri)
                     yield draft
@@ -274,7 +273,7 @@ def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
         if items:
             record.jobs.submit(request, items, listed=True)
             count += len(items)
-        elif "paths" in request or "urls" in request:  # found again when it is listed again
+        elif "paths" in request or "urls" in request:  # the job lists its files again
             record.jobs.submit(request, kind="sync" if job["kind"] == "sync" else "add")
             count += len(given)
     return count
@@ -283,7 +282,7 @@ def _copy_jobs(source: DamagedStore, record: KnowledgeStore) -> int:
 def _swap_in(fresh: Path, path: Path) -> Path:
     """Swap a new store in for a damaged one; one of the two exists at every moment."""
     kept = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
-    for suffix in ("-wal", "-shm"):  # of the damaged one, which SQLite would otherwise read into the new one
+    for suffix in ("-wal", "-shm"):  # else SQLite would apply them to the new one
         sidecar = path.with_name(path.name + suffix)
         if sidecar.exists():
             sidecar.replace(kept.with_name(kept.name + suffix))
@@ -307,7 +306,7 @@ def _remove_database(path: Path) -> None:
 
 _MOST_TRIES = 10_000_000  # some minutes
 _HEADER = 100  # bytes, see "The Database Header" in SQLite's description of its file format
-_PAGES_AT = slice(28, 32)  # there, how many pages the file has
+_PAGES_AT = slice(28, 32)  # in the header: number of pages of the file
 _FREE_PAGES_AT = slice(32, 40)
 
 
@@ -327,7 +326,7 @@ class DamagedStore:
         self._db.row_factory = sqlite3.Row
         self._db.text_factory = _any_text
         with suppress(sqlite3.Error):
-            # Otherwise nothing at all is read of a file that was cut off.
+            # Else SQLite refuses to read a truncated file at all.
             self._db.execute("PRAGMA writable_schema=ON")
 
     def close(self) -> None:
@@ -364,9 +363,9 @@ class DamagedStore:
                 return
             yield from rows
             after = rows[-1]["_row"]
-        # From here on one by one: which of them lie on a damaged page is not known.
+        # From here on row by row, as the extent of the damage is unknown.
         last = self._last(table)
-        if last - after > _MOST_TRIES:  # more than there can be: the number itself is damaged
+        if last - after > _MOST_TRIES:  # implausible: the number itself is damaged
             self.incomplete, last = True, after + _MOST_TRIES
         for rowid in range(after + 1, last + 1):
             with suppress(sqlite3.Error):
@@ -376,7 +375,7 @@ class DamagedStore:
 
     def uris(self) -> set[str]:
         """Return the URIs of the documents that should exist, by table and index."""
-        known: set[object] = set()  # on a damaged page there may be anything
+        known: set[object] = set()  # a damaged page may hold anything
         whole = False
         for order in ("rowid", "uri"):  # the latter is read from a separate index
             with suppress(sqlite3.Error):
@@ -416,7 +415,7 @@ def repair_header(path: Path, *, like: Path) -> None:
 
     Args:
         path: the database, which is changed.
-        like: a sound one of the same format, with an empty log.
+        like: a sound database of the same format, with an empty log.
     """
     with like.open("rb") as sound:
         header = bytearray(sound.read(_HEADER))

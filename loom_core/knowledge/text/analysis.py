@@ -41,11 +41,11 @@ __all__ = [
 
 _WORD = f"(?:[^\\W_{CJK}])+"
 _TOKEN = re.compile(f"[{CJK}]+|{_WORD}(?:['’._-]?{_WORD})*")
-# What it is for ASCII text, many times as fast: the set of all CJK characters takes long to ask.
+# The same for ASCII text, many times faster, as the large CJK class is slow.
 _ASCII_TOKEN = re.compile(r"[A-Za-z0-9]+(?:['._-]?[A-Za-z0-9]+)*")
 _FULL_WIDTH = tuple(zip("，：；！？（）", ",:;!?()", strict=True))
 _AROUND_WORDS = "'’._-,;:!?()[]\"“”‘–—/"
-# Blanks in place of all that no token of ASCII text holds.
+# Translation table: characters outside tokens of ASCII text become spaces.
 _ASCII_GAPS = bytes(c if chr(c).isalnum() or chr(c) in "'._-" else 32 for c in range(128)).ljust(256)
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 
@@ -84,7 +84,7 @@ def analyse(text: str) -> list[str]:
 
 
 def analyse_passage(text: str, *, above: str = "") -> str:
-    """Analyse a passage as `analyse` does, with all its `lookup_tokens`, joined by spaces: none holds any.
+    """Return the tokens of `analyse` for a passage, plus all its `lookup_tokens`, joined by spaces.
 
     Args:
         text: the passage.
@@ -105,8 +105,8 @@ class Forms(NamedTuple):
     """Search forms of a text without CJK characters.
 
     Attributes:
-        tokens: see `analyse`; each ends with a blank, and so do the next.
-        lookups: of each piece of the text the lookup tokens that are not among its tokens.
+        tokens: see `analyse`; each ends with a space.
+        lookups: lookup tokens of each piece of the text that are not among its tokens, likewise.
         identifiers: its identifiers and options, each with its weight.
     """
 
@@ -118,10 +118,10 @@ class Forms(NamedTuple):
 _NO_FORMS = Forms("", "", ())
 
 
-@lru_cache(maxsize=16)  # a passage is asked about twice: for its tokens, and for its keywords
+@lru_cache(maxsize=16)  # called twice for a passage: for its tokens and for its keywords
 def forms_of(text: str) -> Forms:
     """Return the search forms of a text without CJK characters."""
-    # Most pieces are words that were seen before; so one look-up gets everything known of them.
+    # Most pieces are memoized words, so that one look-up returns all their forms.
     tokens, lookups, identifiers = zip(_NO_FORMS, *map(_forms, _pieces(text)), strict=True)
     return Forms("".join(tokens), "".join(lookups), tuple(chain.from_iterable(identifiers)))
 
@@ -153,7 +153,7 @@ def _forms(piece: str) -> Forms:
     """Return the `Forms` of a piece of a text, which holds no white space."""
     if _is_plain(piece) or (piece.isdecimal() and piece.isascii()):
         return Forms(_join_with_gap(_plain_tokens(piece)), "", ())
-    if piece.isascii() and len(parts := _pieces(piece)) > 1:  # other texts are cut less finely
+    if piece.isascii() and len(parts := _pieces(piece)) > 1:  # other texts are split less finely
         tokens, lookups, _ = zip(*map(_forms, parts), strict=True)
         return Forms("".join(tokens), "".join(lookups), identifiers_in(piece))
     if (bare := piece.strip(_AROUND_WORDS)) != piece:
@@ -183,10 +183,10 @@ def _cjk_text_tokens(normal: str) -> list[str]:
 
 
 def _cjk_passage_tokens(text: str, above: str, normal: str) -> list[str]:
-    """Tokens of a passage and what is above it, where there are CJK characters, and its lookup tokens."""
+    """Return the tokens and lookup tokens of a passage with title and headings that hold CJK characters."""
     gaps, runs = cjk_parts(to_simplified(normal))
     first = len(cjk_parts(_compatible(above))[1])
-    # Apart from those above, as the words of the text are asked for elsewhere, too.
+    # Segment the text separately, as its segmentation is cached and used elsewhere, too.
     words = segment_for_search(runs[:first]) + segment_for_search(runs[first:])
     tokens = _tokens_of_parts(gaps, runs, words)
     written_gaps, written_runs = cjk_parts(above + text)
@@ -209,7 +209,7 @@ def _tokens_of_parts(gaps: list[str], runs: list[str], words: list[list[str]]) -
 
 
 def _lookups_between(gaps: list[str], runs: list[str]) -> list[str]:
-    """The lookup tokens of a text in simplified Chinese that are not inside its runs of CJK characters."""
+    """Return the lookup tokens of a text in simplified Chinese outside its runs of CJK characters."""
     found = list(chain.from_iterable(map(_latin_tokens, gap_keys(gaps[0]))))
     for before, gap, after in zip(runs, gaps[1:], [*runs[1:], ""], strict=True):
         if keys := gap_keys(gap):
@@ -275,7 +275,7 @@ def _is_plain(token: str) -> bool:
 
 
 def _is_acronym(token: str) -> bool:
-    """Whether a stop word is written as a name is: WHO, IT, US."""
+    """Whether a stop word is written as an acronym: WHO, IT, US."""
     bare = POSSESSIVE.sub("", token)
     return len(bare) > 1 and bare.isalpha() and bare.isupper()
 

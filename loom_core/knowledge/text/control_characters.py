@@ -8,12 +8,12 @@ __all__ = ["CONTROL_CHARACTERS", "escape_controls"]
 
 CONTROL_CHARACTERS = re.compile(
     "[\x00-\x1f\x7f-\x9f"  # control characters, which terminals interpret
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # those that turn the direction of writing
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidirectional controls
     "\u2028\u2029"  # line ends of Unicode
     "\ud800-\udfff"  # bytes of a file name that are not UTF-8
-    "\U000e0000-\U000e007f]"  # tags: letters invisible to people that a model reads
+    "\U000e0000-\U000e007f]"  # tags: letters that people cannot see, but a model reads
 )
-"""Characters that do something instead of being seen."""
+"""Control characters and other invisible characters."""
 
 
 def escape_controls(text: str) -> str:

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["Identifier", "identifiers_between_cjk", "identifiers_in"]
 
 Identifier: TypeAlias = tuple[str, float]
-"""An identifier or option as it is written, and its weight."""
+"""An identifier or option as written, and its weight."""
 
 # Letters include accented Latin ones, so that `ÉcoleNormale` is not read as `coleNormale`.
 _LETTER = "A-Za-zÀ-ÖØ-öø-ɏ"
 _PART = f"[{_LETTER}0-9_]++"
-# A plain word is no candidate; it is matched by itself, outside the group.
+# A plain word is not a candidate; it is matched outside the group.
 _CANDIDATE = re.compile(f"[{_LETTER}][a-zß-öø-ÿ]*+(?![.-]?[{_LETTER}0-9_])|({_PART}(?:[.-]{_PART})*+)")
 _OPTION = re.compile(f"(?<![{_LETTER}0-9_-])--[A-Za-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+")
-# Stretches that both patterns see as a whole; the first character is separate, so that the engine skips.
+# Runs that contain whole candidates and options; the first character is separate, so that the engine skips.
 _STRETCH = re.compile(f"[{_LETTER}0-9_.-][{_LETTER}0-9_.-]*")
 
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9]+s?(?:-[A-Z0-9]+)*")
@@ -33,12 +33,12 @@ _SNAKE = re.compile(r"__\w+__|_*[^\W_]\w*_\w*[^\W_]|_+[^\W_]+")
 _VERSION = re.compile(r"[vV]\d+(?:\.\d+)+(?:[.-]?\w+)*")
 _HYPHENED_FILE = re.compile(r"[\w-]+(?:\.[\w-]+)*\.[a-z][a-z0-9]{0,4}")
 
-# What a form says by itself: an option or a path means one thing, capitals may be mere emphasis.
+# Weights by form: an option or a path is specific, while capitals may be mere emphasis.
 _PATH_WEIGHT = 3.0
 _NAME_WEIGHT = 2.5
 _CAPITALS_WEIGHT = 2.0
 
-_AROUND = ",;:!?.()[]\"“”'‘’-–—/"  # what no identifier begins or ends with
+_AROUND = ",;:!?.()[]\"“”'‘’-–—/"  # marks with which no identifier begins or ends
 _LONGEST = 80  # anything longer is data, such as base64
 _ROMAN = frozenset("II III IV VI VII VIII IX XI XII XIII XIV XV XVI XVII XVIII XIX XX".split())
 _ABBREVIATIONS = frozenset(
@@ -50,7 +50,7 @@ _BEFORE_NAMES = frozenset(
 
 
 def identifiers_between_cjk(text: str) -> Iterator[Identifier]:
-    """Return the identifiers and options of a text without blanks between its words."""
+    """Yield the identifiers and options of a text whose words are not separated by spaces."""
     return chain.from_iterable(map(_remembered_in, _STRETCH.findall(text)))
 
 
@@ -84,7 +84,7 @@ def _is_prose(stretch: str) -> bool:
 
 
 def _identifiers(candidate: str) -> tuple[Identifier, ...]:
-    """The identifiers in parts joined by dots and hyphens, each with its weight: one, several or none."""
+    """Return the identifiers in a candidate of parts joined by dots and hyphens, each with its weight."""
     if _VERSION.fullmatch(candidate):
         return ((candidate, _NAME_WEIGHT),)
     if "." in candidate:

@@ -20,7 +20,7 @@ _CHINESE_NUMBER = re.compile(
     "[第前后上下]?[一二三四五六七八九十百千万亿零〇两几数]+[年月日时分秒个名位次种条点岁号]*"
 )
 
-# Longer Chinese words are rarer and say more.
+# Longer Chinese words are rarer and more specific.
 _CHINESE_WEIGHTS = {2: 1.0, 3: 1.5}
 _LONG_CHINESE_WEIGHT = 2.0
 
@@ -45,8 +45,8 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
 
     Identifiers are recognized by their form: `HTTPServer`, `iPhone`, `snake_case`, `SHA256`, `UTF-8`,
     `dotted.path`, `settings.toml`, `v2.3.1`, `--flag-name`. Chinese words have two characters or more
-    and are not common ones. Significance is how often a form occurs times the weight of its kind;
-    among equals, what comes first. Forms that differ only in case are one, written as at first.
+    and are not common ones. Significance is the frequency of a form times the weight of its kind; ties are
+    in the order of the text. Forms that differ only in case are one, written as the first of them.
 
     Args:
         text: a passage.
@@ -61,7 +61,7 @@ def extract_chunk_keywords(text: str, *, limit: int = 20) -> list[str]:
     return found[: max(0, limit)]
 
 
-@lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
+@lru_cache(maxsize=16)  # called twice for a passage: for its keywords and for its mentions
 def _by_score(text: str) -> dict[float, list[str]]:
     is_cjk_text = has_cjk(text)
     forms: dict[str, str] = {}

@@ -15,10 +15,10 @@ _LATIN = re.compile("[A-Za-z]")
 
 
 def detect_language(text: str) -> str:
-    """ISO 639-1 code of the prevailing language by script: `zh`, `ja`, `ko`, `en`, or `und`.
+    """Return the ISO 639-1 code of the prevailing language by script: `zh`, `ja`, `ko`, `en`, or `und`.
 
-    Latin script counts as `en`: what follows from it (stemming, stop words, which embedders apply)
-    does little harm to the other languages written in it. Only the first 4,000 characters are read.
+    Latin script counts as `en`: the consequences (stemming, stop words, choice of embedder) do little harm to
+    other languages in that script. Only the first 4,000 characters are read.
     """
     sample = text[:4000]
     if not has_cjk(sample):
@@ -26,7 +26,7 @@ def detect_language(text: str) -> str:
     han = sum(map(len, _HAN.findall(sample)))
     kana, hangul = len(_KANA.findall(sample)), len(_HANGUL.findall(sample))
     latin = len(_LATIN.findall(sample))
-    # A Han character carries about as much as three Latin letters.
+    # A Han character has about as much content as three Latin letters.
     if 3 * (han + kana + hangul) >= latin and han + kana + hangul:
         if hangul > han + kana:
             return "ko"

@@ -11,14 +11,14 @@ __all__ = ["memoize"]
 
 _T = TypeVar("_T")
 
-_MOST = 65536  # answers of one generation
-_LONGEST = 64  # characters of a question: a longer text is not likely to repeat
+_MOST = 65536  # entries of one generation
+_LONGEST = 64  # maximum characters of a key: a longer text is unlikely to repeat
 
 
 def memoize(function: Callable[[str], _T]) -> Callable[[str], _T]:
     """Memoize a function of a word, for `map` over all the words of a text.
 
-    A known word costs a third of what it costs with `functools.lru_cache`, which keeps its answers in order.
+    A hit takes a third of the time of `functools.lru_cache`, which tracks the order of use.
     The cache has two generations: an entry survives if it is used again.
     """
     return _Memo(function).__getitem__

@@ -1,8 +1,8 @@
 """Name matching: find the names of known subjects in passages, for entity linking.
 
 A passage that names the title, heading or defined term of another one is linked to it, and following
-such links answers multi-hop questions, which no single passage answers. Which names a passage holds
-depends only on its text and the names, never on the order in which they came.
+such links answers multi-hop questions, which no single passage answers. The names found in a passage depend
+only on its text and the set of names, never on the order in which they were added.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NameIndex", "NameMatch", "is_marked", "plain_latin"]
 
-_MAX_TOKENS = 24  # a longer title is a sentence, and no question quotes it whole
+_MAX_TOKENS = 24  # a longer title is a sentence, which no text quotes whole
 _LEFT_OUT = bytes(code for code in range(128) if not chr(code).isalnum() or chr(code) == "s")
 _SIGNS = re.compile(r"[\W_]+")
 
@@ -45,7 +45,7 @@ class NameIndex:
     def __init__(self) -> None:
         self._words: dict[str, int] = {}  # names of one token
         self._names: dict[str, int] = {}  # all others, joined by spaces
-        self._begin: dict[tuple[str, str], tuple[int, ...]] = {}  # first two tokens -> how many there may be
+        self._begin: dict[tuple[str, str], tuple[int, ...]] = {}  # first two tokens -> possible lengths
 
     def __len__(self) -> int:
         return len(self._words) + len(self._names)
@@ -54,13 +54,13 @@ class NameIndex:
         """Add an entity's id (`name_key` of its names).
 
         Returns:
-            Whether it is a name that can be looked for.
+            Whether it is a name that can be matched.
         """
         tokens = _tokens(id_)
         if not 0 < len(tokens) <= _MAX_TOKENS or not _is_distinctive(tokens):
             return False
         if not (any(map(_is_plain, tokens)) or lookup_tokens(id_)):
-            return False  # without tokens to look it up by it would be found in later passages only
+            return False  # without lookup tokens it could not be found in earlier passages
         if len(tokens) == 1:
             self._words[tokens[0]] = entity
         else:
@@ -84,7 +84,7 @@ class NameIndex:
                 yield NameMatch(entity, start, end)
 
     def _longer(self, keys: list[str]) -> Iterator[tuple[int, int, int]]:
-        """Return where names of several tokens are among the keys of a text: entity, first and last token."""
+        """Yield the names of several tokens among the keys of a text: entity, first and last token."""
         for first in compress(count(), map(self._begin.__contains__, pairwise(keys))):
             for length in self._begin[keys[first], keys[first + 1]]:
                 entity = self._names.get(" ".join(keys[first : first + length]))
@@ -93,13 +93,13 @@ class NameIndex:
 
 
 def plain_latin(text: str) -> bytes:
-    """Return the plain Latin letters and digits of a text, for a quick test that it holds no name.
+    """Return the plain Latin letters and digits of a text, as a fast pre-filter for names.
 
-    If it does, theirs are in the text's one after the other, however both are spelled. The letter s is left
-    out, as a possessive may add it to a word.
+    If the result for a name is not a substring of that for a text, the text does not hold the name, whatever
+    the spelling. The letter s is left out, as a possessive may add it to a word.
     """
     if not text.isascii():
-        # Signs first, as some normalise to letters (`⒜`), which are no part of a name.
+        # Remove signs first, as some normalise to letters (`⒜`) that are not part of a name.
         text = unicodedata.normalize("NFKD", _SIGNS.sub("", text)).casefold()
     return text.lower().encode("ascii", "ignore").translate(None, _LEFT_OUT)
 

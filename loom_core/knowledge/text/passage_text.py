@@ -30,8 +30,8 @@ def _above(title: str, heading_path: Sequence[str], text: str) -> list[str]:
 def index_tokens(title: str, heading_path: Sequence[str], text: str) -> list[str]:
     """Return the tokens of a chunk for the lexical index: of the same text as is embedded.
 
-    In addition to the tokens of `analyse` there are lookup tokens of names, as far
-    as they are others: `mcdonald` for `McDonald-Smith`, or a pair of characters with a mark between them.
+    In addition to the tokens of `analyse` there are lookup tokens that differ from these: `mcdonald` for
+    `McDonald-Smith`, or a pair of characters with a mark between them.
     """
     return index_token_text(title, heading_path, text).split()
 
@@ -55,7 +55,7 @@ def dehyphenate(text: str) -> str:
 
 
 def _rejoin_words(text: str) -> str:
-    """Return the words that result if minus signs at line ends are hyphens; halves are indexed anyway."""
+    """Return the words that result if minus signs at line ends are hyphens; their halves are indexed, too."""
     if "-\n" not in text:
         return ""
     return " ".join(left + right for left, right in _MAYBE.findall(text))

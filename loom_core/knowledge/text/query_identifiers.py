@@ -24,10 +24,10 @@ __all__ = ["MatchGrade", "QueryIdentifier", "comparable_text", "extract_identifi
 
 _ALNUM = "A-Za-z0-9À-ÖØ-öø-ɏ"
 _RUN = f"[{_ALNUM}_]+"
-# What joins the parts of an identifier: `10.0.0.1:80`, `fe80::1`, `https://…`, `a/b.py`.
+# Separators of the parts of an identifier: `10.0.0.1:80`, `fe80::1`, `https://…`, `a/b.py`.
 _JOINT = r"(?:::|://|[-._:/\\@+~#=])"
 _CANDIDATE = re.compile(rf"(?:(?<![{_ALNUM}_-])--|#)?{_RUN}(?:{_JOINT}{_RUN})*")
-# Where an identifier may be taken apart: first at these, then at colons, so that a port stays with its host.
+# Where an identifier may be split: first at these, then at colons, so that a port stays with its host.
 _PARTS, _INNER_PARTS = re.compile(r":?[/\\@+~#=]+"), re.compile(":+")
 # Digits in groups with blanks or parentheses between them, as phone numbers are written.
 _GROUPED = re.compile(rf"(?<![{_ALNUM}_.:/-])[+(]?\d[\d ().-]{{5,20}}\d(?![{_ALNUM}_]|[-.:/][{_ALNUM}])")
@@ -51,12 +51,12 @@ _HEX_TOKEN = re.compile(r"(?:0x)?[0-9a-f]+(?:-[0-9a-f]+)*(?![0-9a-z_])")
 
 _SHORTEST = 4  # letters and digits of an identifier; fewer are words: B2B, p53, H2O
 _NAMED_WEIGHT = 2.5  # of what `identifiers_in` tells from a word in capitals
-_ARBITRARY = 4  # digits from which on a mix with letters is a code
+_ARBITRARY = 4  # minimum digits of a mix with letters that counts as a code
 _PHONE = range(7, 16)  # digits of a phone number
-_WHOLE = 12  # digits of what that is the beginning of; without a letter in the beginning, 32
+_WHOLE = 12  # minimum digits of an identifier that may be abbreviated by a prefix; 32 for one of digits only
 _WHOLE_OF_DIGITS = 32
 _LONGEST = 100
-_MOST = 8  # identifiers of a question that are looked for
+_MOST = 8  # maximum identifiers of a question
 _DASHES = dict.fromkeys(map(ord, "‐‑‒–—−"), "-")
 
 
@@ -64,8 +64,8 @@ class MatchGrade(IntEnum):
     """How exactly a passage holds an identifier, in tenths."""
 
     NONE = 0
-    BEGINNING = 4  # of a longer one, as in `550e84` for a UUID
-    PART = 6  # of a longer one that goes on behind a mark: `ABC-12` in `/issues/ABC-12`
+    BEGINNING = 4  # prefix of a longer one, such as `550e84` of a UUID
+    PART = 6  # delimited part of a longer one: `ABC-12` in `/issues/ABC-12`
     WHOLE = 10
 
 
@@ -74,9 +74,9 @@ class QueryIdentifier:
     """An identifier in a question.
 
     Attributes:
-        text: as the question writes it, in NFKC.
+        text: the identifier as written in the question, in NFKC.
         is_code: whether it looks arbitrary; names do not.
-        parts: identifiers in it, which are looked for where no passage holds the whole.
+        parts: identifiers in it, which are searched for if no passage holds the whole.
     """
 
     text: str
@@ -90,7 +90,7 @@ class QueryIdentifier:
 
     @property
     def prefix(self) -> str:
-        """Return the prefix of a longer hexadecimal identifier; empty if it cannot be one."""
+        """The form if it may be the prefix of a longer hexadecimal identifier, else empty."""
         form = self.form
         return form if self.is_code and _HEX.fullmatch(form) else ""
 
@@ -103,7 +103,7 @@ class QueryIdentifier:
         """Return how exactly a text holds it.
 
         Args:
-            text: as `comparable_text` gives it.
+            text: the text, normalised by `comparable_text`.
         """
         best = max(_grade(form, text, is_code=self.is_code) for form in self._spellings())
         if not best and (digits := _phone_digits(self.form)):
@@ -114,20 +114,20 @@ class QueryIdentifier:
         """Whether a text holds it, or at least all its parts.
 
         Args:
-            text: as `comparable_text` gives it.
+            text: the text, normalised by `comparable_text`.
         """
         if self.grade_in(text):
             return True
         return bool(self.parts) and all(part.is_held_in(text) for part in self.parts)
 
     def other_pieces(self) -> Iterator[tuple[str, ...]]:
-        """Return the words of spellings with other separators, one tuple per spelling."""
+        """Yield the words of spellings with other separators, one tuple per spelling."""
         if match := _UUID.fullmatch(self.form):
             yield (match.expand(r"\1\2\3\4\5"),)
             yield match.groups()
         for digits in _phone_digits(self.form):
             yield (digits,)
-            # Whatever groups there are, the first and the last are a beginning and an end of the digits.
+            # For any grouping, the first group is a prefix and the last one a suffix of the digits.
             yield from (
                 (digits[:first], digits[-last:]) for first in (3, 4, 2, 5) for last in (4, 3, 5, 7, 8, 2)
             )
@@ -139,7 +139,7 @@ class QueryIdentifier:
             yield match.expand(r"\1-\2-\3-\4-\5")
 
 
-@lru_cache(maxsize=64)  # a question is read for the search, for the match, and by each source
+@lru_cache(maxsize=64)  # called for the search, for the match, and by each source
 def extract_identifiers(question: str) -> tuple[QueryIdentifier, ...]:
     """Return the identifiers in a question, each once, in their order."""
     text = _plain(question)
@@ -232,7 +232,7 @@ def _is_phone(written: str) -> bool:
 
 
 def _phone_digits(form: str) -> tuple[str, ...]:
-    """The digits of what may be a phone number, first as given; then with or without a country's code."""
+    """Return the digits of a possible phone number, as given, and with or without a country code."""
     if any(map(str.isalpha, form)) or form.count(".") > 2 or ":" in form or "/" in form:
         return ()
     digits = "".join(filter(str.isdecimal, form.replace("(0)", "")))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["segment_for_search", "tag_words"]
 
 
-@lru_cache(maxsize=16)  # a passage is asked about twice: for its keywords, and for its mentions
+@lru_cache(maxsize=16)  # called twice for a passage: for its keywords and for its mentions
 def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
     """Return the words of two Han characters and more, each with jieba's tag and its offset, in order."""
     gaps, runs = cjk_parts(text)
@@ -23,7 +23,7 @@ def tag_words(text: str) -> tuple[tuple[str, str, int], ...]:
     found: list[tuple[str, str, int]] = []
     for word, tag in _tag_runs("\n".join(runs)):
         size = len(word)
-        if size > 1:  # as no words of other scripts are
+        if size > 1:  # leaves out single characters, and other scripts
             found.append((word, tag, place))
         elif word == "\n":
             size = next(between)
@@ -39,9 +39,9 @@ def segment_for_search(runs: Sequence[str]) -> list[list[str]]:
     return [line.split() for line in " ".join(words).split("\n")]
 
 
-@lru_cache(maxsize=16)  # a passage is asked about twice: for its words, and for those to search by
+@lru_cache(maxsize=16)  # called twice for a passage: for tagging and for search tokens
 def _tag_runs(lines: str) -> list[tuple[str, str]]:
-    """Return the words of runs of CJK text, and the line ends that part the runs, each with jieba's tag.
+    """Return the words of runs of CJK text, and the line ends between the runs, each with jieba's tag.
 
     Tagging all runs of a text at once takes a third of the time.
     """
@@ -54,7 +54,7 @@ def _tag_runs(lines: str) -> list[tuple[str, str]]:
 def _with_inner(word: str) -> str:
     """Return a word of three or more characters after the words inside it, joined by spaces.
 
-    They are those that `rjieba.cut_for_search` gives.
+    The result is that of `rjieba.cut_for_search`.
     """
     import rjieba
 

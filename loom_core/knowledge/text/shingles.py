@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OVERLAPPING", "TextSketch", "bands_of", "jaccard_similarity", "shingles", "text_hash"]
 
-_BANDS = 6  # two texts that have 90 % in common share a band in 998 of 1000 cases, with 80 % in 958,
+_BANDS = 6  # two texts with 90 % common shingles share a band in 998 of 1000 cases, with 80 % in 958,
 _ROWS = 4  # and with 30 % in 48
 _BITS = 40  # of a band
 _WORDS = 3  # in a shingle
@@ -63,7 +63,7 @@ def shingles(text: str) -> NDArray[np.uint64]:
     starts = np.flatnonzero(begins)
     if len(starts) < _WORDS:
         return np.zeros(0, dtype=np.uint64)
-    # A word's value is the sum of its letters, each mixed with its place; what lies between counts nothing.
+    # A word's hash is the sum of its letters, each mixed with its position; marks between words count 0.
     places = np.arange(len(codes), dtype=np.uint64)
     places[starts[0] :] -= np.repeat(places[starts], np.diff(starts, append=len(codes)))
     letters = (codes + places * np.uint64(_PLANE << 8)) * np.uint64(_MIX[0])
@@ -77,10 +77,10 @@ def shingles(text: str) -> NDArray[np.uint64]:
 
 
 def bands_of(shingled: NDArray[np.uint64]) -> list[int]:
-    """Return the LSH bands of a text: similar texts share one. None for a short text.
+    """Return the LSH bands of a text: similar texts share one. Empty for a short text.
 
-    The MinHash is that of one permutation (P. Li, A. Owen, C.-H. Zhang, 2012): the smallest hash of each of
-    equal parts of their range, an empty part having that of the next one.
+    This is one-permutation MinHash (P. Li, A. Owen, C.-H. Zhang, 2012): the smallest hash in each of equal
+    parts of the range; an empty part takes that of the next one.
     """
     import numpy as np
 
@@ -130,9 +130,9 @@ def _kinds() -> NDArray[np.uint8]:
 
 
 OVERLAPPING = 0.8
-"""From this share of its shingles on, a text is in another one."""
+"""Minimum share of a text's shingles in another text to count as contained in it."""
 
-_FEWEST = 5  # shingles that a text must have to be looked for inside another: any two share a phrase
+_FEWEST = 5  # minimum shingles for the test of containment, as any two texts may share a phrase
 
 
 class TextSketch:

@@ -30,11 +30,11 @@ __all__ = [
 
 _WORD = f"(?:[^\\W_{CJK}])+"
 _SURFACE = re.compile(f"[{CJK}]|{_WORD}(?:['’]{_WORD})*")
-# What it is for text without CJK characters, many times as fast: the set of all these takes long to ask.
+# The same for text without CJK characters, many times faster, as the large CJK class is slow.
 _PLAIN_SURFACE = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-# Blanks in place of all ASCII that surface tokens do not hold.
+# Translation table: ASCII characters outside surface tokens become spaces.
 _SURFACE_GAPS = bytes(c if c >= 128 or chr(c).isalnum() or chr(c) == "'" else 32 for c in range(256))
-# What is left of these in text without CJK characters once its ASCII marks are blanks.
+# Other marks outside surface tokens, in text without CJK characters.
 _MARK = re.compile(r"[^\w\s'’]")
 _LONE_APOSTROPHE = re.compile(r"['’](?![^\W_])|(?<![^\W_])['’]")
 POSSESSIVE = re.compile(r"(?:['’]s?)+$")
@@ -72,7 +72,7 @@ def surface_keys(text: str) -> list[str]:
     gaps, runs = cjk_parts(text)
     keys: list[str] = list(gap_keys(gaps[0]))
     characters = "".join(runs)
-    is_plain = normalise(characters) == characters  # as most text is; then the characters are the keys
+    is_plain = normalise(characters) == characters  # usually true; then the characters are the keys
     for run, gap in zip(runs, gaps[1:], strict=True):
         keys += run if is_plain else map(_surface_key, run)
         keys += gap_keys(gap)
@@ -86,7 +86,7 @@ def gap_keys(gap: str) -> tuple[str, ...]:
 
 
 def _blank_gaps(text: str) -> str:
-    """Replace everything that no surface token holds by blanks, in a text without CJK characters."""
+    """Replace characters outside surface tokens by spaces, in a text without CJK characters."""
     bare = text.encode(errors="surrogatepass").translate(_SURFACE_GAPS).decode(errors="surrogatepass")
     if not bare.isascii():
         bare = _MARK.sub(" ", bare)
@@ -100,7 +100,7 @@ def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, in
     gaps, runs = cjk_parts(text)
     spans: dict[int, tuple[int, int]] = {}
     left = sorted(tokens, reverse=True)
-    offset = before = 0  # characters and tokens behind
+    offset = before = 0  # characters and tokens passed
     for gap, run in zip_longest(gaps, runs, fillvalue=""):
         if not left:
             break
@@ -120,12 +120,12 @@ def surface_spans(text: str, tokens: Collection[int]) -> dict[int, tuple[int, in
 
 
 def _spans_between(text: str, tokens: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """`surface_spans` of a text without CJK characters; the numbers ascend."""
+    """Return the `surface_spans` of a text without CJK characters; the numbers are ascending."""
     spans: dict[int, tuple[int, int]] = {}
-    rest, before = _blank_gaps(text), 0  # what is ahead, and how many tokens are behind
+    rest, before = _blank_gaps(text), 0  # the remaining text, and the number of tokens before it
     size = len(rest)
     for number in tokens:
-        # To cut off the tokens between takes a fraction of looking for each, and the next begins the rest.
+        # Splitting off the tokens in between is much faster than finding each; the rest begins with it.
         rest, before = rest.split(None, number - before)[-1], number
         token = rest.split(None, 1)[0]
         spans[number] = size - len(rest), size - len(rest) + len(token)
@@ -151,7 +151,7 @@ def name_key(name: str) -> str:
 def name_form(key: str) -> str:
     """Return a `name_key` without spaces and plural, to look up other spellings.
 
-    Empty where there are none to expect: for Chinese names and very short ones.
+    It is empty for Chinese and very short names, which have no such spellings.
     """
     form = key.replace(" ", "")
     if len(form) < _SHORTEST_FORM or has_cjk(form):
@@ -175,6 +175,6 @@ def _surface_key(token: str) -> str:
     key = POSSESSIVE.sub("", normalise(token))
     if _SURFACE.fullmatch(key):
         return key
-    # A character that decomposes may bring marks: `½` is "1⁄2", and a small `İ` has a dot above.
+    # Normalisation may produce marks: `½` becomes "1⁄2", and a lower-case `İ` has a combining dot.
     key = "".join(_SURFACE.findall(key))
     return key if _SURFACE.fullmatch(key) else token

@@ -32,7 +32,7 @@ __all__ = ["build"]
 
 _DOCUMENT = "loom://{source}/{id}"
 _PAGE = 100
-_LOOK = 1.5  # seconds for which documents are read before the extraction estimate is given
+_LOOK = 1.5  # seconds for reading documents for the extraction estimate
 _CHATGPT_WORDING = ChatGPTWording(
     search_title="Search knowledge",
     search_head=QUERY_HEAD,
@@ -127,8 +127,8 @@ class _LibrarySnapshot:
     """Snapshot of the library, as the last poll found it.
 
     Attributes:
-        files: date and size of every file of every store.
-        sources: what the tool descriptions say about the knowledge bases.
+        files: modification time and size of every file of every store.
+        sources: self-descriptions of the knowledge bases, which are in the tool descriptions.
         revisions: `CatalogueEntry.revision` of each.
     """
 
@@ -140,8 +140,8 @@ class _LibrarySnapshot:
 async def notify_changes(server: LoomServer, service: KnowledgeService, *, interval: float = 1.0) -> None:
     """Poll the library until cancelled, and notify subscribed clients of changed tools and resources.
 
-    SQLite sends no notification when another process writes, so this polls the dates of the files, and reads
-    their content only if a date is new: as long as nothing happens, nothing is opened. Changed documents are
+    SQLite sends no notification when another process writes, so this polls the files' modification times, and
+    opens a store only after a change. Changed documents are
     announced once they stay the same for one poll, which means that a job is done or pauses.
     """
     library = service.library

@@ -1,4 +1,4 @@
-"""Facts about a job: progress, pace, failures, skipped files by type and reason, duplicates."""
+"""Facts about a job: progress, throughput, failures, skipped files by type and reason, duplicates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["all_notes", "all_problems", "job_info", "list_jobs", "problems_page"]
 
-_MAX_FAILURES = 10  # in the facts about a job; a cursor gives the others
+_MAX_FAILURES = 10  # in the overview; the others follow with a cursor
 _MAX_NOTES = 5
 _MAX_REASONS = 6
 _MAX_TYPES = 8
@@ -40,11 +40,11 @@ def job_info(
     """Collect the facts about a job, a bounded number of them. Blocks.
 
     Args:
-        knowledge_base: where it is.
+        knowledge_base: the knowledge base of the job.
         job: the job.
         after: cursor of its problems, see `problems_page`; 0 for an overview of them.
-        failures: how many failed documents the overview names.
-        notes: how many notes it has.
+        failures: maximum number of failed documents in the overview.
+        notes: maximum number of notes in the overview.
     """
     jobs = knowledge_base.jobs
     if after:

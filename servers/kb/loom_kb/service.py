@@ -50,13 +50,13 @@ class KnowledgeService:
     """
 
     def __init__(self, settings: Settings, *, look: float | None = None, deadline: float = 30.0) -> None:
-        """Open nothing yet.
+        """Create the service; knowledge bases are opened by the first call that needs them.
 
         Args:
-            settings: of the run.
-            deadline: seconds that a knowledge base has for an answer, once it is open. By default longer than
-                a question waits for its embedding, so that the lexical index and the graph can still answer.
-            look: seconds for which documents are read to estimate the cost of extraction; None for no limit.
+            settings: settings of the run.
+            look: seconds for reading documents to estimate the cost of extraction; None for no limit.
+            deadline: seconds for the answer of a knowledge base, once it is open. The default exceeds the timeout
+                of embedding a question, so that the lexical index and the graph can still answer.
 
         Raises:
             ConfigError: the setting of the language model is not valid JSON.
@@ -93,7 +93,7 @@ class KnowledgeService:
             NotFoundError: there is no such knowledge base, or none at all.
             LoomError: the only one that was asked failed; the error is its own.
             InvalidInputError: none of them accepts the question, the limit or the filters.
-            SourceError: none of several gave an answer.
+            SourceError: all of several failed.
         """
         names = [source] if source else await self._names()
         problems = [] if source else await self.unusable()
@@ -111,9 +111,8 @@ class KnowledgeService:
         Args:
             id_: id of a document or a passage, or a URI.
             source: knowledge base to look in; None for all.
-            start: offset to read from; None begins where the document does, or at the passage's
-                surroundings.
-            tokens: the text costs at most this many.
+            start: offset to read from; None for the start of the document, or the context of the passage.
+            tokens: maximum tokens of the text.
 
         Raises:
             NotFoundError: there is nothing with this id.
@@ -146,9 +145,9 @@ class KnowledgeService:
         """Submit a job that adds documents; return the knowledge base and the job's id.
 
         Args:
-            request: what to add, see `request_texts`, `request_files` and `request_pages`.
-            source: the knowledge base, made if there is none; None for the default.
-            description: what a new one holds.
+            request: the documents, see `request_texts`, `request_files` and `request_pages`.
+            source: the knowledge base, created if it does not exist; None for the default.
+            description: description of the content of a new one.
 
         Raises:
             ConfirmationNeededError: a language model would have to read a large amount, unconfirmed.
@@ -258,8 +257,8 @@ class KnowledgeService:
         """List the newest jobs of all knowledge bases.
 
         Args:
-            limit: how many.
-            cursor: `next_cursor` of the page before.
+            limit: maximum number.
+            cursor: `next_cursor` of the previous page.
 
         Raises:
             InvalidInputError: it is not a cursor of this service.
@@ -277,7 +276,7 @@ class KnowledgeService:
     async def remove(
         self, ids: Sequence[str], *, source: str | None = None
     ) -> tuple[list[DocumentInfo], list[str]]:
-        """Remove documents by id or URI; returns those removed, and the ids that were not there."""
+        """Remove documents by id or URI; returns those removed, and the unknown ids."""
         removed: dict[str, DocumentInfo] = {}
         forms = {id_: forms_of(id_) for id_ in ids}
         wanted = {form for each in forms.values() for form in each}

@@ -1,4 +1,4 @@
-"""Settings of loom-kb, as the command line gives them."""
+"""Settings of loom-kb, from the command line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Settings:
     Attributes:
         home: Loom's home.
         sources: knowledge bases that may be used; empty for all, and for new ones.
-        roots: folders that `add` may read from; none means that it takes texts only.
+        roots: folders that `add` may read from; without any, it accepts texts only.
         watched: folders that the server keeps the knowledge base in sync with.
         allow_urls: whether `add` may fetch web pages.
         allow_net: private hosts and networks that it may request besides the public internet.

@@ -276,7 +276,7 @@ def test_a_person_at_a_terminal_is_asked(monkeypatch: pytest.MonkeyPatch, answer
 def test_what_would_be_read_is_told_with_how_to_agree():
     told = confirmation_text(ExtractionEstimate(3, 20, 4, 9000, 3000, None, by_size=True, more=True))
     assert "more than 20 passages of 3 documents" in told
-    assert "at an unknown price, judged by the sizes of files" in told
+    assert "at an unknown price, estimated by the sizes of files" in told
     assert "confirm: true" in told
 
 

@@ -1,8 +1,8 @@
 """Boundaries to split a text at: paragraphs, sentences, clauses, words, never inside a character.
 
-What a reader takes for one character may be several code points: a letter with combining marks, an
-emoji with modifiers, a flag. A split is never inside such a sequence. Only runs longer than any real
-text has are split anyway, so that hostile input cannot make a passage without end.
+A grapheme cluster, which a reader sees as one character, may be several code points: a letter with
+combining marks, an emoji with modifiers, a flag. A split is never inside such a sequence, except in runs
+longer than any real text has, so that hostile input cannot make an endless passage.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["find_split", "is_joined", "sentence_ends"]
 
-# UAX #15 §13 (stream-safe text) allows 30 non-starters in a row; nothing real comes near.
+# UAX #15 §13 (stream-safe text) allows 30 non-starters in a row; real text has far fewer.
 _LONGEST_SEQUENCE = 32
 _ZERO_WIDTH_JOINER = "\u200d"
 
@@ -32,12 +32,12 @@ _SPACE = re.compile(r"\s")
 _LAST_WORD = re.compile(r"[^\W_]+(?:\.[^\W_]+)*$")
 _NEXT_WORD = re.compile(r"\s*[\"'“‘(\[]*([^\W_]*)")
 
-# Never the end of a sentence: something has to follow.
+# Abbreviations that never end a sentence, as something follows.
 _OPEN_ABBREVIATIONS = frozenset(
     "approx ca capt cf col dr e.g eq eqs fig figs gen gov hon i.e lt mr mrs ms mt pp prof rep rev sen sgt "
     "st viz vol vs".split()
 )
-# The end of a sentence only where the next word is one that begins sentences, as are initials and U.S.
+# Abbreviations that end a sentence only if the next word is a sentence starter, like initials and U.S.
 _CLOSED_ABBREVIATIONS = frozenset(
     "al apr art aug ch co corp dec dept ed est etc feb inc jan jr jul jun ltd mar no nos nov oct ref refs "
     "sec sep sept sr tab".split()
@@ -76,7 +76,7 @@ def sentence_ends(text: str, start: int, end: int) -> Iterator[int]:
     A full stop in an abbreviation (`Dr.`, `e.g.`), an initial, a number (`3.14`) or a list marker
     (`1. First`) ends nothing, and neither does a mark before a small letter (`"Why?" he asked`).
     """
-    # One more character is looked at, so that what follows the last mark is known.
+    # Read one character more, so that the context of the last mark is known.
     for match in _SENTENCE_END.finditer(text, start, min(end + 1, len(text))):
         if match.end() <= end and not is_joined(text, match.end()) and _is_end(text, match):
             yield match.end()

@@ -23,9 +23,9 @@ class Outline:
 
     Attributes:
         text: the document's text.
-        blocks: its blocks that hold any text; paragraphs where the document came without structure.
-        paths: for each block the headings above its text, outermost first. A heading
-            is below itself, and so is the head of a class before the units inside it.
+        blocks: its non-blank blocks; paragraphs if the document has no structure.
+        paths: for each block the headings above its text, outermost first. The path of a heading includes the
+            heading itself, and that of a class's head includes the class.
     """
 
     __slots__ = ("_document", "_starts", "blocks", "paths", "text")
@@ -82,7 +82,7 @@ def _paragraphs(text: str) -> Iterator[Block]:
 
 
 def _is_blank(text: str, start: int, end: int) -> bool:
-    # A block nearly always begins with ink; then its text need not be copied to see it.
+    # Usually the first character is not white space, which avoids copying the text.
     return start >= end or (text[start].isspace() and text[start:end].isspace())
 
 
@@ -92,7 +92,7 @@ def _path(text: str, blocks: Sequence[Block], index: int) -> tuple[str, ...]:
     below = blocks[index + 1].path if index + 1 < len(blocks) else ()
     opens = len(below) > depth and below[:depth] == block.path
     if block.kind == "heading":
-        # As the loader names it to the blocks below, free of markup; else as it is written.
+        # As in the path of the blocks below, without markup; else as written.
         name = below[depth] if opens else " ".join(text[block.start : block.end].split())
         return (*block.path, name)
     if opens and block.kind == "code" and block.name.rpartition(".")[2] == below[depth]:

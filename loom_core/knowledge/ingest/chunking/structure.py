@@ -1,6 +1,6 @@
 """Structural chunking: passages that follow sections, paragraphs, rows and units of code.
 
-Its blocks become pieces; a piece that is too large is split, and adjacent ones are packed into passages.
+The blocks of a document become pieces; pieces that are too large are split, and adjacent ones are packed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class StructureChunker:
     text are. Where the text has no structure, blank lines make its paragraphs.
 
     Attributes:
-        target_tokens: size up to which paragraphs are put together.
-        max_tokens: size above which anything is cut; a section up to it stays whole.
-        min_tokens: size below which a passage is joined to a neighbour where that is possible.
+        target_tokens: size up to which paragraphs are packed.
+        max_tokens: size above which anything is split; a section up to it stays whole.
+        min_tokens: size below which a passage is joined to a neighbour if possible.
 
     Raises:
         ConfigError: not 0 ≤ min_tokens ≤ target_tokens ≤ max_tokens, or a target below 1.
@@ -68,7 +68,7 @@ class _Section:
     Attributes:
         blocks: their numbers in the outline.
         path: the headings above its text.
-        tokens: about how many tokens it is.
+        tokens: estimated size in tokens.
     """
 
     blocks: range
@@ -178,12 +178,12 @@ class _Passage:
     Attributes:
         start: offset of its first character.
         end: offset after its last so far.
-        tokens: about how many tokens it holds, white space between pieces included.
+        tokens: estimated size in tokens, white space between pieces included.
         first: number of its first block.
         last: number of its last block.
-        bare: it holds nothing but headings.
-        defines: it holds code that defines something.
-        unit: it holds a definition large enough to be a separate passage.
+        bare: whether it holds only headings.
+        defines: whether it holds code that defines something.
+        unit: whether it holds a definition large enough to be a separate passage.
     """
 
     __slots__ = ("bare", "defines", "end", "first", "last", "start", "tokens", "unit")
@@ -238,7 +238,7 @@ def _total(text: str, passage: _Passage | None, piece: TextPiece, budget: TokenB
         return piece.tokens
     total = passage.tokens + estimate_tokens(text[passage.end : piece.start]) + piece.tokens
     if total > budget.target and piece.tokens <= budget.max:
-        # Each part of the sum was rounded up; it counts only where it would close the passage.
+        # Each part of the sum was rounded up: estimate exactly where this decides.
         return estimate_tokens(text[passage.start : piece.end])
     return total
 
@@ -299,12 +299,12 @@ class TextPiece:
     Attributes:
         start: offset of its first character.
         end: offset after its last.
-        tokens: about how many tokens it is.
+        tokens: estimated size in tokens.
         kind: kind of the block it is from.
         block: number of that block.
-        defines: the block is code that defines something.
-        unit: it defines something and is large enough to be a separate passage.
-        cuts: how many of the kind's ways to cut it have been used up.
+        defines: whether the block is code that defines something.
+        unit: whether it is a definition large enough to be a separate passage.
+        cuts: how many of the kind's splitting methods were used already.
     """
 
     start: int
@@ -341,9 +341,9 @@ def split_piece(
 
     Args:
         text: the document's text.
-        piece: what to cut.
+        piece: the piece to split.
         grain: size in tokens down to which a sentence or line may be cut.
-        between_sentences: leave sentences and lines whole.
+        between_sentences: whether to keep sentences and lines whole.
     """
     ways = _WAYS.get(piece.kind, _PROSE)
     for used in range(piece.cuts, len(ways)):

@@ -21,14 +21,14 @@ _NOT_BLANK = re.compile(r"\S")
 
 
 def windows(text: str, *, size: int, overlap: int = 0) -> Iterator[tuple[int, int]]:
-    """Return offsets (start, end) of windows that cover all non-blank text, in order.
+    """Yield offsets (start, end) of windows that cover all non-blank text, in order.
 
     Args:
         text: any text.
         size: maximum length of a window in characters (a longer character sequence stays whole)
             and, except for the last, at least half.
-        overlap: how many characters a window repeats of the one before: at most this many, and
-            about half of it where a better boundary asks for that; less than `size`.
+        overlap: maximum number of characters that a window repeats of the one before; about half of it for
+            the sake of a better boundary; less than `size`.
     """
     start = end = 0
     while ink := _NOT_BLANK.search(text, end):
@@ -37,7 +37,7 @@ def windows(text: str, *, size: int, overlap: int = 0) -> Iterator[tuple[int, in
         if len(text) - start <= size:
             yield start, len(text)
             return
-        # A window always adds something, even where most of it repeats the one before.
+        # A window always adds text, even if most of it repeats the one before.
         end = find_split(text, max(start + size // 2, fresh), start + size)
         yield start, end
         start = _resume(text, start, end, overlap)
@@ -87,7 +87,7 @@ class SimpleChunker:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindowChunker:
-    """Slides a window of `chunk_size` characters over a text: text at a boundary is also whole in one window.
+    """Splits a text into overlapping windows, so that text at a boundary is also whole in one window.
 
     Attributes:
         chunk_size: maximum characters of a passage.
@@ -109,7 +109,7 @@ class SlidingWindowChunker:
             )
 
     def chunk(self, document: DocumentDraft) -> list[Chunk]:
-        """Passages in order of their start, each ending after the one before, covering the whole text."""
+        """Return passages by start, each ending after the one before, that cover the whole text."""
         outline = Outline(document)
         spans = windows(document.text, size=self.chunk_size, overlap=self.overlap)
         return [outline.chunk(start, end) for start, end in spans]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["aliases_in"]
 
 _STATED = 0.9
-_TRANSLATION = 0.5  # 小明（Python） is not a translation: only a user may decide so
+_TRANSLATION = 0.5  # unsure: 小明（Python） is not a translation, so a user has to decide
 _MOST_WORDS = 12  # of the expansion of an acronym
-_MOST_CHARACTERS = 12  # of a Chinese name that was found nowhere else
+_MOST_CHARACTERS = 12  # of a Chinese name that no other rule found
 
 _ACRONYM = r"[A-Z][A-Za-z0-9&]{0,8}[A-Z0-9]s?"
 _OPENING = re.compile("[(（]")
@@ -62,13 +62,13 @@ def aliases_in(text: str, mentions: Sequence[Mention], *, title: str = "") -> li
     """Return the statements of a passage about different names for the same thing, in the order of the text.
 
     Only an explicit statement is sure: an acronym whose letters are the initials of the words next to it,
-    or words such as "also known as" and `简称`. A foreign name in parentheses behind a Chinese one comes with
-    little confidence.
+    or words such as "also known as" and `简称`. A foreign name in parentheses after a Chinese one has a low
+    confidence.
 
     Args:
         text: the passage.
-        mentions: the names found in it, which tell where a Chinese name begins.
-        title: title of its document, which tells the same.
+        mentions: the names found in it, which help to find the start of a Chinese name.
+        title: title of its document, which helps likewise.
     """
     found = [*_acronyms(text), *_find_stated(text)]
     if has_cjk(text):
@@ -116,7 +116,7 @@ def _spell(words: Sequence[str], short: str) -> bool:
 
 
 def _find_stated(text: str) -> Iterator[Alias]:
-    if not _may_state(text):  # which spares most texts the pattern
+    if not _may_state(text):  # avoids the slow pattern for most texts
         return
     for cue in _CUE.finditer(text):
         before = _NAME_BEFORE.search(text, max(0, cue.start() - 80), cue.start())
@@ -173,8 +173,8 @@ def _same(
 def _name_before(text: str, end: int, mentions: Sequence[Mention], title: str) -> tuple[int, int] | None:
     """Return the span of the Chinese name that ends at a place, without a quotation mark.
 
-    Nothing marks its beginning, so that it has to be known: text in quotation marks, the title, all
-    from the last punctuation mark on if it is short, or a name that was found behind a particle.
+    Nothing marks the start of a Chinese name, so it must be text in quotation marks, the title, a short run
+    after a punctuation mark, or a mention after a particle.
     """
     if text[end - 1 : end] in {"》", "”", "」"}:
         start = max(text.rfind(mark, max(0, end - 40), end) for mark in "《“「") + 1

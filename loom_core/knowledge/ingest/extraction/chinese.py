@@ -35,7 +35,7 @@ _TYPES: dict[str, Callable[[str], ChineseType | Literal["foreign"] | None]] = {
     "nt": organisation_type,
     "nz": thing_type,
 }
-"""Entity type by tag; None if the word is not a name."""
+"""Function from a word to its entity type, by tag; it returns None if the word is not a name."""
 
 _DEFINITION = re.compile(
     r"\s*[《“「]?(?P<subject>[^\s，。；：、！？《》“”「」（）()是为指]{2,20})[》”」]?"
@@ -61,7 +61,7 @@ def chinese_mentions(text: str) -> Iterator[Mention]:
             else:
                 yield Mention(word, start, start + len(word), type_, "tagged", 0.6)
     if foreign:
-        # A name that occurs once as only places do is a place in the whole passage.
+        # A name that occurs once in the context of a place is a place in the whole passage.
         places = {word for word, start in foreign if is_place_in_context(text, start, start + len(word))}
         for word, start in foreign:
             type_ = "place" if word in places else "person"

@@ -54,13 +54,13 @@ DOUBLE_SURNAMES = frozenset(
     爱新 叶赫
     """.split()
 )
-"""Surnames of two."""
+"""Surnames of two characters."""
 BEFORE_PERSONS = frozenset("由与和被对向为给让跟同")
-"""Words that the tagger takes for the beginning of a name of four characters and more: 由林若曦."""
+"""Words that the tagger mistakes for the beginning of a name of four characters or more: 由林若曦."""
 PLACE_ENDS = frozenset("郡州市县镇村庄省庙寺宫殿街岛湖河港站院塔桥区洲湾")
-"""With these characters end names of places that the tagger takes for persons: 天后庙."""
+"""Last characters of names of places that the tagger mistakes for persons: 天后庙."""
 THING_ENDS = frozenset("族人语鱼类科属军队赛奖色馆店厂社党朝代纪世者家")
-"""With these end other words that it takes for persons: 赫哲族, 季后赛."""
+"""Last characters of other words that the tagger mistakes for persons: 赫哲族, 季后赛."""
 
 NO_PERSONS = frozenset(
     """
@@ -80,14 +80,14 @@ NO_PERSONS = frozenset(
     密宗 二中 新世 二马路
     """.split()
 )
-"""Common words that the tagger takes for persons, or that begin with a surname as these do."""
+"""Common words that the tagger mistakes for persons, or that begin with a surname."""
 NO_PLACES = frozenset(
     """
     巴士 城市 都市 太阳 长度 加盟 朝廷 东北 西北 东南 西南 南路 亚科 家乡 海洋 大陆 全境 内地 外地 当地 山区
     大海 内陆 市区 郊区 首都 地球 月球
     """.split()
 )
-"""Common words that it takes for places."""
+"""Common words that the tagger mistakes for places."""
 
 _NOUNS: dict[ChineseType, str] = {
     "work": """
@@ -122,7 +122,7 @@ NOUN_TYPES: dict[str, ChineseType] = {
 """Types by how a noun ends: `作家`, `城市`."""
 
 
-_WITH_WORD_BEFORE = 4  # characters that no Chinese name has which begins with such a word
+_WITH_WORD_BEFORE = 4  # minimum characters of a name with such a preceding word
 _LONGEST_END = max(map(len, NOUN_TYPES))
 
 PersonKind = Literal["person", "foreign", "place", "thing"]

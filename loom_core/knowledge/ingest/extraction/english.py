@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["english_defined_type", "english_definition", "english_mentions"]
 
 # Initials, an abbreviation before a name, or a word. The first letter comes before the alternatives, so
-# that the engine leaps from capital to capital instead of trying each of them at every character.
+# that the engine skips from capital to capital instead of trying each alternative at every character.
 _CAPITALISED = (
     r"(?:[A-ZÀ-ÖØ-ÞĀ-Ž](?:(?<=[A-Z])\.(?:[A-Z]\.)+"
     r"|(?:(?<=M)rs?|(?<=M)s|(?<=[DJS])r|(?<=S)t|(?<=P)rof|(?<=[A-Z]))\.(?=[ \u00a0]?[A-Z])|[\w’'&-]*))"
@@ -61,14 +61,14 @@ def english_mentions(text: str) -> Iterator[Mention]:
             yield Mention(
                 title, start, end, "work" if is_quoted_work(text, start, end) else "thing", "quoted", 0.6
             )
-    end, type_ = -1, "thing"  # of the name before
+    end, type_ = -1, "thing"  # of the previous name
     for match in _NAME.finditer(text):
         before, name, confidence, own_type = _trim(match.group())
         start = match.start() + before
         if confidence is None:
             confidence = 0.3 if _begins_sentence(text, start) else 0.7
         if confidence:
-            # "in Austin, Texas": the name right after a place is where it is.
+            # "in Austin, Texas": a name right after a place is a place, too.
             is_where = type_ == "place" and start - end == 2 and text[end] == ","
             end = start + len(name)
             type_ = own_type or ("place" if is_where else type_from_context(text, start, end))
@@ -86,12 +86,12 @@ def _trim(phrase: str) -> tuple[int, str, float | None, NameType | None]:
     """Trim a capitalised phrase to the name in it.
 
     Returns:
-        How many characters before the name were left out, the name, how sure it is: 0 if there is none, and
-        None if that depends on whether it begins a sentence; and the type that its words tell, if any.
+        The number of characters trimmed before the name; the name; its confidence, 0 if there is none, None
+        if it depends on whether it begins a sentence; and its type by its own words, if any.
     """
     words = _POSSESSIVE.sub("", phrase).rstrip(".-&’'").split()
     start = 0
-    # "When Paris" at the start of a sentence is about Paris, and so is "In 1952 Paris".
+    # In "When Paris" at the start of a sentence the name is Paris, and in "In 1952 Paris", too.
     while words and _is_before_name(words):
         start += len(words[0]) + 1
         words = words[1:]

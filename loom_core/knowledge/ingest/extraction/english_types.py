@@ -23,7 +23,7 @@ _LONGEST_PERSON = 4  # words
 _SHORTEST_ENDED = 6  # characters
 
 
-# Words for peoples and languages, which are no places in "in American films".
+# Words for peoples and languages, which are not places in "in American films".
 _PEOPLE = re.compile(
     r".*(?:ian|ean|(?<!ti)can|ish|ese|eli|ani|aqi)|Argentine|Bengali|Cuban|Czech|Danes?|Dutch|Filipino|Finn|French|"
     r"German|Greek|Hindi|Malayalam|Moroccan|Norman|Roman|Scots|Swiss|Tamil|Telugu|Thai|Tibetan|Turk|Urdu|Welsh"
@@ -32,7 +32,7 @@ _PEOPLE = re.compile(
 
 @memoize
 def type_of_name(name: str) -> NameType | None:
-    """Return the type of a name by its own words; None if they do not tell, but its neighbours may."""
+    """Return the type of a name by its own words; None if only its context can tell."""
     words = [word.rstrip(".") for word in name.replace("\u00a0", " ").split()]
     if len(words) > 1 and words[0] == "The":
         words = words[1:]
@@ -68,7 +68,7 @@ def _is_place_by_ending(word: str) -> bool:
 
 
 def _is_place_word(word: str) -> bool:
-    """Whether what follows on `New` or `North` may be a place: no American, no Yorkers."""
+    """Whether the word after `New` or `North` may be a place, unlike `American` or `Yorkers`."""
     return word.istitle() and not word.endswith(_PEOPLES) and not _PEOPLE.fullmatch(word)
 
 
@@ -163,7 +163,7 @@ _WORK_CONTEXT = re.compile(
 
 
 def is_quoted_work(text: str, start: int, end: int) -> bool:
-    """Whether a text in quotation marks is the title of a work, and no nickname or word that is spoken of."""
+    """Whether a text in quotation marks is the title of a work, and not a nickname or a mentioned word."""
     if text.count(" ", start, end) > 1:
         return True
     around = text[max(0, start - _BEFORE) : start], text[end : end + _BEFORE]
@@ -174,7 +174,7 @@ NameType = Literal["person", "place", "organisation", "work", "event", "thing"]
 
 
 def _types(words: dict[NameType, str]) -> dict[str, NameType]:
-    """Return the type of each word; of a word that is there twice the first."""
+    """Return the type of each word; of a word with several types, the first."""
     return {word: type_ for type_, each in reversed(words.items()) for word in each.split()}
 
 
@@ -234,14 +234,14 @@ NOUN_TYPES = _types(
     """,
     }
 )
-"""Return the type by noun, such as river, singer, band: nouns in the singular."""
+"""Type by noun in the singular, such as river, singer, band."""
 
 NOT_BEFORE = frozenset(
     """
     model count order show single area state house season final area play party court cape
     """.split()
 )
-"""Nouns that say nothing of the name behind them: "the capital of France", "the show Monday"."""
+"""Nouns that do not determine the type of the following name: "the capital of France", "the show Monday"."""
 
 LAST_TYPES = _types(
     {
@@ -269,7 +269,7 @@ LAST_TYPES = _types(
     """,
     }
 )
-"""By the last word of a name. Fewer than nouns, as titles of works are made of all words."""
+"""Type by the last word of a name; fewer than nouns, as titles of works may end with any word."""
 
 FIRST_OF = _types(
     {
@@ -286,21 +286,21 @@ FIRST_OF = _types(
     """,
     }
 )
-"""By the words before `of` in a name: University of, Battle of."""
+"""Type by the word before `of` in a name: University of, Battle of."""
 
 FIRST_PLACE = frozenset(
     """
     Lake Mount Fort Port San Santa Cape
     """.split()
 )
-"""With these begin names of places: Lake Michigan."""
+"""First words of names of places: Lake Michigan."""
 
 DIRECTIONS = frozenset(
     """
     New North South East West Northern Southern Eastern Western Upper Lower Central
     """.split()
 )
-"""With these, too, where one word follows: New York, North Dakota."""
+"""First words of names of places if one word follows: New York, North Dakota."""
 
 PERSON_TITLES = frozenset(
     """
@@ -309,14 +309,14 @@ PERSON_TITLES = frozenset(
     Reverend Saint Senator Sergeant Shah Sheikh Sir Sultan Tsar
     """.split()
 )
-"""With these begin names of persons, and are no title of a work."""
+"""First words of names of persons that are not titles of works."""
 
 NO_PLACES = frozenset(
     """
     Island Highland Homeland Wonderland Roland Woodland Farmland Hyland Leland
     """.split()
 )
-"""Words that end as names of places do."""
+"""Words that end like names of places, but are none."""
 
 CALENDAR = frozenset(
     """
@@ -324,7 +324,7 @@ CALENDAR = frozenset(
     Wednesday Thursday Friday Saturday Sunday
     """.split()
 )
-"""Months and days, which are no places in "in May 1970"."""
+"""Months and days, which are not places in "in May 1970"."""
 
 PLAYED_IN = frozenset(
     """
@@ -333,7 +333,7 @@ PLAYED_IN = frozenset(
     starred starring stars story used work worked written
     """.split()
 )
-"""Before "in", these say that a work follows: "starred in Alien"."""
+"""Words before "in" after which a work follows: "starred in Alien"."""
 
 GIVEN_NAMES = frozenset(
     """
@@ -371,4 +371,4 @@ GIVEN_NAMES = frozenset(
     Yuri Yvonne Zachary Zoe
     """.split()
 )
-"""Given names that are hardly anything else: names of two to four words that begin so are persons'."""
+"""Given names that are rarely other words: a name of two to four words that begins with one is a person."""

@@ -9,7 +9,7 @@ __all__ = ["RuleSettings"]
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """Limits of what the rules keep.
+    """Limits on the findings of the rules.
 
     Attributes:
         entity_types: types of entities that are kept; empty means any.

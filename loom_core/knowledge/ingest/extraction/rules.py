@@ -1,9 +1,9 @@
 """Rule-based extraction: no model, no key, hundreds of passages a second.
 
-What it reads: titles, headings and definitions say what a passage is *about*; capitalised phrases,
+Its rules: titles, headings and definitions say what a passage is *about*; capitalised phrases,
 titles of works, identifiers and, in Chinese, words that jieba tags as names are *mentions*; the words
-between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. How sure a
-rule is on everything it finds.
+between two mentions of a sentence, headings above headings, and "X is a Y" are *relations*. Every finding
+has the confidence of its rule.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RuleExtractor", "english_predicate"]
 
-# All begins with one set of marks, before the alternatives, so that the engine leaps from mark to mark.
+# The pattern begins with a set of marks, before the alternatives, so that the engine skips between marks.
 _SENTENCE_END = re.compile(r"[.!?。！？；\n](?:(?<=[.!?])\s+(?=[\"“‘(A-Z0-9])|(?<=[。！？；])|(?<=\n)\n*)")
 _CODE_CONFIDENCE = 0.7
 _FIRST_WORDS = 80  # characters
@@ -72,7 +72,7 @@ class RuleExtractor:
 
     @property
     def settings(self) -> RuleSettings:
-        """Their settings."""
+        """Settings of the rules."""
         return self._settings
 
     @property
@@ -141,7 +141,7 @@ class RuleExtractor:
             abouts.append(About(chunk.name, "definition", 0.8))
         relations: list[Relation] = []
         if definition is not None:
-            # Under a title or heading the first "X is a Y" is mostly background, not what it is about.
+            # Below a title or heading, the first "X is a Y" is mostly background, not the subject.
             abouts.append(About(definition.subject, "definition", 0.3 if _is_placed(chunk) else 0.6))
             relations.append(definition)
         if not abouts and mentions:
@@ -198,7 +198,7 @@ def _by_sentence(text: str, mentions: list[Mention]) -> Iterable[tuple[int, int,
     place = 0
     for start, end in _sentences(text):
         while place < len(mentions) and mentions[place].start < start:
-            place += 1  # it begins in a sentence that ends before it does
+            place += 1  # it spans the end of a sentence
         first = place
         while place < len(mentions) and mentions[place].end <= end:
             place += 1
@@ -249,7 +249,7 @@ def _pronoun_relation(sentence: str, start: int, first: Mention, subject: str) -
     return [Relation(subject, predicate, first.name, start, first.end, "pronoun", 0.4)]
 
 
-_ENDS = frozenset(".;:!?()[]\n")  # between two names, of what is said of them both
+_ENDS = frozenset(".;:!?()[]\n")  # marks between two names that separate their statements
 _WORD = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _OF_POSSESSIVE = re.compile(r"[’'](?:s\b)?")
 _MOST_WORDS = 6
@@ -285,14 +285,14 @@ _VERBS = _BEING | frozenset(
         told took trains treats turns uses wants was went were will wins won works would writes written wrote
     """.split()
 )
-_LONGEST_PARTICIPLE_STEM = 2  # letters before -ed and -ing that make no verb: red, king
+_LONGEST_PARTICIPLE_STEM = 2  # up to this many letters before -ed or -ing it is not a verb: red, king
 
 
 @memoize
 def english_predicate(between: str) -> str:
     """Return the words between two names if they are a phrase with a verb or a preposition, else empty.
 
-    `Ada's sister Anna` says that the one has the other: "has sister".
+    A possessive counts as having: `Ada's sister Anna` gives "has sister".
     """
     if not _ENDS.isdisjoint(between):
         return ""
@@ -322,14 +322,14 @@ def _is_verb(word: str) -> bool:
     return len(stem) < len(word) and len(stem) > _LONGEST_PARTICIPLE_STEM
 
 
-_NEAR = 8  # characters of a text before its title: a quotation mark, an article
+_NEAR = 8  # maximum characters of a text before its title, such as a quotation mark or an article
 
 SubjectTypes: TypeAlias = "dict[str, str]"
-"""Names whose type a passage tells by its title or its first sentence."""
+"""Types by name, as stated by a passage's title or first sentence."""
 
 
 def subject_types(chunk: Chunk, definition: Relation | None) -> SubjectTypes:
-    """Return the types of a passage's subject, as the passage tells them.
+    """Return the types of a passage's subject, as stated by its title and definition.
 
     Args:
         chunk: the passage.
@@ -354,8 +354,8 @@ def with_types(mentions: list[Mention], known: SubjectTypes) -> list[Mention]:
     """Return the mentions with types from the context and from full names.
 
     Args:
-        mentions: by place.
-        known: what the passage tells.
+        mentions: the mentions, by position.
+        known: types stated by the passage.
     """
     persons = {
         name.rpartition(" ")[2]

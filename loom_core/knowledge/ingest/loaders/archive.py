@@ -26,10 +26,11 @@ def open_archive(source: Source, kind: str) -> zipfile.ZipFile:
 
     Args:
         source: the file.
-        kind: what it should be, with its article: `a Word document`.
+        kind: the expected type of the file, with its article: `a Word document`.
 
     Raises:
-        DocumentError: it is encrypted, in the old binary format, no archive, or unpacks beyond the limits.
+        DocumentError: it is encrypted, in the old binary format, not an archive, or exceeds the limits when
+            unpacked.
     """
     if source.data.startswith(_OLE):
         raise _ole_error(source, kind)
@@ -56,9 +57,9 @@ def read_part(source: Source, archive: zipfile.ZipFile, name: str, kind: str) ->
 
     Args:
         source: the file.
-        archive: what `open_archive` gave for it.
-        name: the part's.
-        kind: what the file should be, with its article.
+        archive: the archive, opened by `open_archive`.
+        name: name of the part.
+        kind: the expected type of the file, with its article.
 
     Raises:
         DocumentError: there is no such part, or it is larger than `LoadLimits.max_part_bytes`.

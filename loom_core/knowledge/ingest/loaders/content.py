@@ -19,7 +19,7 @@ _TIGHT = frozenset({"row", "list"})
 
 @dataclass(frozen=True, slots=True)
 class LoadedContent:
-    """A document's text and structure, before it has a URI and, at the latest, a title."""
+    """A document's text and structure, as a loader returns it, without a URI."""
 
     text: str
     blocks: tuple[Block, ...] = ()
@@ -36,11 +36,11 @@ class HeadingStack:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Texts of the open headings, outermost first."""
+        """The texts of the open headings, outermost first."""
         return tuple(text for _, text in self._open)
 
     def enter(self, text: str, *, level: int) -> tuple[str, ...]:
-        """Open a heading, closing those of its level and deeper; the path above it."""
+        """Open a heading, closing those of its level and deeper; return the path above it."""
         self.leave(level=level)
         above = self.path
         self._open.append((level, text))
@@ -53,10 +53,10 @@ class HeadingStack:
 
 
 class ContentWriter:
-    """Writes the text of a source that has none of its own (HTML, Office, tables), block by block.
+    """Builds the text of a source that is not plain text (HTML, Office, tables), block by block.
 
     Blocks are separated by a blank line, rows of a table and items of a list by a line end only.
-    Every piece is cleaned on its way in, so that offsets refer to the text as it comes out.
+    Every piece is cleaned when it is added, so that offsets refer to the final text.
     """
 
     def __init__(self, source: Source) -> None:
@@ -68,7 +68,7 @@ class ContentWriter:
 
     @property
     def count(self) -> int:
-        """How many blocks have been written."""
+        """Number of blocks written so far."""
         return len(self._blocks)
 
     def heading(self, text: str, *, level: int, page: int | None = None) -> None:

@@ -29,17 +29,17 @@ _ANYWHERE = re.compile(
 
 
 def is_named_as_credentials(path: PurePath) -> bool:
-    """Whether a file's name is one that keys, certificates or passwords have, such as `id_rsa` or `a.pem`."""
+    """Whether a file's name is typical of keys, certificates or passwords, such as `id_rsa` or `a.pem`."""
     if path.suffix:
         return path.suffix.lower() in _EXTENSIONS
     return _NAMES.fullmatch(path.name) is not None
 
 
 def is_private_key(data: bytes) -> bool:
-    """Whether a file of any name begins as a private key does."""
+    """Whether the content of a file begins like a private key."""
     return _PRIVATE_KEY.match(data) is not None
 
 
 def holds_credentials(head: bytes) -> bool:
-    """Whether the beginning of a file without a telling name holds keys or passwords."""
+    """Whether the beginning of a file with an unspecific name holds keys or passwords."""
     return _ANYWHERE.search(head) is not None

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["ScanEntry", "scan"]
 
 _IGNORE_FILES = (".loomignore", ".gitignore")
-"""Read in every folder; the first one that has a say about a path decides."""
+"""Ignore files read in every folder; the first one with a matching rule decides."""
 
 _NEVER = frozenset({"node_modules", "__pycache__", "venv", "site-packages", "CVS", "_darcs", "$RECYCLE.BIN"})
 _VENV_MARK = "pyvenv.cfg"
@@ -53,11 +53,11 @@ class ScanEntry:
 
     Attributes:
         path: absolute; below the real path of the folder that was scanned.
-        size: in bytes; 0 where it could not be asked.
+        size: in bytes; 0 if it could not be read.
         mtime_ns: time of its last change, in nanoseconds since the epoch.
-        ctime_ns: time of the last change of its inode; of its making on Windows.
+        ctime_ns: time of the last change of its inode; of its creation on Windows.
         skipped: why it will not be loaded, in a few words, or None if it will.
-        is_known: whether it could be looked at; of a folder that could not, nothing below it is known.
+        is_known: whether it could be read; if a folder could not, nothing below it is known.
     """
 
     path: Path
@@ -82,15 +82,15 @@ def scan(
     name (at every level, with Git's rules; `.loomignore` decides first), and whatever `include` and `exclude`
     leave out. Any other file that will not be loaded comes with the reason: no loader for its type, a link
     out of the folder, no permission, keys or passwords in it, made by a tool. A folder that a tool made is
-    one entry. What an ignore file takes back (`!_static/`), or the root itself, counts as made by a person.
+    one entry. What an ignore file includes again (`!_static/`), or the root itself, never counts as generated.
 
-    Links are not followed: what they lead to inside the folder is found in its own place.
+    Links are not followed: a target inside the folder is found at its own path.
 
     Args:
         root: a folder, or a single file, which is then the only entry.
         include: patterns as in `.gitignore`, relative to the root; where given, only files they match.
         exclude: such patterns for files and folders to leave out.
-        within: where given, only these files and folders below the root's real path are looked at.
+        within: if given, only these files and folders below the root's real path are scanned.
 
     Raises:
         InvalidInputError: the root does not exist, or a pattern is malformed.
@@ -175,8 +175,8 @@ class _Walk:
             folder: the folder.
             prefix: its path from the root, ending in a slash.
             rules: of ignore files above it.
-            whole: whether all below it is looked at.
-            asked: whether an ignore file took it back, so that it is read whatever it looks like.
+            whole: whether all below it is scanned.
+            asked: whether an ignore file included it again, so that it is read even if it looks generated.
         """
         whole = whole or prefix.rstrip("/") in self._within.wanted
         try:
@@ -269,7 +269,7 @@ def _reason(path: Path, root: Path, siblings: set[str] | None, size: int) -> str
     """Return why a file is skipped, or None.
 
     Raises:
-        OSError: it has to be looked into, and cannot be opened.
+        OSError: its content is needed, but it cannot be opened.
     """
     if is_named_as_credentials(inner_path(path)):
         return _CREDENTIALS
@@ -295,7 +295,7 @@ def _format_problem(path: Path) -> str:
 
 
 def _head(path: Path, root: Path) -> bytes:
-    """Return the first bytes of a file that is below the root, unpacked."""
+    """Return the first bytes of a file below the root, decompressed."""
     with open_regular(path, roots=(root,)) as file:
         head = file.read(PROBE)
     packed = head.startswith(GZIP) and inner_path(path) != path

@@ -10,7 +10,7 @@ __all__ = ["GZIP", "inner_path", "unpack", "unpack_head"]
 GZIP = b"\x1f\x8b"
 _WITH_HEADER = 31  # window bits that say: a gzip member
 _MAX_MEMBERS = 1_000
-"""Files are put together of a few members; many empty ones only take time."""
+"""Maximum number of members: real files have few, and many empty ones only take time."""
 
 
 def inner_path(path: PurePath) -> PurePath:
@@ -23,10 +23,10 @@ def unpack(data: bytes, *, limit: int) -> bytes:
 
     Args:
         data: the file.
-        limit: bytes; what comes back is longer where there is more than that.
+        limit: limit in bytes; the result is longer than this if there is more.
 
     Raises:
-        ValueError: it is damaged, cut off, or in very many pieces.
+        ValueError: it is damaged or truncated, or has too many members.
     """
     pieces: list[bytes] = []
     length = 0

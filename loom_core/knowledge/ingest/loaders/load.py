@@ -52,7 +52,7 @@ def load_file(path: Path, *, limits: LoadLimits = _DEFAULTS, roots: Sequence[Pat
         never blank, and their offsets index into its text exactly.
 
     Raises:
-        DocumentError: it is missing, unreadable, no regular file, empty, too large, of an unsupported type,
+        DocumentError: it is missing, unreadable, not a regular file, empty, too large, of unsupported type,
             binary, encrypted, broken, or without text. The message names the file, the cause and what to do.
     """
     source = Source(path, b"", limits)
@@ -76,8 +76,8 @@ def load_bytes(
         data: the whole file.
         uri: where it came from, for the draft.
         name: a file name; its extension decides the format, its stem is the last resort for a title.
-        mime: media type from a transport, for a name without a telling extension.
-        charset: encoding from a transport; UTF-8 that decodes goes before it.
+        mime: media type from a transport, for a name without a known extension.
+        charset: encoding from a transport; valid UTF-8 has priority.
         limits: as for `load_file`.
 
     Raises:
@@ -91,10 +91,10 @@ def load_bytes(
 
 
 def _format(source: Source, mime: str = "") -> Format | None:
-    """Return the format by name or media type; None if the content has to tell.
+    """Return the format by name or media type; None if the content decides.
 
     Raises:
-        DocumentError: it is of no format that can be loaded, whatever its content.
+        DocumentError: the format is not supported, whatever the content.
     """
     kind = format_for(source.path, mime=mime)
     if kind is None and (mime or not is_known_by_content(source.path)):

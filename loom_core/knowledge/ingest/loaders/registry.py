@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 PROBE = 16 * 1024
-"""How many bytes of a file are looked at to tell what it is."""
+"""Number of bytes of a file that are read to detect its format."""
 
 
 class _Loader(Protocol):
@@ -42,10 +42,10 @@ class _Loader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A kind of file.
+    """A file format and its loader.
 
     Attributes:
-        name: what it is called in messages, with its article.
+        name: its name in messages, with its article.
         mime: its media type.
         loader: module in this package and function in it, imported at first use.
         is_text: whether its bytes are text, so that binary content under its name is a mistake.
@@ -167,7 +167,7 @@ _MIMES: dict[str, Format] = {
     "text/tab-separated-values": _CSV,
 }
 _NUMBERED = re.compile(r"\.(?:\d+[a-z]{0,8}|n)")
-"""Sections of man pages (`.1`, `.3pm`, `.n`), rotated logs, versions."""
+"""Extensions that do not determine a format: sections of man pages (`.1`, `.3pm`), rotated logs, versions."""
 
 _SHEBANG = re.compile(r"#![ \t]*/")
 _MARKUP = re.compile(
@@ -191,7 +191,7 @@ def format_for(path: PurePath, *, mime: str = "") -> Format | None:
 
     Args:
         path: its name decides: the extension, or the whole name (`README`, `Dockerfile`).
-        mime: media type named by a server; used where the name says nothing.
+        mime: media type named by a server; used if the name does not decide.
     """
     path = inner_path(path)
     extension = path.suffix.lower()
@@ -212,7 +212,7 @@ def format_of_content(head: bytes) -> Format | None:
     """Return the format of a file by its content alone; None if it is not text.
 
     Args:
-        head: its first `PROBE` bytes, unpacked.
+        head: its first `PROBE` bytes, decompressed.
     """
     if len(head) >= PROBE:
         head = head[: head.rfind(b"\n") + 1] or head  # no character is cut in two

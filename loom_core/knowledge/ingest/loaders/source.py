@@ -22,7 +22,7 @@ class Source:
     Attributes:
         path: where it came from; loaders use only its name, they never open it again.
         data: the whole file.
-        limits: what the loader must stay within.
+        limits: limits that the loader enforces.
         charset: encoding named by a transport (an HTTP header), or empty.
     """
 
@@ -52,11 +52,11 @@ class Source:
         return self.error("is encrypted.", advice="Save a copy without a password and load that.")
 
     def damage_error(self, kind: str, reason: str) -> DocumentError:
-        """Return the error for a file that is damaged or is not what its name says.
+        """Return the error for a file that is damaged or does not match its extension.
 
         Args:
-            kind: what it should be, with its article: `a PDF`.
-            reason: what the parser objected to; only its first line is shown.
+            kind: the expected type of the file, with its article: `a PDF`.
+            reason: the parser's error; only its first line is shown.
         """
         lines = reason.strip().splitlines()
         detail = f": {lines[0][:200].rstrip('.')}" if lines else ""
@@ -76,11 +76,11 @@ class LoadLimits:
     Attributes:
         max_bytes: size of the file on disk.
         max_pages: pages of a PDF, slides of a presentation.
-        max_text_chars: length of the text that comes out, in code points.
-        max_unpacked_bytes: everything in an Office file together, unpacked.
+        max_text_chars: length of the resulting text, in code points.
+        max_unpacked_bytes: total unpacked size of an Office file.
         max_part_bytes: the largest single part of a Word or PowerPoint file, unpacked: it is parsed
             into a tree several times its size.
-        max_unpack_ratio: unpacked to packed size; judged only where much comes out.
+        max_unpack_ratio: ratio of unpacked to packed size; checked only for large unpacked sizes.
     """
 
     max_bytes: int = 64 * _MIB

@@ -36,11 +36,11 @@ def write_table(
     caption, a remark) become paragraphs. Empty cells and empty rows are left out.
 
     Args:
-        writer: where to.
+        writer: the writer of the document.
         rows: cells, row by row; rows may differ in length. Read once, so that it may be a generator.
         name: the sheet's name, for the blocks.
         page: the slide or page the table is on.
-        header: names of the columns if the source marks them; else the first full row is judged.
+        header: names of the columns if the source marks them; else detected from the first full row.
     """
     cells = ([clean_line(cell) for cell in row] for row in rows)
     filled = (row for row in cells if any(row))
@@ -85,7 +85,7 @@ def _is_caption(rows: Sequence[Sequence[str]]) -> bool:
 def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names the columns: short, different words, and no gaps.
 
-    A single column has a header only if it is followed by nothing but numbers or dates.
+    A single column has a header only if all other rows are numbers or dates.
     """
     if len(rows) < 2:
         return False

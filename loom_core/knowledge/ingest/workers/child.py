@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 __all__ = ["WorkerSettings", "main"]
 
 _ALLOCATIONS = 50_000  # between two garbage collections; a prepared document has no reference cycles
-_SPARE_SECONDS = 5.0  # the parent kills a child in time; if the parent is gone, the child's own alarm does
+_SPARE_SECONDS = 5.0  # the parent kills an overdue child; the child's alarm is for a parent that is gone
 
 
 class WorkerSettings(TypedDict):
     """Settings that a child receives first.
 
     Keys:
-        id: of the pipeline.
+        id: id of the pipeline.
         chunker: name of the chunker.
         options: its settings.
         rules: the fields of `RuleSettings`, or None.
         limits: limits of a file.
         memory: bytes of address space the child may take, where the system can limit it; or None.
-        deadline: seconds a document may take.
+        deadline: time limit of a document in seconds.
     """
 
     id: str
@@ -55,7 +55,7 @@ class WorkerSettings(TypedDict):
 def main() -> None:
     """Prepare the items from stdin until it ends."""
     replies = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a parser prints must not get among the replies
+    os.dup2(2, 1)  # output of a parser must not get into the replies
     requests = sys.stdin.buffer
     lower_priority()
     settings: WorkerSettings = json.loads(read_frame(requests))
@@ -85,7 +85,7 @@ def _receive(requests: BinaryIO, items: queue.SimpleQueue[JobItem]) -> None:
         while True:
             items.put(decode_item(read_frame(requests), read_frame(requests)))
     except EOFError:
-        os._exit(0)  # the parent is done with this child, or gone: no process waits for its current item
+        os._exit(0)  # the parent has closed the pipe or is gone: no one waits for the current item
 
 
 def _pipeline(settings: WorkerSettings) -> Pipeline:

@@ -1,6 +1,6 @@
 """Preparation of one document: load its job item (a file, a text or a fetched page), chunk and extract.
 
-Parent and child processes alike use `prepare`, which raises nothing that the document is to blame for.
+Both parent and child processes use `prepare`, which returns errors of the document as outcomes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 def draft_payload(draft: DocumentDraft) -> bytes:
     """Return a draft as the payload of a job item, until the document is stored.
 
-    Halves of surrogate pairs become question marks, and what JSON does not know in the metadata, text.
+    Lone surrogates become question marks; metadata values unknown to JSON become strings.
     """
     return json.dumps(
         {
@@ -77,7 +77,7 @@ def is_foreign(item: JobItem) -> bool:
     if item.payload is not None:
         return is_fetched_page(item.payload)
     kind = format_for(path_of(item.uri))
-    return kind is None or kind.is_foreign  # without a telling name it may be anything
+    return kind is None or kind.is_foreign  # without a known extension it may be anything
 
 
 def _unpack_draft(uri: str, payload: bytes) -> DocumentDraft:
@@ -99,7 +99,7 @@ def _unpack_draft(uri: str, payload: bytes) -> DocumentDraft:
 
 
 _VAGUE = frozenset({"", "text/plain", "application/octet-stream", "binary/octet-stream", "application/zip"})
-"""Media types that servers also send when they do not know."""
+"""Media types that servers also send if they do not know the type."""
 
 _MARKUP = re.compile(
     rb"\s*(?:<\?xml[^>]{0,200}>\s*)?(?:<!--.{0,500}?-->\s*)*<(?:!doctype\s+html|html|head|body)\b",
@@ -121,8 +121,8 @@ _MAX_STEM = 150
 def web_name(url: str, *, mime: str, data: bytes) -> str:
     """Return a file name for a page, whose extension selects the loader.
 
-    What the server says goes first, unless it says nothing (`text/plain` and the like); then what the content
-    begins with; then the extension in the address, which on the web often names the program (`page.php`).
+    The server's media type has priority, unless it is vague (`text/plain` and the like); then the content's
+    signature; then the extension in the address, which often names the program (`page.php`).
 
     Args:
         url: where the page is.
@@ -153,7 +153,7 @@ def _sniff_extension(data: bytes) -> str:
     return ".html" if _MARKUP.match(data[:_SAMPLE]) else ""
 
 
-_MARK = b"\0"  # no JSON begins like this, as other payloads are
+_MARK = b"\0"  # marks a page: other payloads are JSON, which never begins like this
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class FetchedPage:
     """Result of fetching a page.
 
     Attributes:
-        data: the page as it was sent, unpacked.
+        data: the body of the response, decompressed.
         mime: media type that the server named, or empty.
         charset: encoding that the server named, or empty.
         refusal: why there is no page, or empty.
@@ -173,12 +173,12 @@ class FetchedPage:
     refusal: str = ""
 
     def payload(self) -> bytes:
-        """Return all of it as the payload of an item."""
+        """Return the page as the payload of an item."""
         return _MARK + json.dumps([self.mime, self.charset, self.refusal]).encode() + b"\n" + self.data
 
 
 def is_fetched_page(payload: bytes) -> bool:
-    """Whether a payload is a page."""
+    """Whether a payload is a fetched page."""
     return payload.startswith(_MARK)
 
 
@@ -186,7 +186,7 @@ def load_fetched_page(uri: str, payload: bytes, *, limits: LoadLimits) -> Docume
     """Load a page. Blocks.
 
     Raises:
-        DocumentError: there is none, or it cannot be read.
+        DocumentError: it was not fetched, or cannot be read.
     """
     head, _, data = payload[len(_MARK) :].partition(b"\n")
     mime, charset, refusal = json.loads(head)
@@ -201,7 +201,7 @@ _log = logging.getLogger(__name__)
 
 
 NO_MEMORY = ItemOutcome("failed", "it takes more memory to prepare than a document may")
-"""A document is too large or too intricate; so was what was read of it, which may still be around."""
+"""Outcome of a document that exceeds the memory limit; the process may still hold that memory."""
 
 
 def prepare(item: JobItem, *, pipeline: Pipeline, limits: LoadLimits) -> Prepared:
@@ -216,7 +216,7 @@ def prepare(item: JobItem, *, pipeline: Pipeline, limits: LoadLimits) -> Prepare
         return ItemOutcome("failed", str(error), by_content=True)
     except MemoryError:
         return NO_MEMORY
-    except Exception as error:  # noqa: BLE001 - texts are anything, and so is what chunkers and rules raise
+    except Exception as error:  # noqa: BLE001 - any text may come, and parsers, chunkers and rules may raise anything
         _log.exception("preparing %s failed", item.uri)
         return ItemOutcome("failed", f"it could not be prepared: {type(error).__name__}: {error}")
     return ItemOutcome("failed", "there is no text in it", by_content=True) if document is None else document

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Preparation", "Preparer", "WorkerPool"]
 
-_MANY = 64  # documents, and
-_MUCH = 192 << 10  # bytes of text that take about as long to prepare here as a child takes to start
-_LOOK_SECONDS = 0.25  # how often children are looked after while a caller waits for them
+_MANY = 64  # documents, or
+_MUCH = 192 << 10  # bytes of text, that take about as long to prepare here as a child takes to start
+_LOOK_SECONDS = 0.25  # interval of checking children while a caller waits for them
 _MOST_CHILDREN = 4
 
 
@@ -76,10 +76,10 @@ class Preparer:
     without harm. A note is prepared in this process, without waiting for a child to start.
 
     Args:
-        pipeline: prepares; without a configuration everything is prepared in this process.
+        pipeline: the pipeline; without a `recipe` everything is prepared in this process.
         limits: limits of a file.
-        children: maximum number of processes; None for one to four, as there are processors. With 0
-            everything is prepared here.
+        children: maximum number of processes; None for one per processor, at most four. With 0 everything is
+            prepared in this process.
         child_limits: limits of a child.
     """
 
@@ -207,7 +207,7 @@ class WorkerPool:
                 keeper.end()
 
     def _retire(self, keeper: IngestWorker) -> bool:
-        """Retire a worker that found nothing to do; return False if there is something after all."""
+        """Retire an idle worker; return False if there is work again."""
         with self._lock:
             if not self._orders.empty():
                 return False
@@ -219,7 +219,7 @@ def _settings(pipeline: Pipeline, files: LoadLimits, limits: WorkerLimits) -> Wo
     recipe = pipeline.recipe
     if recipe is None:
         raise ConfigError(
-            "Another process cannot make this pipeline.", advice="Make it of a recipe: Pipeline.of."
+            "Another process cannot create this pipeline.", advice="Create it from a recipe: Pipeline.of."
         )
     return {
         "id": pipeline.id,

@@ -1,7 +1,7 @@
-"""Wire protocol of parent and children: frames of JSON, which can hold only values.
+"""Wire protocol of parent and children: frames of JSON, which hold data only.
 
-A child that a hostile file has taken over can send what it likes: the most it can do is to lie about that
-file's document, as nothing here runs what it reads.
+A child that a hostile file has taken over can send anything, but the worst it can do is to falsify that
+file's document, as the parent executes nothing that it reads.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ __all__ = [
 
 _LENGTH = struct.Struct(">I")
 _as_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-_PIPE = 64 << 10  # maximum bytes that a pipe holds, as systems make them
-# How the frame of a document begins. It is UTF-8 throughout, and so large that it goes through Pydantic's
-# JSON, several times as fast; reasons of failures may hold names of files, which need not be UTF-8.
+_PIPE = 64 << 10  # usual capacity of a pipe
+# Prefix of the frame of a document. Such a frame is valid UTF-8, and so large that it is parsed by Pydantic's
+# JSON parser, several times as fast; reasons of failures may hold file names that are not UTF-8.
 _DOCUMENT = b'["document",'
 
 
 class FrameReader:
-    """Reads frames from the other side, as many at a time as are there: each wait costs a context switch."""
+    """Reads all available frames at a time, as each wait costs a context switch."""
 
     def __init__(self, stream: BufferedReader) -> None:
         self._stream = stream
@@ -163,11 +163,11 @@ def decode_prepared(frame: bytes) -> Prepared:
     """Decode the result of a preparation.
 
     Raises:
-        ValueError: the frame is not one of ours.
+        ValueError: the frame is malformed.
     """
     try:
         if frame.startswith(_DOCUMENT):
-            # Looking every string up among those before takes longer than making it again.
+            # Caching strings takes longer than creating them again.
             return _document(*from_json(frame, cache_strings=False)[1:])
         kind, *rest = json.loads(frame.decode("utf-8", "surrogatepass"))
         match kind:
@@ -178,7 +178,7 @@ def decode_prepared(frame: bytes) -> Prepared:
             case _:
                 raise ValueError(f"{kind!r} is no answer")
     except (TypeError, IndexError) as error:
-        raise ValueError(f"the answer has another form: {error}") from error
+        raise ValueError(f"the answer is malformed: {error}") from error
 
 
 def _chunk_row(prepared: PreparedChunk) -> list[object]:

@@ -27,10 +27,10 @@ __all__ = ["IngestWorker", "WorkItem", "WorkerLimits"]
 
 _log = logging.getLogger(__name__)
 
-_AHEAD = 32  # items that a child has before it, so that it never waits for the next one
+_AHEAD = 32  # items sent ahead to a child, so that it never waits for the next one
 _AHEAD_BYTES = 1 << 20
-# Between two looks at what a busy child has made: to be woken for every document costs both processes a tenth
-# of their time. Meanwhile the answers wait in the pipe, which holds a dozen of usual ones.
+# Interval of reading results from a busy child: waking up for every document costs both processes a tenth of
+# their time. Meanwhile the results wait in the pipe, which has room for about a dozen.
 _GATHER_SECONDS = 0.005
 _ENDING_SECONDS = 1.0
 
@@ -41,8 +41,8 @@ class WorkerLimits:
 
     Attributes:
         deadline: seconds for one document.
-        memory: bytes of address space, where the system can limit it; None for any.
-        idle: seconds without work after which it ends.
+        memory: bytes of address space, where the system can limit it; None for no limit.
+        idle: seconds without work after which the child ends.
     """
 
     deadline: float = 120.0
@@ -56,8 +56,8 @@ class WorkItem:
 
     Attributes:
         deliver: called once with the outcome, from a worker's thread.
-        tried: a child ended while preparing it.
-        dropped: no caller wants it any more.
+        tried: whether a child ended while preparing it.
+        dropped: whether the caller no longer wants it.
     """
 
     item: JobItem
@@ -69,16 +69,16 @@ class WorkItem:
 class IngestWorker:
     """A thread with a child process, which it feeds with items and reads results from.
 
-    A child that ends while preparing a document, for any reason, fails only that one: the
-    others go to the next child. So does the document itself, once, if the child had prepared others before,
-    as these may have been the cause.
+    If a child ends while preparing a document, for any reason, only that one fails: the others go to the next
+    child. The document itself is retried once if the child had prepared others before, as these may have been
+    the cause.
 
     Args:
         settings: sent to the child first.
         limits: limits of the child.
         orders: queue of items; None wakes a waiting worker.
         retire: called after a while without work: whether this worker may end.
-        substitute: prepares in this process where no child can be started.
+        substitute: prepares in this process if no child can be started.
     """
 
     def __init__(
@@ -95,12 +95,12 @@ class IngestWorker:
         self._orders = orders
         self._retire = retire
         self._substitute = substitute
-        self._returned: deque[WorkItem] = deque()  # taken from the orders, and not with a child now
+        self._returned: deque[WorkItem] = deque()  # taken from the queue, but no longer with a child
         self._sent: deque[WorkItem] = deque()
         self._process: subprocess.Popen[bytes] | None = None
         self._answers: FrameReader | None = None
         self._done = 0  # documents that the child has done so far
-        self._since = 0.0  # when it began with the one it is at
+        self._since = 0.0  # when it began the current one
         self._overdue = False
         self._ended = False
         threading.Thread(target=self._run, name="loom-prepare", daemon=True).start()
@@ -113,7 +113,7 @@ class IngestWorker:
             process.kill()
 
     def end(self) -> None:
-        """End the child and the thread; nothing is delivered any more."""
+        """End the child and the thread; no more results are delivered."""
         self._ended = True
         process = self._process
         if process is not None:
@@ -147,7 +147,7 @@ class IngestWorker:
                 continue
             if not self._sent:
                 self._since = time.monotonic()
-            self._sent.append(order)  # before it is sent: a child may end over the sending
+            self._sent.append(order)  # before sending, during which the child may end
             ahead += order.item.size
             frames += encode_item(order.item)
         if frames:
@@ -188,7 +188,7 @@ class IngestWorker:
         if overdue:
             reason = f"it could not be prepared within {self._limits.deadline:g} s"
         elif isinstance(error, ValueError):
-            reason = f"the process that prepared it gave no sense: {error}"
+            reason = f"the process that prepared it sent an invalid result: {error}"
         elif was_new or first.tried:
             reason = f"the process that prepared it {how}"
         else:
@@ -214,7 +214,7 @@ class IngestWorker:
             return False
         self._done, self._overdue = 0, False
         self._process, self._answers = process, FrameReader(cast("BufferedReader", process.stdout))
-        if self._ended:  # meanwhile, by a thread that saw no process yet
+        if self._ended:  # `end` may have been called before the process existed
             process.kill()
         write_frame(_stdin(process), self._settings)
         return True
@@ -223,7 +223,7 @@ class IngestWorker:
         """End the child.
 
         Returns:
-            How it ended, or that it had to be ended.
+            A description of how it ended.
         """
         process, self._process, self._answers = self._process, None, None
         if process is None:
@@ -241,7 +241,7 @@ class IngestWorker:
 
 
 def _close_quietly(stream: IO[bytes]) -> None:
-    with suppress(OSError):  # what was written and not read by a child that is gone
+    with suppress(OSError):  # unread data of a child that has ended
         stream.close()
 
 

@@ -221,7 +221,7 @@ def _large_manifest(members: dict[str, bytes]) -> None:
         (_stranger, "other files"),
         (_missing, "other files"),
         (_unknown_part, "does not know"),
-        (_other_text, "is not what was written"),
+        (_other_text, "does not match its digest"),
         (_longer, "another size"),
         (_no_manifest, "not an archive"),
         (_large_manifest, "too large"),

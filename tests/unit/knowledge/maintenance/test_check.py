@@ -72,28 +72,28 @@ def test_a_healthy_knowledge_base_has_nothing_wrong(filled):
     ("statement", "words"),
     [
         ("DELETE FROM chunks WHERE key = 1", "missing or out of order|no passages|refer to rows"),
-        ("UPDATE chunks SET text = 'Something else.' WHERE key = 2", "not what the text has"),
+        ("UPDATE chunks SET text = 'Something else.' WHERE key = 2", "does not match the text"),
         ("UPDATE chunks SET start = 100000, end = 100001 WHERE key = 2", "outside of the text"),
         ("UPDATE chunks SET ordinal = ordinal + 5 WHERE key = 2", "out of order"),
-        ("UPDATE chunks SET vector_hash = x'00' WHERE key = 2", "what was embedded"),
+        ("UPDATE chunks SET vector_hash = x'00' WHERE key = 2", "does not match its text"),
         ("UPDATE chunks SET heading_path = 'no json' WHERE key = 2", "cannot be read"),
         ("UPDATE chunks SET id = 'd.0' WHERE key = 2", "the id of a passage"),
         ("DELETE FROM documents WHERE uri = 'text:york'", "documents that are gone"),
-        ("DELETE FROM fields WHERE name = 'tags'", "filters look at"),
-        ("UPDATE fields SET value = 'other' WHERE name = 'tags' AND value = 'note'", "filters look at"),
+        ("DELETE FROM fields WHERE name = 'tags'", "fields for filters"),
+        ("UPDATE fields SET value = 'other' WHERE name = 'tags' AND value = 'note'", "fields for filters"),
         ("UPDATE mentions SET end = 100000", "outside of their passages"),
         ("DELETE FROM entities WHERE id = 'paris'", "refer to rows of 'entities'"),
         ("INSERT INTO entities (id) VALUES ('unmentioned')", "entities are in no passage"),
         ("UPDATE names SET uses = uses + 1 WHERE name = 'Paris'", "how often a name is used"),
-        ("DELETE FROM aliases", "not one with those"),
+        ("DELETE FROM aliases", "wrong group of aliases"),
         ("DELETE FROM mentions WHERE name = 'Paris'", "not mentioned there"),
         ("INSERT INTO vectors VALUES (x'aa', x'0000')", "belong to no passage"),
-        ("UPDATE vectors SET vector = x'0000'", "are not of length"),
-        ("UPDATE vectors SET vector = CAST(zeroblob(1022) || x'007e' AS BLOB)", "or no numbers"),
-        ("UPDATE indexes SET watermark = 100000 WHERE name = 'words'", "changes that never were"),
+        ("UPDATE vectors SET vector = x'0000'", "do not have length"),
+        ("UPDATE vectors SET vector = CAST(zeroblob(1022) || x'007e' AS BLOB)", "or are not numbers"),
+        ("UPDATE indexes SET watermark = 100000 WHERE name = 'words'", "beyond the last change"),
         ("UPDATE coverage SET unembedded = 7", "passages to embed"),
         ("INSERT INTO unembedded SELECT key FROM chunks", "passages to embed"),
-        ("UPDATE coverage SET linked = 100000", "noted as searched for names"),
+        ("UPDATE coverage SET linked = 100000", "watermark of entity linking"),
         ("DELETE FROM coverage", "passages to embed"),
         (
             "INSERT INTO items (job, ordinal, uri, size, state) SELECT key, 99, 'text:x', 1, 'pending' "
@@ -119,7 +119,7 @@ def test_changes_that_are_missing_have_the_index_rebuilt(filled):
     asyncio.run(filled.add_documents([DocumentDraft(uri="text:new", text="Something about Rome.")]))
     damage(filled, "UPDATE indexes SET watermark = 1 WHERE name = 'words'", "DELETE FROM changes")
     (finding,) = asyncio.run(filled.check()).findings
-    assert "still to take over are missing" in finding.text
+    assert "still to apply are missing" in finding.text
     assert asyncio.run(filled.check(repair=True)).sound
 
 
@@ -218,7 +218,7 @@ def test_documents_cut_by_other_rules_are_a_note_and_cut_again_when_asked(filled
     damage(filled, "UPDATE documents SET hash = x'11'")
     report = asyncio.run(filled.check())
     assert report.sound
-    assert "3 documents were cut" in report.notes[0]
+    assert "3 documents were chunked" in report.notes[0]
     job = asyncio.run(filled.rebuild_from_texts())
     assert job.counts == {"updated": 3}
     assert content(filled) == before

@@ -381,7 +381,7 @@ async def test_what_there_is_no_time_to_read_is_judged_by_its_size(tmp_path: Pat
     assert guessed.documents == read.documents == 3
     assert read.tokens / 3 < guessed.tokens < read.tokens * 3
     assert guessed.cost == guessed.tokens
-    assert "judged by the sizes of files" in str(guessed)
+    assert "estimated by the sizes of files" in str(guessed)
     kb.close()
 
 

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 _FOR_ALL: frozenset[ModelFailure] = frozenset(
     {"authentication", "not_found", "quota", "rate_limit", "overloaded", "connection", "unavailable"}
 )
-"""Failures that the next request would meet, too: the provider has already waited out transient ones."""
+"""Failures that affect all requests: the provider has retried transient ones already."""
 _FOR_THESE: frozenset[ModelFailure] = frozenset({"too_long", "unreadable", "refused"})
 """Failures due to the passages, or to their number."""
 _FOR_SO_MANY: frozenset[ModelFailure] = frozenset({*_FOR_THESE, "invalid_request", "timeout"})
@@ -56,12 +56,12 @@ class ExtractionUsage:
     """Usage of extraction by the model so far.
 
     Attributes:
-        calls: of the model, failed ones included.
-        passages: read by the model.
-        by_rules: read by rules alone, as the model gave nothing for them.
-        input_tokens: of all answered calls.
-        output_tokens: likewise.
-        cost: US dollars; None where a price is not known.
+        calls: number of requests, including failed ones.
+        passages: number of passages extracted from by the model.
+        by_rules: number of passages extracted from by rules only, as the model failed.
+        input_tokens: input tokens of all answered requests.
+        output_tokens: output tokens of all answered requests.
+        cost: cost in US dollars; None if a price is not known.
     """
 
     calls: int = 0
@@ -78,21 +78,21 @@ class LLMEntityExtractor:
     Several passages go into one request. Whatever the model answers, only findings that occur in a passage
     are kept, in its own spelling. Passages that the reply lacks are requested again, one by one; if that
     fails too, only the rules extract from them, and `Extraction.problem` says why. The rules always run: they
-    cost nothing, and find the subjects of a passage, on which retrieval rests.
+    cost nothing, and find the subjects of a passage, on which retrieval relies.
 
-    If the model cannot be asked at all, `extract` raises: passages that only the rules have read are not read
-    again, so that the lack would stay unnoticed.
+    If the model is unavailable, `extract` raises: stored passages are not extracted from again, so a fallback
+    to the rules would silently lose the model's findings.
 
     Args:
         llm: the model.
-        config: what to look for.
-        request_tokens: how many tokens of passages go into one request, by `estimate_tokens`; a passage that
-            is longer goes alone.
-        request_passages: maximum number of passages in one request; reduced once that many took too long.
+        config: types, predicates, hints and limits.
+        request_tokens: maximum tokens of passages in one request, by `estimate_tokens`; a longer passage is
+            sent alone.
+        request_passages: maximum number of passages in one request; reduced after a timeout.
         max_tokens: limit of an answer; models that think first need room for it.
-        concurrency: how many requests are made at once.
+        concurrency: maximum number of concurrent requests.
         timeout: seconds for one answer, including the provider's waits and retries.
-        max_failures: consecutive failed requests after which extraction stops, even if passages are at fault.
+        max_failures: number of consecutive failed requests after which extraction stops.
 
     Raises:
         ConfigError: a number is not above 0.
@@ -130,7 +130,7 @@ class LLMEntityExtractor:
         self._timeout = timeout
         self._max_failures = max_failures
         self._failures = 0  # in a row
-        self._paid: dict[Chunk, Extraction] = {}  # what was read before extraction stopped
+        self._paid: dict[Chunk, Extraction] = {}  # results from before extraction stopped
         self.spent = ExtractionUsage()
         """Usage of this extractor so far, in this process."""
 
@@ -151,8 +151,8 @@ class LLMEntityExtractor:
         After an error it may be called again, and requests only the remaining passages.
 
         Raises:
-            LLMError: the model cannot be asked now: its key or its account is refused, it has no room or is
-                not there, or it failed `max_failures` times in a row.
+            LLMError: the model is unavailable: its key or account is refused, it is overloaded, unreachable,
+                or it failed `max_failures` times in a row.
         """
         paid = {chunk: self._paid[chunk] for chunk in chunks if chunk in self._paid}
         new = [chunk for chunk in chunks if chunk not in paid]
@@ -167,7 +167,7 @@ class LLMEntityExtractor:
                     read.update(await self._read(portion, found))
                 except LLMError as error:
                     stopped.append(error)
-                    tasks.cancel_scope.cancel()  # before the next one has its turn
+                    tasks.cancel_scope.cancel()  # before the next request starts
 
         async with anyio.create_task_group() as tasks:
             for portion in self._portions(new):
@@ -258,12 +258,12 @@ class LLMEntityExtractor:
         return {number: replace(found[number], problem=why) for number in portion.numbers}
 
     def _align(self, said: RawExtraction, chunk: Chunk, number: int | None) -> AlignedExtraction | None:
-        """Return what a reply says of a passage, even that it names nothing; None if it does not say.
+        """Align the findings about one passage; None if the reply does not cover the passage.
 
         Args:
-            said: the answer.
+            said: the parsed reply.
             chunk: the passage.
-            number: of the passage in the request; None where it was alone, and all is about it.
+            number: its number in the request; None if it was the only one.
         """
         about = {number, None}
         entities = [e for e in said.entities if number is None or e.passage in about]
@@ -277,7 +277,7 @@ class LLMEntityExtractor:
         """Ask for some passages.
 
         Raises:
-            LLMError: the model fails, refuses, does not answer in time, or not with anything of use.
+            LLMError: the model fails, refuses, does not answer in time, or its answer is unusable.
         """
         self._count(calls=1)
         try:
@@ -319,7 +319,7 @@ def _stopping(error: LLMError, llm: LLMProvider) -> LLMError:
     model = f"{llm.name} ({llm.model})" if llm.model else llm.name
     return LLMError(
         f"Extraction with the language model {model} has stopped: {error.message}",
-        advice=f"{error.advice} What is written stays; it goes on there when the model can be asked.".strip(),
+        advice=f"{error.advice} Stored documents stay; the job continues once the model is back.".strip(),
         failure=error.failure,
         provider=error.provider,
         status=error.status,
@@ -332,9 +332,9 @@ class PassageGroup:
     """Passages of one request.
 
     Attributes:
-        numbers: of the chunks among those that were given, from 0.
+        numbers: indexes of the chunks in the input, from 0.
         chunks: the chunks.
-        chinese: whether they are in Chinese, and so is what is said of them.
+        chinese: whether they are in Chinese, which decides the language of the prompt.
     """
 
     numbers: tuple[int, ...]
@@ -347,12 +347,12 @@ class PassageGroup:
 
 
 def portions(chunks: Sequence[Chunk], *, tokens: int, most: int) -> list[PassageGroup]:
-    """Group chunks into requests, in order, Chinese ones apart; chunks without a word are dropped.
+    """Group chunks into requests, in order, Chinese ones separately; chunks without a word are dropped.
 
     Args:
         chunks: the chunks.
-        tokens: of chunks in one request, by `estimate_tokens`; one that is longer goes alone.
-        most: chunks in one request.
+        tokens: maximum tokens of chunks in one request, by `estimate_tokens`; a longer chunk is alone.
+        most: maximum number of chunks in one request.
     """
     divided: list[PassageGroup] = []
     for chinese in (False, True):

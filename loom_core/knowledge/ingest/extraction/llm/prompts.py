@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHER", "PROMPT_VERSION", "format_passages", "instruction", "output_schema"]
 
 PROMPT_VERSION = 1
-"""Goes up where another prompt is to have everything extracted again."""
+"""Version of the prompt; goes up with changes after which everything is to be extracted again."""
 
 OTHER = "other"
 """Type of an entity that has none of the configured types."""

@@ -22,7 +22,7 @@ __all__ = ["MAX_FINDINGS", "RawEntity", "RawExtraction", "RawRelation", "parse_r
 
 
 MAX_FINDINGS = 5000
-"""More findings than any sensible answer holds: beyond it, the model is in a loop."""
+"""Maximum number of findings: beyond it, the model repeats itself in a loop."""
 
 _LONGEST = 300  # characters of a name, a type or a predicate: longer ones are sentences
 
@@ -33,7 +33,7 @@ class RawEntity(NamedTuple):
     Attributes:
         name: its name.
         type: its type, or empty.
-        passage: number of the passage that names it, or None where the model does not say.
+        passage: number of the passage that names it, or None if the model gives none.
     """
 
     name: str
@@ -50,10 +50,10 @@ class RawRelation(NamedTuple):
     """A raw relation between two entities, as the model wrote it.
 
     Attributes:
-        subject: name of the one.
+        subject: name of the first entity.
         predicate: how they are connected, or empty.
-        object: name of the other.
-        passage: number of the passage that states it, or None where the model does not say.
+        object: name of the second entity.
+        passage: number of the passage that states it, or None if the model gives none.
     """
 
     subject: str
@@ -72,10 +72,10 @@ class RawExtraction(NamedTuple):
     """Raw extraction: the parsed entities and relations of a reply.
 
     Attributes:
-        entities: nothing twice, in the order of the answer.
-        relations: likewise.
-        passages: the passages it covers, even those that name nothing; None stands for
-            all of them, where the model does not say which.
+        entities: distinct entities, in the order of the answer.
+        relations: distinct relations, likewise.
+        passages: numbers of the passages it covers, even without findings; None if the model gives no
+            numbers.
     """
 
     entities: tuple[RawEntity, ...] = ()
@@ -84,7 +84,7 @@ class RawExtraction(NamedTuple):
 
 
 _MAX_ANSWER = 200_000  # characters of an answer that are read, after the thinking
-_MAX_DEAD_ENDS = 500  # places where JSON might begin and does not
+_MAX_DEAD_ENDS = 500  # maximum number of brackets at which no JSON begins
 _MAX_DEPTH = 8
 
 _FENCE = re.compile(r"^[ \t]*```.*$", re.MULTILINE)
@@ -109,12 +109,12 @@ def parse_reply(answer: str) -> RawExtraction:
     """Parse a reply: return the raw extraction of each passage, without repetitions, in order.
 
     Args:
-        answer: what the model wrote.
+        answer: the model's answer.
     """
     text = _FENCE.sub("", without_thinking(answer)[:_MAX_ANSWER])
     reader = _JsonReader()
     reader.read(text)
-    if not reader.said and "{'" in text:  # as Python writes it
+    if not reader.said and "{'" in text:  # a Python literal
         reader.read(text.replace("'", '"'))
     return reader.result() if reader.said or reader.covered else parse_lines(text)
 
@@ -140,7 +140,7 @@ class _JsonReader:
                 if (cut := _CUT_PASSAGE.match(text, start.start())) is not None:
                     self._passage = int(cut[1])
             else:
-                # A list of texts is one of names; three of them may be a relation that has lost its list.
+                # A bare list of strings holds names; three of them may be a relation outside its list.
                 role: _Role = "entities" if _are_names(value) else ""
                 self._take(value, self._passage, role)
 
@@ -176,7 +176,7 @@ class _JsonReader:
         numbered = _passage_of(fields, _PASSAGE if holds_lists else _PASSAGE_OF_ITEM)
         passage = passage if numbered is None else numbered
         if holds_lists:
-            self.covered.add(passage)  # it says so even where there is nothing
+            self.covered.add(passage)  # covered, even with empty lists
         elif (subject := _text(fields, _SUBJECT)) and (object_ := _text(fields, _OBJECT)):
             self._add(RawRelation(subject, _text(fields, _PREDICATE), object_, passage))
             return

@@ -26,7 +26,7 @@ __all__ = ["METHOD", "AlignedExtraction", "align_spans", "merge_with_rules"]
 METHOD = "llm"
 """Extraction method of the mentions and relations that a model found."""
 
-_ENTITY_CONFIDENCE = 0.95  # above all rules, so that these are kept where there are too many
+_ENTITY_CONFIDENCE = 0.95  # above all rules, so that the model's entities are kept if there are too many
 _RELATION_CONFIDENCE = 0.8
 _MAX_NAME_TOKENS = 24
 _MAX_GAP = 4  # characters between two words of a name
@@ -57,9 +57,9 @@ def align_spans(
 
     Args:
         text: the passage.
-        entities: most important first; more than the configuration allows are dropped.
-        relations: likewise.
-        config: the types and predicates that are looked for.
+        entities: the model's entities, most important first; surplus ones are dropped.
+        relations: the model's relations, likewise.
+        config: configured types, predicates and limits.
     """
     passage = _Passage(text)
     types = {_fold_label(type_): type_ for type_ in config.entity_types}
@@ -120,7 +120,7 @@ class _Passage:
             self._places[token.key].append(number)
 
     def spans(self, name: str) -> list[tuple[int, int]]:
-        """Return the spans of a name; none if it is no real name, such as a pronoun or a number."""
+        """Return the spans of a name; none if it is not a proper name, but a pronoun or a number."""
         key = name_key(name)
         if len(key) < 2 or key.isdigit() or is_stop_word(key):
             return []
@@ -159,7 +159,7 @@ def _relation(
 
 
 def _type(said: RawEntity, types: dict[str, str]) -> str:
-    """Return the configured type that is meant, if types are configured."""
+    """Return the type of an entity, mapped to the configured types if there are any."""
     folded = _fold_label(said.type)
     if types:
         return types.get(folded) or types.get(folded.removesuffix("s")) or OTHER

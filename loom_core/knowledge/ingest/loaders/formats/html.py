@@ -54,8 +54,8 @@ def write_page(source: Source, writer: ContentWriter, data: bytes) -> tuple[str,
     """Write the content of a page.
 
     Args:
-        source: the file that the page is or is in.
-        writer: where to.
+        source: the file that is the page, or contains it.
+        writer: the writer of the document.
         data: the page.
 
     Returns:
@@ -100,7 +100,7 @@ def _boilerplate(tree: LexborHTMLParser) -> frozenset[int]:
 
 
 class _Reader:
-    """Walks a tree in document order, gathers running text, and writes it at every block's border."""
+    """Walks a tree in document order, collects inline text, and writes it at block boundaries."""
 
     def __init__(self, writer: ContentWriter, skipped: frozenset[int], tables: frozenset[int]) -> None:
         self._writer = writer
@@ -122,7 +122,7 @@ class _Reader:
         self._flush()
 
     def _enter(self, node: LexborNode) -> bool:
-        """Handle the beginning of a node; return False if its children are done."""
+        """Handle the start of a node; return False if its children need no visit."""
         tag = node.tag or "-"
         if tag == "-text":
             self._lines[-1][1].append(join_lines(_SOURCE_BREAK.sub("\n", node.text())))

@@ -33,9 +33,9 @@ _TRAILING_COMMA = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 
 
 def load_json(source: Source) -> LoadedContent:
-    """Read a JSON document; comments and trailing commas are forgiven, and so is JSON Lines by this name.
+    """Read a JSON document; comments, trailing commas and JSON Lines are accepted, too.
 
-    Members with a plain value read `key: value`; an object or list under a key is a section with the key as
+    Members with a plain value become `key: value`; an object or list under a key is a section with the key as
     its heading; a list of objects is a row for each. Numbers stay as they are written.
 
     Raises:
@@ -61,10 +61,10 @@ def load_json(source: Source) -> LoadedContent:
 
 
 def load_json_lines(source: Source) -> LoadedContent:
-    """Read one record a line.
+    """Read JSON Lines: one record a line.
 
-    A record with a text (`text`, `content`, `body`…) and a title reads as a heading and a paragraph, with
-    only its text as a paragraph; any other is a row. Lines that are not JSON are counted in the metadata
+    A record with a text (`text`, `content`, `body`…) and a title becomes a heading and a paragraph; one with
+    a text alone a paragraph; any other a row. Lines that are not JSON are counted in the metadata
     (`skipped_lines`).
 
     Raises:

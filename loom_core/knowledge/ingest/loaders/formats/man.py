@@ -24,7 +24,7 @@ _ALTERNATING = frozenset({"BI", "BR", "IB", "IR", "RB", "RI"})
 _SPACED = frozenset({"B", "I", "SM", "SB", "R", "CW", "QW", "PQ", "UR", "MT", "URL", "SY"})
 _HEADINGS = {"SH": 2, "Sh": 2, "SS": 3, "Ss": 3}
 _TAGS = frozenset({"TP", "TQ", "IP", "It", "AP"})
-"""Begin an item with a tag; `AP` is the one of Tcl for an argument of a function."""
+"""Macros that begin an item with a tag; `AP` is Tcl's macro for an argument of a function."""
 
 _BREAKS = frozenset("PP P LP HP Pp RS RE sp Sp Bl El YS D1 Dl".split())
 _SILENT = frozenset("br Dd Os Sm Bk Ek TE EQ EN".split())
@@ -37,7 +37,7 @@ def load_man(source: Source) -> LoadedContent:
     """Read the source of a man page as a terminal shows it; anything else as plain text.
 
     Raises:
-        DocumentError: it only names the page that is to be read in its place.
+        DocumentError: it only redirects to another page.
     """
     text = clean_text(decode(source.data, hint=source.charset)[0])
     if not is_roff(text):
@@ -51,7 +51,7 @@ def load_man(source: Source) -> LoadedContent:
 
 
 class _Page:
-    """Gathers running text, and writes it where a paragraph ends."""
+    """Collects inline text, and writes it at the end of a paragraph."""
 
     def __init__(self, source: Source, text: str) -> None:
         self.writer = ContentWriter(source)
@@ -240,7 +240,7 @@ class Mdoc:
     """Writes lines of macros as text.
 
     Args:
-        plain: carries out the escapes of a word.
+        plain: resolves the escapes of a word.
     """
 
     def __init__(self, plain: Callable[[str], str]) -> None:
@@ -315,7 +315,7 @@ class Mdoc:
 
 
 class _Words:
-    """Words separated by blanks, but not before a full stop or after an opening bracket."""
+    """Join words by spaces, but not before a full stop or after an opening bracket."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []

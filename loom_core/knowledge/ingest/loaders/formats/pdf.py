@@ -37,7 +37,7 @@ _HYPHEN = "\ufffe"
 """Character that pdfium uses for a hyphen and the line break after it."""
 
 _ANGLES = 50
-"""How many characters of a page are asked for their angle."""
+"""Number of characters of a page whose angle is sampled."""
 
 _MAX_BOOKMARKS = 10_000
 _DATE = re.compile(r"(?:D:)?(\d{4})(\d{2})?(\d{2})?")
@@ -52,7 +52,7 @@ def load_pdf(source: Source) -> LoadedContent:
     the type.
 
     Raises:
-        DocumentError: encrypted, broken, too many pages, or only pictures (there is no OCR).
+        DocumentError: it is encrypted or broken, has too many pages, or only pictures (there is no OCR).
     """
     with _PDFIUM:
         pages, bookmarks, metadata = _extract(source)
@@ -148,7 +148,7 @@ def _upright(page: PdfPage) -> PdfTextPage:
 
 
 def _box(text_page: PdfTextPage, first: int, last: int) -> tuple[float, float, float, float]:
-    """Return left, bottom, right and top of the stretch between two positions of one line."""
+    """Return left, bottom, right and top of the span between two positions of one line."""
     from pypdfium2.raw import FPDFText_GetCharIndexFromTextIndex
 
     boxes = [
@@ -215,7 +215,7 @@ def _metadata(document: PdfDocument) -> dict[str, Any]:
 
 _SOFT_HYPHEN = "\u00ad"
 _EDGE = 0.12
-"""Part of a page's height, at the top and at the bottom, where running heads and feet are."""
+"""Share of a page's height, at top and bottom, that may hold running heads and feet."""
 _EDGE_LINES = 3
 _LARGER = 1.15
 _MAX_HEADING = 150
@@ -380,7 +380,7 @@ def _begins_paragraph(group: Sequence[PdfLine], line: PdfLine, leading: float, e
 
 
 def _runs_on(before: str, after: str) -> bool:
-    """Whether a sentence is cut between two lines: nothing ends the first, nothing begins the second."""
+    """Whether a sentence continues across two lines: the first has no end mark, the second no beginning."""
     if _TERMINAL.search(before):
         return False
     return after[0].islower() or (_CJK.match(before[-1]) is not None and _CJK.match(after[0]) is not None)

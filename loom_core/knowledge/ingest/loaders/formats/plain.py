@@ -1,4 +1,4 @@
-"""Plain text: paragraphs by layout, headings where they are unmistakable."""
+"""Plain text: paragraphs by layout, and unmistakable headings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNWRAPPED = 160
 
 
 def load_plain(source: Source) -> LoadedContent:
-    """Read plain text; the text stays as it is."""
+    """Read plain text, which is kept unchanged."""
     return read_plain(decode(source.data, hint=source.charset)[0])
 
 
@@ -169,7 +169,7 @@ class _Candidate:
     level: int
     kind: str
     alone: bool
-    """Whether it must have a blank line before it and after it."""
+    """Whether a heading of this kind needs a blank line before and after it."""
 
 
 def _candidate(text: str) -> _Candidate | None:

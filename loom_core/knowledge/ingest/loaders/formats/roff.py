@@ -19,7 +19,7 @@ _MAX_LINE = 4_000
 
 _MAX_STRING = 1_000
 _MAX_EXPANDED = 1_000_000
-"""Limit of the text that strings expand to on a whole page: they may hold strings, and so on."""
+"""Limit of the expanded text of a page, as strings may hold strings recursively."""
 
 _CHARACTERS = {
     pair[:-2]: pair[-1] for pair in (
@@ -90,8 +90,7 @@ def split_arguments(text: str) -> list[str]:
 class Roff:
     """A source, read line by line, without comments, conditions and definitions.
 
-    Conditions are decided as by a terminal's formatter. Macros that the page defines are not carried out; its
-    strings are.
+    Conditions are evaluated as for a terminal. The page's own strings are expanded, but not its own macros.
     """
 
     def __init__(self, text: str) -> None:
@@ -123,7 +122,7 @@ class Roff:
                 yield name, rest
 
     def plain(self, text: str) -> str:
-        """Return a text with its escapes carried out."""
+        """Return a text with its escapes resolved."""
         for _ in range(4):  # strings may hold strings
             if "\\*" not in text:
                 break

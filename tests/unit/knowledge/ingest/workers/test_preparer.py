@@ -270,7 +270,7 @@ def test_an_interpreter_that_is_none_fails_its_documents(
     made = finish(preparer, preparer.begin([JobItem((tmp_path / "a.html").as_uri())]))
     assert isinstance(made[0], ItemOutcome)
     assert made[0].state == "failed"
-    assert "gave no sense" in made[0].reason
+    assert "sent an invalid result" in made[0].reason
 
 
 def test_the_settings_of_a_payload_come_through():
