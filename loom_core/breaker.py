@@ -104,7 +104,7 @@ class Breaker(ABC):
         """Return whether an error is transient; None if it does not count for this model or host."""
 
     def record_success(self) -> None:
-        """Close the circuit if a trial request is under way: its response has begun."""
+        """Close the circuit if a trial request is in progress: its response has begun."""
         if self._trial is not None:
             self._close()
 
@@ -113,7 +113,7 @@ class Breaker(ABC):
         state = self.state
         if state == "open":
             left = max(0.0, self._until - self._now())
-            when = "a trial request is under way" if self._trial else f"retrying in {left:.0f} s"
+            when = "a trial request is in progress" if self._trial else f"retrying in {left:.0f} s"
             raise refuse(
                 f"Circuit open for {title} after {self._failures} consecutive failures; {when}. "
                 f"Last failure: {self._reason}",

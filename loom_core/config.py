@@ -74,7 +74,7 @@ def set_default_llm(llm: LLMProvider | str | None) -> None:
 
     if llm is not None and not isinstance(cast("object", llm), LLMProvider | str):
         raise ConfigError(
-            f"{llm!r} is no model.", advice='Give a provider, or the name of a vendor such as "deepseek".'
+            f"{llm!r} is not a model.", advice='Give a provider, or the name of a vendor such as "deepseek".'
         )
     if isinstance(llm, str):
         check_provider(ProviderConfig.of(llm))
@@ -91,7 +91,7 @@ def set_default_memory(memory: Memory | None) -> None:
     from loom_core.runs.memory import Memory
 
     if memory is not None and not isinstance(cast("object", memory), Memory):
-        raise ConfigError(f"{memory!r} is no memory.", advice="Give `SQLiteMemory(…)`, or None.")
+        raise ConfigError(f"{memory!r} is not a memory.", advice="Give `SQLiteMemory(…)`, or None.")
     _set(memory=memory)
 
 

@@ -197,7 +197,7 @@ def read_config_file(
     depth: int,
     max_bytes: int,
     required: bool = False,
-    too_large: str = "It is no configuration.",
+    too_large: str = "It is not a configuration file.",
 ) -> ConfigText | None:
     """Read a server's configuration; None if it is empty, or there is no file. Blocks.
 
@@ -224,7 +224,7 @@ def read_config_file(
             raise unreadable(f"There is no file {path}.", "Check --config.") from None
         return None
     except UnicodeDecodeError:
-        raise unreadable(f"{path} cannot be read: it is no UTF-8.", "Save it as UTF-8.") from None
+        raise unreadable(f"{path} cannot be read: it is not UTF-8.", "Save it as UTF-8.") from None
     except OSError as error:
         raise unreadable(f"{path} cannot be read: {error.strerror}.", "Make it readable.") from None
     return ConfigText.of(text, name=str(path), depth=depth)

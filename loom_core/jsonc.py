@@ -101,7 +101,7 @@ class JsonReader:
             return None
         root = self._node(text, start, 0)
         if not isinstance(root.value, dict):
-            _fail(text, start, "here should be an object in braces")
+            _fail(text, start, "expected an object in braces")
         end = self.skip(text, root.end)
         if end != len(text):
             _fail(text, end, self._syntax_error(text, end, "nothing more is allowed here"))
@@ -127,7 +127,7 @@ class JsonReader:
             reason = error.msg.removesuffix(" at").removesuffix(" starting").rstrip(": ")
             _fail(text, error.pos, self._syntax_error(text, error.pos, reason))
         except _NoNumberError as error:
-            _fail(text, start, f"{error} is no number in JSON")
+            _fail(text, start, f"{error} is not a JSON number")
         return JsonNode(start, end, value)
 
     def _object(self, text: str, start: int, depth: int) -> JsonNode:
@@ -136,13 +136,13 @@ class JsonReader:
         trailing, at = False, self.skip(text, start + 1)
         while not text.startswith("}", at):
             if not text.startswith('"', at):
-                _fail(text, at, self._syntax_error(text, at, "here should be a name in double quotes"))
+                _fail(text, at, self._syntax_error(text, at, "expected a name in double quotes"))
             key = self._node(text, at, depth)
             colon = self.skip(text, key.end)
             if not text.startswith(":", colon):
-                _fail(text, colon, self._syntax_error(text, colon, "here should be a colon"))
+                _fail(text, colon, self._syntax_error(text, colon, "expected a colon"))
             if self._unique and key.value in names:
-                _fail(text, at, f"the name {key.value!r} is there twice")
+                _fail(text, at, f"the name {key.value!r} is duplicated")
             names.add(key.value)
             node = self._node(text, self.skip(text, colon + 1), depth + 1)
             members.append(JsonMember(key.value, at, node))
@@ -165,7 +165,7 @@ class JsonReader:
         if text.startswith(closing, at):
             return at, False
         if not text.startswith(",", at):
-            _fail(text, at, self._syntax_error(text, at, f"here should be a comma or {closing}"))
+            _fail(text, at, self._syntax_error(text, at, f"expected a comma or {closing}"))
         following = self.skip(text, at + 1)
         if not text.startswith(closing, following):
             return following, False

@@ -87,7 +87,7 @@ def resolve(reference: str, *, keyring_service: str = _SERVICE, keyring_seconds:
         key, where = _from_environment(name), f"The environment variable {name} is not set."
     else:
         key = _from_keyring(name, keyring_service, keyring_seconds)
-        where = f"The keyring has no entry {name!r} under {keyring_service!r}, or cannot be asked."
+        where = f"The keyring has no entry {name!r} under {keyring_service!r}, or is not available."
     if key is None:
         advice = f"Set it: keyring set {keyring_service} {name}" if place == "keyring" else "Set it."
         raise ConfigError(where, advice=advice)
@@ -130,14 +130,14 @@ def check_reference(text: str) -> str:
     """
     place, _, name = text.partition(":")
     if place == "env" and name:
-        check_variable(name, setting="What stands behind env:", advice=_ADVICE)
+        check_variable(name, setting="The text after env:", advice=_ADVICE)
         return text
     if place == "keyring" and name.isprintable() and " " not in name and name:
         if _LIKE_A_KEY.search(name):
-            raise ConfigError("What stands behind keyring: looks like a key, not a name.", advice=_ADVICE)
+            raise ConfigError("The text after keyring: looks like a key, not a name.", advice=_ADVICE)
         return text
     raise ConfigError(
-        "A key may not stand in a configuration, as files are copied and committed.", advice=_ADVICE
+        "A key must not be written into a configuration, as files are copied and committed.", advice=_ADVICE
     )
 
 
@@ -154,7 +154,7 @@ def check_variable(name: str, *, setting: str, advice: str) -> str:
             and shown as a name; the message does not repeat it.
     """
     if not _VARIABLE.fullmatch(name) or _LIKE_A_KEY.search(name):
-        raise ConfigError(f"{setting} is no name of an environment variable.", advice=advice)
+        raise ConfigError(f"{setting} is not the name of an environment variable.", advice=advice)
     return name
 
 
@@ -256,7 +256,7 @@ def _read_keyring_entry(get: Callable[[], str | None], name: str, seconds: float
         except ImportError:
             return
         except Exception as error:  # noqa: BLE001 - back ends raise what they like, and this is the thread's end
-            _log.info("The keyring could not be asked for %s: %s", name, type(error).__name__)
+            _log.info("The keyring is not available for %s: %s", name, type(error).__name__)
 
     thread = threading.Thread(target=ask, name="loom-keyring", daemon=True)
     thread.start()

@@ -114,7 +114,7 @@ class RetryPolicy:
         asked = error.retry_after or 0.0
         if not asked <= self.longest_wait:
             raise error.reword(
-                f"{error.message} The vendor asks to wait {asked:.0f} s, which is too long to be waited for.",
+                f"{error.message} The vendor asks to wait {asked:.0f} s, which is too long.",
                 advice=f"Ask again in {asked:.0f} s, or use another model.",
             )
         wait = max(asked, 0.0) + self.pause(number)

@@ -17,18 +17,18 @@ from tools.provider_reference import table
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "audit.md"
 
 _HEAD = """\
-# Fields of the audit
+# Fields of the audit log
 
-Made by `python -m tools.audit_reference` from the code; do not edit. What it is for:
+Made by `python -m tools.audit_reference` from the code; do not edit. Its purpose:
 [observability.md](../observability.md#audit).
 
-Every line of `$LOOM_HOME/audit/audit.jsonl` is one object with these fields; what is empty is left out.
+Every line of `$LOOM_HOME/audit/audit.jsonl` is a JSON object with these fields; empty fields are omitted.
 """
 _COMMANDS = """\
 ## Commands
 
-Of these commands a line of the kind `command` is written, with these of their arguments and no others, as
-those may be secret. Which server has which is in [command-line.md](command-line.md).
+These commands write a line of the kind `command`, with the listed arguments only, as others may be secret.
+The commands of each server are in [command-line.md](command-line.md).
 """
 
 

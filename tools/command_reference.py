@@ -22,7 +22,7 @@ _HEAD = """\
 Made by `python -m tools.reference` from the code; do not edit. `COMMAND --help` says the same.
 
 Answers go to standard output, everything else to standard error. Options that most commands of a program
-take stand once, under the program.
+accept are listed once, under the program.
 """
 
 _PACKAGES = ("loom_kb", "loom_query", "loom_agent", "loom_flow")

@@ -23,12 +23,12 @@ _ROOT = Path(__file__).parents[1]
 PAGE = _ROOT / "docs" / "reference" / "environment.md"
 
 _HEAD = """\
-# Variables of the environment
+# Environment variables
 
 Made by `python -m tools.reference` from the code; do not edit.
 
-A client that starts a server gives it few of its own variables: what a server needs stands in `env` of its
-entry ([mcp-json.md](mcp-json.md)). An option of the command line counts before its variable.
+A client that starts a server passes few of its own variables on: put those that a server needs into `env` of
+its entry ([mcp-json.md](mcp-json.md)). A command-line option takes precedence over its variable.
 """
 
 _OURS = {
@@ -37,31 +37,31 @@ _OURS = {
     "LOOM_KB_LLM": "language model that helps `loom-kb` to find entities, as `--llm`; `none` for rules alone",
     "LOOM_LOG_FORMAT": "`text` or `json`, as `--log-format`",
     "LOOM_LOG_LEVEL": "`debug`, `info`, `warning` or `error`, as `--log-level`",
-    "LOOM_METRICS_FILE": "file in which a server keeps its numbers, as `--metrics-file`",
-    "LOOM_SECRETS_DIR": "folder of secrets as Docker, Kubernetes and systemd hand them over: each file "
-    "becomes the variable that it is named after, unless that is set",
-    "LOOM_STATE_KEYS": "keys, separated by commas, that sign what clients carry from one request to the "
-    "next: the first signs, all are accepted; at least 32 characters each. Servers on several machines "
-    "behind one balancer need the same; by default those of one folder share a file there",
-    "LOOM_TOKEN": "read by clients only: the entry for `mcp.json` that `serve --http --tokens` shows takes "
-    "the token from it",
-    "LOOM_TRACE_CONTENT": "`1`: spans say what was asked and answered, too",
+    "LOOM_METRICS_FILE": "file to which a server writes its metrics, as `--metrics-file`",
+    "LOOM_SECRETS_DIR": "folder of secrets, as from Docker, Kubernetes or systemd: each file "
+    "sets the variable of its name, unless that is set already",
+    "LOOM_STATE_KEYS": "comma-separated keys that sign the state which clients carry between requests: "
+    "the first signs, all are accepted; at least 32 characters each. Servers behind a load balancer need "
+    "the same keys; by default servers with the same folder share a file in it",
+    "LOOM_TOKEN": "read by clients only: the token, in the entry for `mcp.json` that `serve --http --tokens` "
+    "prints",
+    "LOOM_TRACE_CONTENT": "`1`: spans include the texts of requests and answers",
 }
 _ITS_OWN = {
-    "LOOM_COMMAND": "given to every command of the shell tool, which is found by it wherever it has gone",
-    "LOOM_DEPTH": "given to MCP servers that Loom starts: how many programs stand above them",
-    "LOOM_STARTED": "likewise: which entries have started them, so that none starts itself",
+    "LOOM_COMMAND": "set for every command of the shell tool, to find its processes",
+    "LOOM_DEPTH": "set for MCP servers that Loom starts: the number of programs above them",
+    "LOOM_STARTED": "likewise: the entries that have started them, so that none starts itself",
 }
 _OF_OTHERS = {
-    "NO_COLOR": "anything: no bold letters on the terminal",
-    "OTEL_EXPORTER_OTLP_ENDPOINT": "collector that traces are sent to",
-    "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf`, which is the default; with any other nothing is sent",
-    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same for traces alone, the whole address",
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "the same for traces alone",
-    "OTEL_RESOURCE_ATTRIBUTES": "further attributes of the program in traces",
+    "NO_COLOR": "any value: no bold text in the terminal",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "address of the collector for traces",
+    "OTEL_EXPORTER_OTLP_PROTOCOL": "`http/protobuf`, the default; with any other value nothing is sent",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "the same for traces only, the whole address",
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "the same for traces only",
+    "OTEL_RESOURCE_ATTRIBUTES": "additional resource attributes in traces",
     "OTEL_SDK_DISABLED": "`true`: no traces",
-    "OTEL_SERVICE_NAME": "another name of the program in traces",
-    "OTEL_TRACES_EXPORTER": "`otlp`: traces are sent, also without an address; anything else: none are",
+    "OTEL_SERVICE_NAME": "name of the service in traces",
+    "OTEL_TRACES_EXPORTER": "`otlp`: export traces, even without an address; anything else: do not",
     "SSL_CERT_DIR": "folder of certificates to trust instead of the system's",
     "SSL_CERT_FILE": "file of certificates to trust instead of the system's",
     "UV": "set by uvx: the program that `install` writes into a client's configuration",
@@ -86,23 +86,23 @@ def page() -> str:
         raise ValueError(f"Variables that are read and not told, or told and not read: {sorted(wrong)}")
     parts = [
         _HEAD,
-        "## Of Loom",
+        "## Variables of Loom",
         table(_rows(_OURS)),
-        "## Of everybody, and heeded",
+        "## Common variables that Loom uses",
         table(_rows(_OF_OTHERS)),
-        "An MCP server that Loom starts gets of all these only `LOOM_HOME`, `SSL_CERT_FILE`, `SSL_CERT_DIR`, "
-        "`XDG_CACHE_HOME` and `XDG_RUNTIME_DIR`, besides `PATH` and the like, proxies (`HTTPS_PROXY`, "
-        "`NO_PROXY`…), and what its entry says. `OPENAI_CUSTOM_HEADERS` is sent to OpenAI only, "
-        "`ANTHROPIC_CUSTOM_HEADERS` to Anthropic only.",
+        "An MCP server that Loom starts inherits only `LOOM_HOME`, `SSL_CERT_FILE`, `SSL_CERT_DIR`, "
+        "`XDG_CACHE_HOME` and `XDG_RUNTIME_DIR` of these, in addition to `PATH` and the like, proxies "
+        "(`HTTPS_PROXY`, `NO_PROXY`…), and the variables of its entry. `OPENAI_CUSTOM_HEADERS` is sent to "
+        "OpenAI only, `ANTHROPIC_CUSTOM_HEADERS` to Anthropic only.",
         "## Keys",
         "Each is looked up in the environment, then in the keyring under the same name. A configuration can "
-        "name any other as `env:NAME`.",
+        "refer to any other variable as `env:NAME`.",
         table(_keys()),
-        "## Set by Loom for what it starts",
+        "## Set by Loom for its child processes",
         table(_rows(_ITS_OWN)),
         "## Set by importing Loom, unless set",
         "They keep dependencies from reporting to their makers, see [security.md](../security.md"
-        "#telemetry-of-dependencies). What Loom starts gets them, too, and `DO_NOT_TRACK`.",
+        "#telemetry-of-dependencies). Child processes of Loom get them, too, and `DO_NOT_TRACK`.",
         table(_switches()),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"

@@ -27,8 +27,8 @@ _HEAD = """\
 
 Made by `python -m tools.reference` from the code; do not edit.
 
-Whatever Loom raises on purpose is a `LoomError`: `message` says what happened, `advice` what to do, `str()`
-both. It reaches you in one of these forms:
+Every error that Loom raises on purpose is a `LoomError`: `message` says what happened, `advice` what to do,
+`str()` both. It reaches you in one of these forms:
 
 | where | form |
 | --- | --- |
@@ -37,7 +37,7 @@ both. It reaches you in one of these forms:
 | a run | the event `error` with `message`, `advice` and `failure` ([events.md](events.md)) |
 | a program | the exception |
 
-The examples are a few of many; `{…}` stands for what differs.
+The examples are a selection; `{…}` stands for inserted values.
 """
 
 _EXAMPLES = 3

@@ -22,13 +22,13 @@ _HEAD = """\
 
 Made by `python -m tools.reference` from the code; do not edit.
 
-What an agent or a flow does is an event: written once into the journal, in the order in which it happened,
-and shown from there to everybody who watches: `agent_events` and `flow_status`, `loom-agent-server events
-RUN --follow --json`, the resource `loom://runs/{id}/events`, `Agent.stream` in a program.
+Everything that an agent or a flow does is an event: written once to the journal, in order, and read from
+there by all clients: `agent_events` and `flow_status`, `loom-agent-server events RUN --follow --json`, the
+resource `loom://runs/{id}/events`, `Agent.stream` in a program.
 
 An event is a JSON object with `type`, `payload`, `run_id`, `seq` (its place in the run, from 1, without a
-gap) and `at` (seconds since 1970). Who has seen `seq` 41 asks for what comes after 41, and misses nothing.
-The events marked with ∎ end a run, until a user resumes it.
+gap) and `at` (seconds since 1970). A client that has seen `seq` 41 asks for the events after 41, and misses
+none. The events marked with ∎ end a run, until a user resumes it.
 """
 
 _KEYS = re.compile(r"(?:\w+|…)(?: \(`\w+`\))?(?:, (?:\w+|…)(?: \(`\w+`\))?)*")

@@ -45,9 +45,9 @@ _HEAD = """\
 
 Made by `python -m tools.reference` from the code; do not edit.
 
-JSON with comments and trailing commas. What is wrong is told with file, line and column, and with what was
-probably meant; a file that becomes wrong while it is used does not count until it is in order again.
-Nothing unknown may stand in it.
+JSON with comments and trailing commas. Errors are reported with file, line and column, and often with a
+suggestion. If the file becomes invalid while a server runs, its last valid version stays in use. Unknown keys
+are errors.
 
 ```jsonc
 {

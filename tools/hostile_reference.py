@@ -78,11 +78,12 @@ _HEAD = """\
 
 Made by `python -m tools.reference` from the tests; do not edit.
 
-Tests of what comes from outside and may be meant to do harm carry the marker `hostile`, with one of these
-areas. `pytest -m hostile` runs them all; an area alone is found by its folders.
+Tests of malicious input have the marker `hostile`, with one of these areas. `pytest -m hostile` runs all of
+them; the folders of an area are listed.
 
-A case is one run of a test: one with parameters counts once for each, a property with arbitrary input once,
-though it is run with hundreds. What they prove is in the [threat model](../explanation/threat-model.md).
+A case is one run of a test: a parametrized test counts once for each set of parameters, a property-based test
+once, although it runs with hundreds of inputs. What they protect is in the [threat
+model](../explanation/threat-model.md).
 """
 
 

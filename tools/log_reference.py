@@ -20,8 +20,8 @@ _HEAD = """\
 Made by `python -m tools.log_reference` from the code; do not edit. How to read it:
 [observability.md](../observability.md#logs).
 
-With `--log-format json` every line on standard error is one object with these fields, in this order; a field
-of which nothing is known is left out.
+With `--log-format json` every line on standard error is a JSON object with these fields, in this order;
+fields without a value are omitted.
 """
 
 

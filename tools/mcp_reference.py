@@ -42,27 +42,26 @@ The verbs of `mcp` change and examine it: `mcp list`, `add`, `remove`, `test`, `
 `trust`, `approve`, for example `loom-query-server mcp add 文件 -- npx -y
 @modelcontextprotocol/server-filesystem /path/to/文档`.
 
-A server is called by letters and digits of any script, `-`, `_` and `.`, at most 64 of them. What is wrong
-with one entry costs that server only, and is told with line and column. Names that Loom does not know are
-passed over, except under `loom`, and kept when a verb changes the file. Of two entries with one name the
-last counts.
+The name of a server consists of letters and digits of any script, `-`, `_` and `.`, at most 64. An error in
+an entry affects that server only, and is reported with line and column. Unknown keys are ignored, except
+under `loom`, and kept when a verb changes the file. Of two entries with the same name the last one is used.
 
 ## Variables and secrets
 
-- `${VAR}` in `command`, `args`, `env`, `cwd`, `url`, `headers`, `roots` and `oauth` stands for an
-  environment variable, which must be set; `${VAR:-default}` for one that may be unset or empty. What is put
-  in is not looked at again.
-- A whole value of `env`, of `headers` and of a secret under `oauth` may be `env:NAME`, or `keyring:NAME`
-  for what `keyring set loom NAME` has stored; in a header also behind `Bearer`.
-- A server that is started gets `PATH`, `HOME`, the locale, proxies and certificates of Loom's environment,
-  `LOOM_HOME`, and what its `env` says: no other variable, so no key either.
+- `${VAR}` in `command`, `args`, `env`, `cwd`, `url`, `headers`, `roots` and `oauth` is replaced by
+  an environment variable, which must be set; `${VAR:-default}` allows it to be unset or empty. The inserted
+  text is not expanded again.
+- The whole value in `env`, in `headers` or of a secret under `oauth` may be `env:NAME`, or `keyring:NAME`
+  for a secret stored by `keyring set loom NAME`; in a header also after `Bearer`.
+- A server that Loom starts inherits `PATH`, `HOME`, locale, proxies and certificates of Loom's environment,
+  and gets `LOOM_HOME` and its `env`: no other variable, so no keys.
 
 ## Projects
 
-A project's `.mcp.json` counts in the folder that it is in and below. Nothing of it is expanded, started or
-asked before `mcp trust` has shown what it would do and the user has agreed; when it changes, that has to be
-done again. Its servers are started in its folder. Where the user has a server of the same name, the user's
-counts.
+A project's `.mcp.json` applies to its folder and the folders below. Nothing in it is expanded, started or
+connected to before `mcp trust` has shown what it would do and the user has agreed; a changed file has to be
+trusted again. Its servers are started in its folder. If the user has a server of the same name, that one is
+used.
 """
 
 _SECTIONS: dict[str, type[BaseModel]] = {

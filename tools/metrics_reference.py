@@ -21,13 +21,13 @@ _HEAD = """\
 Made by `python -m tools.reference` from the code; do not edit. How to collect them:
 [observability.md](../observability.md#metrics).
 
-Every name is told by every server, also where it has nothing to count yet. All numbers are of one process,
-and begin at 0 with it. Of a label at most 100 values are told apart; the others together are `other`. Numbers
-that a program counts in the name of an agent (`LoomMetrics(agent_id=…)`) have the label `agent_id` besides,
-those in files (`--metrics-file`) the label `loom_server`, and `pid` where the file is called by it.
+Every server exports every metric, even before its first observation. All values belong to one process and
+start at 0 with it. A label has at most 100 values; further ones are merged into `other`. Metrics that a
+program records for an agent (`LoomMetrics(agent_id=…)`) have the additional label `agent_id`, those in files
+(`--metrics-file`) the label `loom_server`, and `pid` if it is part of the file's name.
 
-A histogram `NAME` is told as `NAME_bucket` (with the label `le`), `NAME_sum` and `NAME_count`. Durations are
-in seconds.
+A histogram `NAME` is exported as `NAME_bucket` (with the label `le`), `NAME_sum` and `NAME_count`. Durations
+are in seconds.
 """
 
 _SECTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (

@@ -21,10 +21,10 @@ _HEAD = f"""\
 
 Made by `python -m tools.reference` from the code; do not edit.
 
-What [traces](../observability.md#traces) consist of, from the outside in. Names follow the semantic
+The spans of [traces](../observability.md#traces), from the outside in. Names follow the semantic
 conventions of OpenTelemetry for generative AI and MCP; `retrieval.…` and `loom.…` are Loom's own. In a name,
-`{{…}}` stands for the value of an attribute. An attribute is there where there is something to say. Those
-that are marked with † hold what people or models wrote, and are there with `{CONTENT_VARIABLE}=1` only.
+`{{…}}` stands for the value of an attribute. Attributes without a value are omitted. Those
+marked with † hold texts of people or models, and are recorded with `{CONTENT_VARIABLE}=1` only.
 """
 
 

@@ -290,7 +290,7 @@ def _refusal(tool: str, times: int) -> str:
 
 def _stop_text(tool: str, times: int) -> str:
     return (
-        f"The model goes round in circles: it has called {tool} {times} times with the same arguments, and "
+        f"The model is in a loop: it has called {tool} {times} times with the same arguments, and "
         "nothing has changed."
     )
 
@@ -298,7 +298,7 @@ def _stop_text(tool: str, times: int) -> str:
 def _empty_reminder(count: int) -> str:
     return (
         f"The last {count} results were empty. What you look for may not be there, or not under these words: "
-        "try quite another way, or say what you could not find."
+        "try a different approach, or say what you could not find."
     )
 
 

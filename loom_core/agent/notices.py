@@ -43,10 +43,11 @@ class Notices:
         sentences: translations of reasons of tools, permissions and servers, by the English text.
     """
 
-    go_on: str = "Your answer was cut off. Go on exactly where it stopped, and repeat nothing."
+    go_on: str = "Your answer was cut off. Continue exactly where it stopped, and repeat nothing."
     empty: str = "Your answer was empty. Call the tools that are needed, or give the final answer."
     late: str = (
-        "(These passages came while you were answering. Where they say more or other things, use them.)"
+        "(These passages arrived while you were answering. Use them if they add to your answer or correct "
+        "it.)"
     )
     repair: str = (
         "Your final answer cannot be used:\n{problems}\nAnswer again: one JSON object that fits this "
@@ -56,39 +57,38 @@ class Notices:
         "{problem} No tool can be called any more. Say what you have found and done so far, and what is "
         "still open."
     )
-    resumed: str = "Go on with the task."
+    resumed: str = "Continue the task."
     not_run: str = "The call was not made: the run was stopped before. {reason}"
     stopped: str = (
-        "The call was stopped while it ran. It may have been done in whole, in part, or not at all. {reason}"
+        "The call was stopped while it ran. It may have taken effect fully, partly, or not at all. {reason}"
     )
     unknown: str = (
-        "It is not known whether the call was done: the program ended while it ran, and no one wanted it "
-        "made again. Find out how things are before you rely on it."
+        "It is not known whether the call took effect: the program ended while it ran, and it was not "
+        "repeated. Check the current state before you rely on it."
     )
     refused: str = (
-        "A person refused this call, and it was not made.{reason} Do not try it again in another way: go "
-        "on without it, or say what you would need it for."
+        "A person refused this call, and it was not made.{reason} Do not try it again in another way: "
+        "continue without it, or say what you would need it for."
     )
     reason: str = " They say: {text}"
     no_approver: str = (
         "The call was not made: a person would have to approve it ({why}), and no one can be asked here. "
-        "Go on without it, or say what you would need it for."
+        "Continue without it, or say what you would need it for."
     )
     approval_timed_out: str = (
-        "The call was not made: no one approved it in time. Go on without it, or say what you would need "
-        "it for."
+        "The call was not made: no one approved it in time. Continue without it, or say what you would "
+        "need it for."
     )
     vetoed: str = "The call was not made: {reason}"
     no_calls_left: str = (
-        "The call was not made: all {most} calls of tools that this run may make are used up. Answer "
-        "with what you have."
+        "The call was not made: this run has used all of its {most} tool calls. Answer with what you have."
     )
     edited: str = "(A person changed the arguments before the call was made. It was made with: {arguments})"
     aborted: str = "The run was aborted{by}{reason}"
     aborted_by: str = " by {by}"
     aborted_for: str = ": {reason}"
     full_stop: str = "."
-    begun_before: str = "It had begun when the program ended, and it is unknown whether it was done."
+    begun_before: str = "It was running when the program ended, and it is unknown whether it took effect."
     by_rule: str = _BY_RULE
     sentences: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -153,7 +153,7 @@ _CHINESE = Notices(
         "Its description or its arguments have changed since it was approved.": (
             "自获得批准以来，它的描述或参数已经改变。"
         ),
-        "The run that wanted this has ended.": "发起它的运行已结束。",
+        "The run that asked for this has ended.": "发起它的运行已结束。",
         "The task was cancelled.": "任务已取消。",
         "Interrupted at the terminal.": "已在终端中断。",
         "the user": "用户",

@@ -84,5 +84,5 @@ def real_path_of(descriptor: int, path: Path) -> Path:
     # Without such a system call: the path's current target, if that is the same file.
     real = path.resolve(strict=True)
     if not os.path.samestat(os.fstat(descriptor), real.lstat()):
-        raise OutsideError(errno.EPERM, "it was exchanged while it was opened")
+        raise OutsideError(errno.EPERM, "it was replaced while it was opened")
     return real

@@ -68,30 +68,36 @@ class _Section(BaseModel):
 class RetrySettings(_Section):
     """Retry policy; see `RetryPolicy`."""
 
-    attempts: int = Field(default=4, ge=1, description="How often a request is made at most.")
-    base: float = Field(default=0.5, ge=0, description="Seconds; the longest first wait.")
-    cap: float = Field(default=30.0, ge=0, description="Seconds; the longest wait.")
+    attempts: int = Field(default=4, ge=1, description="Maximum number of attempts for a request.")
+    base: float = Field(default=0.5, ge=0, description="Maximum of the first wait, in seconds.")
+    cap: float = Field(default=30.0, ge=0, description="Maximum of any wait, in seconds.")
     longest_wait: float = Field(
-        default=60.0, ge=0, description="Seconds; a vendor that asks for a longer wait is not waited for."
+        default=60.0, ge=0, description="In seconds; if a vendor asks for a longer wait, the request fails."
     )
-    deadline: float = Field(default=300.0, gt=0, description="Seconds for a request with all its attempts.")
+    deadline: float = Field(
+        default=300.0, gt=0, description="Time limit of a request with all its attempts, in seconds."
+    )
 
 
 class LimitSettings(_Section):
     """Rate limits; see `RateLimits`."""
 
     rpm: int | None = Field(default=None, ge=1, description="Requests a minute.")
-    tpm: int | None = Field(default=None, ge=1, description="Tokens a minute, answers included.")
-    concurrency: int | None = Field(default=None, ge=1, description="Requests that are under way together.")
+    tpm: int | None = Field(default=None, ge=1, description="Tokens per minute, answers included.")
+    concurrency: int | None = Field(default=None, ge=1, description="Concurrent requests.")
 
 
 class PriceSettings(_Section):
     """Prices of a model, in US dollars per million tokens; see `Prices`."""
 
-    input: float = Field(ge=0, description="Of the conversation.")
-    output: float = Field(ge=0, description="Of answers, their reasoning included.")
-    cache_read: float | None = Field(default=None, ge=0, description="Read from the vendor's cache.")
-    cache_write: float | None = Field(default=None, ge=0, description="Written to the vendor's cache.")
+    input: float = Field(ge=0, description="Price of input.")
+    output: float = Field(ge=0, description="Price of output, reasoning included.")
+    cache_read: float | None = Field(
+        default=None, ge=0, description="Price of input read from the vendor's cache."
+    )
+    cache_write: float | None = Field(
+        default=None, ge=0, description="Price of input written to the vendor's cache."
+    )
 
 
 def _parse_text(value: object) -> object:
@@ -121,12 +127,14 @@ class ProviderConfig(_Section):
     )
     model: str = Field(default="", description="The model; by default the vendor's usual one.")
     base_url: Annotated[str, AfterValidator(_address)] = Field(
-        default="", description="Where the vendor's interface is; by default its usual address."
+        default="", description="Base URL of the vendor's API; by default its usual one."
     )
     api_key: Annotated[str, AfterValidator(_reference)] = Field(
         default="",
-        description="Where the key is, such as env:MY_KEY; by default the vendor's usual variable, in the "
-        "environment or, where the vendor wants a key, the keyring.",
+        description=(
+            "Reference to the key, such as env:MY_KEY; by default the vendor's usual variable, in the "
+            "environment or, if the vendor needs a key, the keyring."
+        ),
     )
     auth_style: AuthStyle | None = Field(
         default=None,
@@ -136,21 +144,23 @@ class ProviderConfig(_Section):
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(
         default={}, description="Further headers; a value may be env:NAME or keyring:NAME, a secret must."
     )
-    timeout: float = Field(default=120.0, gt=0, description="Seconds without a sign of life from the vendor.")
-    retry: RetrySettings = Field(default=RetrySettings(), description="When a request is tried again.")
-    limits: LimitSettings = Field(default=LimitSettings(), description="How fast to ask at most.")
+    timeout: float = Field(
+        default=120.0, gt=0, description="Timeout in seconds without data from the vendor."
+    )
+    retry: RetrySettings = Field(default=RetrySettings(), description="Retry policy.")
+    limits: LimitSettings = Field(default=LimitSettings(), description="Rate limits.")
     prices: PriceSettings | None = Field(
-        default=None, description="What the model costs; by default the vendor's list price, where known."
+        default=None, description="Prices of the model; by default the vendor's list prices, if known."
     )
     spec: Annotated[dict[str, Any], AfterValidator(_spec)] = Field(
         default={},
-        description="What is different from what Loom knows of the vendor: attributes of ProviderSpec.",
+        description="Overrides of the vendor's description: attributes of ProviderSpec.",
     )
     options: dict[str, Any] = Field(
-        default={}, description="What `mock` or a plugin takes besides: arguments of its constructor."
+        default={}, description="Further constructor arguments of `mock` or a plugin."
     )
     fallbacks: list[Annotated[ProviderConfig, BeforeValidator(_parse_text)]] = Field(
-        default=[], description="Models that are asked in turn where this one fails; texts will do."
+        default=[], description="Fallback models, tried in order if this one fails; strings are accepted."
     )
 
     @classmethod

@@ -101,7 +101,7 @@ class ToolSpec:
         if not isinstance(name, str) or not name:
             raise _no_tool(given, "it has no `name`")
         if not isinstance(description, str | None) or not isinstance(parameters, Mapping | None):
-            raise _no_tool(given, "its description is no text, or its parameters are no JSON Schema")
+            raise _no_tool(given, "its description is not a string, or its parameters are not a JSON Schema")
         if not parameters:
             return cls(name, description or "")
         return cls(name, description or "", cast("Mapping[str, Any]", parameters))

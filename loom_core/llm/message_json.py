@@ -115,7 +115,7 @@ def _drop_empty(**fields: object) -> dict[str, Any]:
 def _parts(fields: Mapping[str, Any], read: Callable[[Mapping[str, Any]], _T]) -> tuple[_T, ...]:
     parts: object = fields["parts"]
     if not isinstance(parts, list):
-        raise TypeError("its parts are no list")
+        raise TypeError("its parts are not a list")
     return tuple(read(_mapping(part)) for part in cast("Sequence[object]", parts))
 
 

@@ -134,7 +134,7 @@ def _assistant_parts(message: Mapping[str, Any]) -> tuple[AssistantPart, ...]:
     parts += [part for part in _texts(message.get("content")) if part.text]
     calls: object = message.get("tool_calls") or ()
     if not isinstance(calls, list | tuple):
-        raise TypeError("its tool_calls are no list")
+        raise TypeError("its tool_calls are not a list")
     parts += map(_tool_call, cast("Sequence[object]", calls))
     return tuple(parts)
 
@@ -151,13 +151,13 @@ def _tool_call(call: object) -> ToolCallPart:
 
 def _object(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, dict | Mapping):  # `dict` first, as `Mapping` is slow to check
-        raise TypeError(f"{what} is of type {type(value).__name__}, and no object")
+        raise TypeError(f"{what} is of type {type(value).__name__}, not an object")
     return cast("Mapping[str, Any]", value)
 
 
 def _string(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{what} is of type {type(value).__name__}, and no text")
+        raise TypeError(f"{what} is of type {type(value).__name__}, not text")
     return value
 
 

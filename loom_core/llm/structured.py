@@ -117,8 +117,8 @@ async def generate(
         output, check = _schema_of(schema), _by_model(schema)
     if output.schema.get("type") != "object" and "$ref" not in output.schema:
         raise InvalidInputError(
-            f"The values of the schema {output.name!r} are no objects, which vendors do not take.",
-            advice="Make what is wanted a property of an object.",
+            f"The values of the schema {output.name!r} are not objects; vendors accept only objects.",
+            advice="Wrap the value in a property of an object.",
         )
     conversation = as_messages(messages)
     responses: list[LLMResponse] = []
@@ -234,7 +234,7 @@ def _no_value_error(provider: LLMProvider, response: LLMResponse, wrong: list[st
             what, advice = "was cut off as the model's window is full", "Ask for less at once."
         case _:
             what = f"is not what was asked for ({'; '.join(wrong)})"
-            advice = "Ask a stronger model, or for a simpler form."
+            advice = "Use a stronger model, or a simpler schema."
     return LLMError(
         f"The answer of the model {who} {what}. It begins: {_beginning(response)}",
         advice=advice,

@@ -147,7 +147,7 @@ class RemoteTools:
             await registry.load_servers([name])
         except LoomError as error:
             if name not in self._named:  # for a named one, `wait_for_servers` raises the error
-                _log.warning("the MCP server %s is not there: %s", name, error)
+                _log.warning("the MCP server %s is not available: %s", name, error)
             self._failures[name] = error
             del self._loading[name]  # the next run tries again
         finally:
@@ -162,7 +162,7 @@ def _check(status: ServerStatus, user: str) -> None:
         )
     if status.state not in {"ready", "degraded"}:
         raise SourceError(
-            f"The MCP server {status.name}, which has to be there, is not yet: it is {status.state}.",
+            f"The required MCP server {status.name} is not ready: it is {status.state}.",
             advice=status.problem or "Try again in a few seconds, when it has started.",
         )
 

@@ -193,7 +193,7 @@ class GuardedClient:
                 request = replace(request, headers=harmless)
             target = following
         raise NetError(
-            f"{redact_url(target)} was reached by more than {self._policy.max_redirects} redirects.",
+            f"{redact_url(target)} needs more than {self._policy.max_redirects} redirects.",
             advice="Open it in a browser and give the address where it ends.",
             failure="unusable",
         )
@@ -204,7 +204,7 @@ class GuardedClient:
         except NetError:
             if not request.swallowed:
                 raise
-            _log.debug("%s had closed the connection that was kept", redact_url(target))
+            _log.debug("%s had closed the pooled connection", redact_url(target))
             return await self._send(request, target, fresh=True)
 
     async def _send(self, request: _Request, target: httpx2.URL, *, fresh: bool) -> HttpResponse:
@@ -237,7 +237,7 @@ class GuardedClient:
                 return HttpResponse(str(target), answer.status, received, body)
         except httpcore2.TimeoutException as error:
             raise NetError(
-                f"{host} could not be connected within {self._policy.connect_seconds:g} seconds.",
+                f"{host} did not accept a connection within {self._policy.connect_seconds:g} seconds.",
                 advice="Check the address and the connection.",
                 failure="connection",
             ) from error
@@ -326,7 +326,7 @@ def _resolve_redirect(target: httpx2.URL, location: str) -> httpx2.URL:
         return parse_url(str(target.join(location.encode("latin-1").decode("utf-8", "replace"))))
     except httpx2.InvalidURL as error:
         raise NetError(
-            f"{redact_url(target)} redirects to what is no web address.",
+            f"{redact_url(target)} redirects to something that is not a web address.",
             advice="Open it in a browser.",
             failure="refused",
         ) from error

@@ -44,9 +44,9 @@ def is_set_by_client(name: str) -> bool:
 def header_problem(name: str, value: str) -> str:
     """Return why a header is invalid, as the end of a sentence without its value; empty if it is valid."""
     if not _NAME.fullmatch(name):
-        return "that is no name of a header"
+        return "that is not a valid name of a header"
     if is_set_by_client(name):
         return "the client sets it"
     if not _VALUE.fullmatch(value):
-        return "its value has characters that are no printable ASCII"
+        return "its value has characters that are not printable ASCII"
     return ""

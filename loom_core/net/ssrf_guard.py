@@ -58,7 +58,7 @@ class SsrfGuard:
         _, host, port = origin_of(url)
         if not self._policy.names_host(host):
             raise NetError(
-                f"{host} may not be asked: only some hosts may.",
+                f"{host} is not allowed: only certain hosts are.",
                 advice=f"Ask one of: {', '.join(sorted(self._policy.only_hosts))}.",
                 failure="refused",
             )
@@ -70,10 +70,10 @@ class SsrfGuard:
         if address is not None:
             self._check_address(host, address)
         elif host in _PRIVATE_NAMES or f".{host}".endswith(_PRIVATE_SUFFIXES):
-            raise self._refusal(f"{host} may not be asked: it is a name inside a private network.")
+            raise self._refusal(f"{host} is not allowed: it is a name inside a private network.")
         if port < _PRIVILEGED and port not in _WEB_PORTS:
             raise NetError(
-                f"Port {port} of {host} may not be asked: web pages are not there.",
+                f"Port {port} of {host} is not allowed: it is not a port of web servers.",
                 advice=f"Use port 80, 443 or one from 1024, or allow the host with {self._policy.setting}.",
                 failure="refused",
             )
@@ -111,7 +111,7 @@ class SsrfGuard:
         if is_metadata(address):
             raise _never(which)
         if what := refusal_of(address):
-            raise self._refusal(f"{which} may not be asked: it is {what}.")
+            raise self._refusal(f"{which} is not allowed: it is {what}.")
 
     def _refusal(self, message: str) -> NetError:
         setting = self._policy.setting
@@ -124,8 +124,8 @@ class SsrfGuard:
 
 def _never(which: str) -> NetError:
     return NetError(
-        f"{which} may not be asked: it is the metadata service of a cloud.",
-        advice="Nothing allows this, as it gives away the credentials of the machine.",
+        f"{which} is not allowed: it is the metadata service of a cloud.",
+        advice="This cannot be allowed, as it would expose the credentials of the machine.",
         failure="refused",
     )
 

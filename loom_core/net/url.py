@@ -53,7 +53,7 @@ def parse_url(url: str) -> httpx2.URL:
         raise _invalid_url(url, str(error).rstrip(".")) from error
     if parsed.scheme not in _DEFAULT_PORTS:
         raise NetError(
-            f"{_display(url)} is no http or https address.",
+            f"{_display(url)} is not an http or https address.",
             advice="Give one that begins with https://.",
             failure="refused",
         )
@@ -65,7 +65,7 @@ def parse_url(url: str) -> httpx2.URL:
         )
     host = host_of(parsed.raw_host.decode("ascii"))
     if host is None:
-        raise _invalid_url(url, "the host is none")
+        raise _invalid_url(url, "the host is invalid")
     _check_port(url, parsed)
     return parsed.copy_with(host=host, fragment=None)
 
@@ -119,12 +119,14 @@ def _check_port(url: str, parsed: httpx2.URL) -> None:
     authority = _AUTHORITY.match(url)
     written = authority[1].rpartition("]")[2].partition(":")[2] if authority else ""
     if (written and not _PORT.fullmatch(written)) or not 0 < origin_of(parsed)[2] < 65536:
-        raise _invalid_url(url, "the port is none")
+        raise _invalid_url(url, "the port is invalid")
 
 
 def _invalid_url(url: str, reason: str) -> NetError:
     return NetError(
-        f"{_display(url)} is no web address: {reason}.", advice="Check how it is written.", failure="refused"
+        f"{_display(url)} is not a web address: {reason}.",
+        advice="Check how it is written.",
+        failure="refused",
     )
 
 

@@ -58,7 +58,7 @@ _SLOW = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 # All in seconds.
 
 BUILD_INFO = Metric(
-    "loom_build_info", "gauge", "Always 1; says which server this is, and its version.", ("server", "version")
+    "loom_build_info", "gauge", "Always 1; its labels are the server and its version.", ("server", "version")
 )
 
 # -- agents and runs ---------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ ContextField: TypeAlias = Literal[
 
 LOG_FIELDS: Mapping[str, str] = MappingProxyType(
     {
-        "time": "When, in UTC, to the microsecond (RFC 3339)",
+        "time": "Time in UTC, to the microsecond (RFC 3339)",
         "level": "`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`",
-        "logger": "The module that says it",
+        "logger": "The module that logs it",
         "message": "The message, without secrets",
         "service": "The server, such as `loom-kb`",
         "pid": "Its process",
-        "request_id": "Id of the MCP request, as its client has chosen it: unique on one connection only",
+        "request_id": "Id of the MCP request, chosen by its client: unique within a connection only",
         "method": "Method of the MCP request, such as `tools/call`",
         "tool": "Tool that the request calls",
         "session": "Distinguishes sessions of the handshake era over HTTP: the beginning of a hash of "
@@ -47,7 +47,7 @@ LOG_FIELDS: Mapping[str, str] = MappingProxyType(
         "seq": "Its number",
         "facts": "Its figures, an object",
         "error": "Type of the exception",
-        "traceback": "The exception as Python tells it, in one text",
+        "traceback": "The traceback, as one string",
     }
 )
 """Every field of a JSON line, in writing order."""

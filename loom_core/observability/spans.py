@@ -131,8 +131,8 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "loom.owner.method": _A("What another process asked for: `search`, `ask` or `embed`"),
     "loom.job.id": _A("The job"),
     "loom.job.kind": _A("`add` or `sync`"),
-    "loom.job.state": _A("How it ended; `interrupted` where another process goes on with it"),
-    "loom.job.documents": _A("Documents that are through", "whole number"),
+    "loom.job.state": _A("How it ended; `interrupted` if another process continues it"),
+    "loom.job.documents": _A("Processed documents", "whole number"),
     "loom.job.failed": _A("Of these, that failed", "whole number"),
     "loom.job.chunks": _A("Chunks that were written", "whole number"),
     "retrieval.strategy": _A("`hybrid`, `graph_first`, `vector_first`, `graph_only` or `bm25`"),
@@ -147,7 +147,7 @@ ATTRIBUTES: dict[str, AttributeForm] = {
     "retrieval.expansion_ms": _A("Milliseconds of following links; `hybrid` only", "number"),
     "retrieval.walk_ms": _A("Milliseconds of the walk over the graph; `hybrid` only", "number"),
     "retrieval.embed_ms": _A("Milliseconds of embedding the question", "number"),
-    "retrieval.total_ms": _A("Milliseconds of it all", "number"),
+    "retrieval.total_ms": _A("Total milliseconds", "number"),
     "retrieval.fallback_to_vector": _A(
         "Whether the graph had nothing and vectors answered; `graph_first` only", "yes or no"
     ),
@@ -271,7 +271,7 @@ FLOW_MESSAGE = SpanForm(
 FLOW_DECISION = SpanForm(
     name="flow_decision",
     scope="loom_core.flow",
-    about="A model decides what is to be done with a message; once more where that could not be read.",
+    about="A model decides what to do with a message; repeated if its answer was unreadable.",
     attributes=("loom.flow.action", "loom.flow.confidence", "gen_ai.workflow.name", "error.type"),
 )
 FLOW_KNOWLEDGE = SpanForm(
@@ -285,7 +285,7 @@ FLOW_STEP = SpanForm(
     name="flow_step",
     target="loom.flow.step",
     scope="loom_core.flow",
-    about="A step of a flow is done once.",
+    about="One execution of a step of a flow.",
     attributes=(
         "loom.flow.step",
         "loom.flow.step.kind",
@@ -347,7 +347,7 @@ KNOWLEDGE_OWNER = SpanForm(
 KNOWLEDGE_INGEST = SpanForm(
     name="KNOWLEDGE_INGEST",
     scope="loom_core.knowledge",
-    about="A job puts documents in; a child of the request that submitted it, in whichever process.",
+    about="A job adds documents; a child of the request that submitted it, in whichever process.",
     attributes=(
         "loom.job.id",
         "loom.job.kind",
@@ -363,7 +363,7 @@ MCP_CLIENT = SpanForm(
     target="gen_ai.tool.name",
     kind="client",
     scope="mcp-python-sdk",
-    about="A request to an MCP server; the name of a tool or prompt stands behind it.",
+    about="A request to an MCP server; its name ends with the tool or prompt.",
     attributes=(*_MCP, "loom.mcp.server", "server.address", "server.port"),
     by_sdk=True,
 )
@@ -372,7 +372,7 @@ MCP_SERVER = SpanForm(
     target="gen_ai.tool.name",
     kind="server",
     scope="mcp-python-sdk",
-    about="A server of Loom answers a request; the name of a tool or prompt stands behind it.",
+    about="A server of Loom answers a request; its name ends with the tool or prompt.",
     attributes=(
         *_MCP,
         "gen_ai.operation.name",

@@ -221,7 +221,7 @@ async def request(
                         with anyio.fail_after(silence):
                             return await received.receive_exactly(size)
     except TimeoutError as error:
-        raise PeerError("The other process gave no sign of life in time.") from error
+        raise PeerError("The other process did not respond in time.") from error
     except _GONE as error:
         raise PeerError(f"The other process has gone ({type(error).__name__}).") from error
 
@@ -236,7 +236,7 @@ async def _connect(address: SocketAddress) -> ByteStream:
     try:
         port = int(address.place)
     except ValueError as error:
-        raise PeerError("The address of the other process is no port.") from error
+        raise PeerError("The address of the other process is not a port.") from error
     return await anyio.connect_tcp(_LOOPBACK, port)
 
 

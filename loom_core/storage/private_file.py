@@ -61,7 +61,7 @@ class PrivateFile:
         except OSError as error:
             raise ConfigError(
                 f"{self._title} {self.path} cannot be read: {error.strerror or error}.",
-                advice="See whether it is a file that you may read.",
+                advice="Check that you have permission to read it.",
             ) from error
         return self._raw
 

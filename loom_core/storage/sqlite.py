@@ -232,7 +232,7 @@ class Database:
         db.execute(f"PRAGMA user_version={known}")
         if backup is not None:
             _log.warning(
-                "%s is brought from format %d to %d. As it was, it is kept as %s, which you may delete.",
+                "%s is migrated from format %d to %d. A backup is kept as %s, which you may delete.",
                 self._path,
                 version,
                 known,
@@ -243,7 +243,7 @@ class Database:
         """Refuse to write a file that a newer Loom has migrated while it was open here."""
         if self._migrated and self._version_of(db) != len(self._schema):
             raise StoreError(
-                f"{self._path} was brought to the format of a newer Loom while it was open here.",
+                f"{self._path} was migrated by a newer Loom while it was open here.",
                 advice="Restart this program with the newer version; nothing was changed.",
             )
 
@@ -270,7 +270,7 @@ class Database:
         if "locked" in text or "busy" in text:
             return f"Another process was writing for over {self._busy_seconds:g} s: try again, or stop it."
         if "disk I/O" in text:  # also for a full disk, if SQLite cannot tell
-            return "Look whether the disk is full or failing; everything acknowledged so far is safe."
+            return "Check whether the disk is full or failing; everything acknowledged so far is safe."
         return "Run the command again with --debug for details."
 
 

@@ -150,7 +150,7 @@ def _read(text: str) -> object:
 def _finite(digits: str) -> float:
     number = float(digits)
     if not isfinite(number):
-        raise ValueError(f"{digits} is no number of JSON")
+        raise ValueError(f"{digits} is not a JSON number")
     return number
 
 

@@ -219,9 +219,7 @@ def tool(
         if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
             raise ValueError(f"tool {called!r}: it is a generator; let it return a list")
         if not isinstance(cast("object", needs_seconds), int | float) or not needs_seconds >= 0:
-            raise ValueError(
-                f"tool {called!r}: `needs_seconds` is {needs_seconds!r}, and no number from 0 on"
-            )
+            raise ValueError(f"tool {called!r}: `needs_seconds` is {needs_seconds!r}, not a number from 0")
         said = Docstring.of(plain)
         return FunctionTool(
             function,

@@ -67,7 +67,7 @@ def _compile_expression(expression: str) -> Matcher | str:
         ).isinstance_python
     except SchemaError as error:  # look-around, back references: impossible in linear time
         match = _REASON.search(str(error))
-        return (match[1] or match[2]).strip().rstrip(".") if match else "it is no regular expression"
+        return (match[1] or match[2]).strip().rstrip(".") if match else "it is not a regular expression"
 
 
 @lru_cache(maxsize=_KEPT)
@@ -93,7 +93,7 @@ def matcher(pattern: str, *, any_form: bool = False) -> Matcher:
         body = pattern.removeprefix(_EXPRESSION)
         if linear_search(body) is None:  # alone: brackets around it could close an open group
             raise ConfigError(
-                f"{pattern!r} is no regular expression that can be used.",
+                f"{pattern!r} is not a usable regular expression.",
                 advice="Look-around and back references are not known; see the syntax of RE2.",
             )
         return _whole(f"\\A(?:{body})\\z", any_form=any_form)

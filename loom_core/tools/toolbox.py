@@ -132,7 +132,7 @@ class Toolbox:
         for tool in self._given:
             if not self._own[id(tool)].can_be_offered:
                 raise ConfigError(
-                    f"The schema of the tool {tool.name!r} is no JSON.", advice="Give it as JSON has it."
+                    f"The schema of the tool {tool.name!r} is not JSON.", advice="Give it as JSON has it."
                 )
 
     def tools(self) -> tuple[Tool, ...]:

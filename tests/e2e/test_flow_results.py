@@ -100,7 +100,7 @@ def test_the_next_reply_begins_with_a_late_result_and_says_it_once(start: Any, a
     api.let.set()
     assert ended(server, begun["run_id"])["output"] == _RESULT
     told = said(server, "What are your opening hours?", session)
-    assert told["text"].startswith(f"{_RESULT}\n\nI have found nothing about that.")
+    assert told["text"].startswith(f"{_RESULT}\n\nI found nothing about that.")
     assert _RESULT not in said(server, "thanks", session)["text"]
     assert said(server, "is it booked now?", session)["text"] == _RESULT  # who asks is told again
     assert said(server, "what is my code?", session)["text"] == _RESULT

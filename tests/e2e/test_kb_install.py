@@ -101,7 +101,7 @@ def test_a_broken_file_is_told_in_two_lines_and_left_alone(
     done = run("install", "cursor")
     assert done.returncode == 1
     cause, advice = done.stderr.decode().splitlines()
-    assert cause == f"loom-kb: {path}:2:3: here should be a name in double quotes."
+    assert cause == f"loom-kb: {path}:2:3: expected a name in double quotes."
     assert advice == "  Correct it there. The file was left as it is."
     assert path.read_text(encoding="utf-8") == "{\n  mcpServers: {}\n}"
 

@@ -78,11 +78,11 @@ async def waits(registry: MCPToolRegistry, *, until: anyio.Event) -> list[float]
     ("tool", "arguments", "failed", "told"),
     [
         ("flood", {"count": 3000}, False, "flooded"),
-        ("big", {"size": 50 << 20}, True, "answered with more than 32 MiB, which is not taken"),
+        ("big", {"size": 50 << 20}, True, "answered with more than 32 MiB, which is too much"),
         ("big", {"size": 30 << 20}, False, "[truncated: "),
         ("die", {"why": "一个错误"}, True, "dying of 一个错误"),
         ("wait", {}, True, "did not answer `wait` within 2 s"),
-        ("wrong", {}, True, "answers with what breaks the protocol"),
+        ("wrong", {}, True, "violated the protocol"),
         ("garbage", {}, False, "after the garbage"),
     ],
 )

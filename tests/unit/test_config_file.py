@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_says_why(tmp_path):
     with pytest.raises(ConfigError, match=r"There is no file .*a\.json"):
         read_config_file(path, depth=3, max_bytes=2 << 20, required=True)
     path.write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="it is no UTF-8"):
+    with pytest.raises(ConfigError, match="it is not UTF-8"):
         read_config_file(path, depth=3, max_bytes=2 << 20)
     path.write_text('{\n  "甲": ?}', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"a\.json:2:8: "):

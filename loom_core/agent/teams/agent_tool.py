@@ -39,8 +39,7 @@ _ARGUMENTS: Mapping[str, Any] = {
         "goal": {
             "type": "string",
             "minLength": 1,
-            "description": "What is wanted, with all that has to be known for it: nothing of this "
-            "conversation is seen there.",
+            "description": "The task with all the context it needs: this conversation is not visible to it.",
         }
     },
     "required": ["goal"],
@@ -229,7 +228,7 @@ class ChildRun:
         """Abort the run, if it exists and has not ended."""
         run = await self._find_existing()
         if run is not None and run.status not in FINAL_STATUSES:
-            reason = "The run that wanted this has ended."
+            reason = "The run that asked for this has ended."
             await self._send_command(run.id, Abort(reason=reason, by=self._context.run_id))
             log = await self._agent.journal.claim(run.id)
             if log is not None:  # else the process that executes it applies the command

@@ -28,11 +28,11 @@ _TO = "hand_over_to"
 _NOTE = "note"
 
 _PROMPT = (
-    "You work with other agents. Where one of them is the right one for what the user wants, hand the "
-    "conversation over to it by its tool, without a word to the user: it sees all that was said, and "
-    "answers. What you can do yourself, do yourself."
+    "You work with other agents. If one of them is better suited to what the user wants, hand the "
+    "conversation over with its tool, without a message to the user: it sees the whole conversation, and "
+    "answers. Do yourself what you can."
 )
-_HANDOFF_NOTE = "({before} has handed the conversation over to you: go on with it. {note})"
+_HANDOFF_NOTE = "({before} has handed the conversation over to you: continue it. {note})"
 _HANDOFF_NOTE_ZH = "（{before} 已将对话转交给你，请接着处理。{note}）"
 
 
@@ -167,7 +167,7 @@ def _handoff(agent: Agent) -> Tool:
     )
     async def handoff(
         note: Annotated[
-            str, Field(description="What it has to know besides what was said; may be empty.")
+            str, Field(description="What it needs to know in addition to the conversation; may be empty.")
         ] = "",
     ) -> ToolOutput:
         handed = {_TO: agent.name, _NOTE: note.strip()}

@@ -112,7 +112,7 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
         """
         if self._dimension is None:
             raise ConfigError(
-                f"How long the vectors of {self._model!r} are is not known before its first answer.",
+                f"The dimension of {self._model!r} is not known before its first answer.",
                 advice="Set dimension, or call prepare() of the embedder first.",
             )
         return self._dimension
@@ -313,13 +313,13 @@ class RemoteEmbedder(EmbeddingProvider, Generic[_C]):
 
     def _check_dimension(self, found: int) -> None:
         if self._dimension is None:
-            _log.info("The vectors of %s have %d numbers.", self._model, found)
+            _log.info("The vectors of %s have dimension %d.", self._model, found)
             self._dimension = found
         if found != self._dimension:
             raise self._error(
                 f"{capitalise(self._vendor.title)} sent vectors of {found:,} numbers for {self._model},"
                 f" not of {self._dimension:,}.",
-                advice="Bring back the earlier model of this name, or rebuild all vectors.",
+                advice="Restore the earlier model of this name, or rebuild all vectors.",
                 failure="invalid_request",
             )
 

@@ -97,7 +97,7 @@ def config_of_text(text: str) -> dict[str, object] | None:
             config: dict[str, object] = json.loads(text)
         except (ValueError, RecursionError):
             raise ConfigError(
-                "The embedding configuration is no JSON.",
+                "The embedding configuration is not valid JSON.",
                 advice='Write it as {"provider": "ollama", "model": "bge-m3"}.',
             ) from None
         return config
@@ -115,7 +115,7 @@ def remote_problem(config: Mapping[str, object]) -> str:
         vendor = EMBEDDING_VENDORS[str(config["provider"])]
         variable = str(config.get("api_key_env") or vendor.key_variable)
         if vendor.needs_key and find_key(variable) is None:
-            return f"{capitalise(vendor.title)} wants a key: put it into the environment variable {variable}"
+            return f"{capitalise(vendor.title)} needs a key: put it into the environment variable {variable}"
     except ConfigError as error:
         return str(error)
     if vendor.name != "ollama" and importlib.util.find_spec("openai") is None:
@@ -130,7 +130,7 @@ def _misfit(error: ValidationError) -> ConfigError:
         fields = ", ".join(_RemoteConfig.model_fields)
         secret = "A key is not allowed here: name its environment variable in api_key_env. "
         advice = f"{secret if 'key' in name else ''}Give any of: {fields}."
-        return ConfigError(f"The embedding configuration takes no {name!r}.", advice=advice)
+        return ConfigError(f"The embedding configuration has no option {name!r}.", advice=advice)
     return ConfigError(
         f"{name} of the embedding configuration is wrong: {first['msg']}.", advice=f"Correct {name}."
     )

@@ -129,7 +129,7 @@ def _address_problems(file: FlowFile) -> Iterator[ConfigProblem]:
     if url and (not url.lower().startswith(("https://", "http://")) or any(each in url for each in "{#")):
         yield ConfigProblem(
             ("flow_url",),
-            "this is no base address for paths.",
+            "this is not a base address for paths.",
             "Write an absolute address, without placeholders and without `#`: https://api.example/flows.",
         )
     if file.retrieve_knowledge_url is None:
@@ -156,7 +156,9 @@ def _net_problems(file: FlowFile) -> Iterator[ConfigProblem]:
         for index, host in enumerate(hosts):
             if not host or any(each in host for each in "/:@ ?#") or "*" in host.removeprefix("*."):
                 yield ConfigProblem(
-                    ("net", key, index), f"{host[:80]!r} is no host.", "Write api.example or *.example.org."
+                    ("net", key, index),
+                    f"{host[:80]!r} is not a host name.",
+                    "Write api.example or *.example.org.",
                 )
 
 
@@ -331,7 +333,7 @@ def _answer_problems(texts: Iterator[TemplateText]) -> Iterator[ConfigProblem]:
         for each in found:
             yield ConfigProblem(
                 text.path,
-                f"{each.source} is empty here: a flow of steps has no answer of its own.",
+                f"{each.source} is empty here: a flow with steps has no response of its own.",
                 "Name it as an output of a step, and write {$steps.<stepId>.outputs.<name>}.",
             )
 
@@ -349,7 +351,7 @@ def schema_problems(schema: Mapping[str, object], path: ConfigPath) -> Iterator[
         if name not in names:
             yield ConfigProblem(
                 (*path, "required", index),
-                f"`required` names {name[:80]!r}, which is no property.",
+                f"`required` names {name[:80]!r}, which is not a property.",
                 missing_message(name, names, none="Name it in `properties`."),
             )
 
@@ -456,7 +458,7 @@ def _ask_problems(placed: PlacedStep, inputs: Collection[str] | None) -> Iterato
         return
     yield ConfigProblem(
         (*placed.path, "ask", "into"),
-        f"no schema names the input {ask.into[:80]!r}, which the answer becomes.",
+        f"no schema defines the input {ask.into[:80]!r}, which takes the answer.",
         missing_message(ask.into, inputs, none="Name it in `input_schema`, or give the question a `schema`."),
     )
 
@@ -478,7 +480,7 @@ def _pattern_problems(flow: FlowConfig, path: ConfigPath) -> Iterator[ConfigProb
             if names is not None and group not in names:
                 yield ConfigProblem(
                     at,
-                    f"no schema names the input {group[:80]!r}, which a group fills.",
+                    f"no schema defines the input {group[:80]!r}, which a named group fills.",
                     missing_message(group, names, none=NAME_INPUT),
                 )
 

@@ -88,7 +88,7 @@ def _check_address(url: str) -> str:
             parts = urlsplit(url)
             host, _port = parts.hostname, parts.port
         except ValueError:
-            raise ValueError("this is no address") from None
+            raise ValueError("this is not an address") from None
         if "{" in parts.netloc or "$" in parts.netloc:
             raise ValueError("a host may not come from a placeholder; write one endpoint for each host")
         if "@" in parts.netloc:
@@ -122,7 +122,7 @@ def check_headers(headers: dict[str, str]) -> dict[str, str]:
     """
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or name.lower() in _RESERVED_HEADERS:
-            raise ValueError(f"{name[:MAX_ID]!r} is no header that may be set")
+            raise ValueError(f"{name[:MAX_ID]!r} is a header that cannot be set")
         if any((each < " " and each != "\t") or each == "\x7f" for each in value):
             raise ValueError(f"{name}: the value of a header is one line")
         if _SECRET_HEADER.search(name) or reference_in(value):

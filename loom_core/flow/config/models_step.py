@@ -59,13 +59,15 @@ class Action(ConfigSection):
 
     name: str = Field(default="", description="Name in the journal.")
     type: Literal["end", "goto", "retry"] = Field(
-        description="`end`: the flow, or the branch, is over, in good order; `goto`: on with another "
-        "step; `retry`: the step once more, after a failure only."
+        description=(
+            "`end`: the flow or the branch ends successfully; `goto`: continue with another step; `retry`: "
+            "repeat the step, after a failure only."
+        )
     )
     step_id: str = Field(
         default="",
         alias="stepId",
-        description="Where `goto` leads, a step of the same list; with `retry`, one that is done before.",
+        description="The target of `goto`, a step of the same list; with `retry`, a step that runs first.",
     )
     retry_after: float = Field(
         default=1.0, ge=0, le=3600, alias="retryAfter", description="Seconds before `retry`."
@@ -130,7 +132,7 @@ class StepConfig(ConfigSection):
     """
 
     step_id: Id = Field(alias="stepId", description="Its id, unique in the flow.")
-    description: str = Field(default="", description="What it is for.")
+    description: str = Field(default="", description="Its purpose.")
     operation: WrittenEndpoint | None = Field(
         default=None, description='A request: an object, or a text such as `"POST /leave"`.'
     )
@@ -148,8 +150,10 @@ class StepConfig(ConfigSection):
     )
     parameters: _Parameters = Field(
         default=[],
-        description="What a request, a tool or a flow is given: an object of names and values, or a list as "
-        "in Arazzo. Without any, a tool or a flow gets the inputs that it knows by name.",
+        description=(
+            "Input of a request, a tool or a flow: an object of names and values, or a list as in Arazzo. "
+            "By default, a tool or a flow gets the inputs of the same names."
+        ),
     )
     request_body: RequestBody | None = Field(
         default=None, alias="requestBody", description="Body of the request, as in Arazzo."
@@ -167,10 +171,12 @@ class StepConfig(ConfigSection):
     )
     outputs: dict[str, str] = Field(
         default={},
-        description="Names and expressions, such as `$response.body#/id`; what comes later knows them as "
-        "`$steps.<stepId>.outputs.<name>`. A step whose answer lacks one has failed; what may lack ends in "
-        "`?` (`$response.body#/note?`) and is null then. Unnamed, a request, a tool and a flow have "
-        "`result`, a question and a confirmation `answer`.",
+        description=(
+            "Names and expressions, such as `$response.body#/id`; later steps refer to them as "
+            "`$steps.<stepId>.outputs.<name>`. A step whose response lacks one has failed; an optional one "
+            "ends in `?` (`$response.body#/note?`) and is then null. By default, a request, a tool and a "
+            "flow have the output `result`, a question and a confirmation `answer`."
+        ),
     )
     idempotent: bool | None = Field(
         default=None,

@@ -111,7 +111,7 @@ def reference_problems(
                 if inputs is not None and name not in inputs:
                     yield ConfigProblem(
                         text.path,
-                        f"no schema names the input {name[:_SHOWN]!r}.",
+                        f"no schema defines the input {name[:_SHOWN]!r}.",
                         missing_message(name, inputs, none=NAME_INPUT),
                     )
             elif each.root == "outputs" and each.path and each.path[0] not in own:

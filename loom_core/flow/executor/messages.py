@@ -59,16 +59,15 @@ class FlowMessages:
     missing: str = "{flow} needs: {names}."
     again: str = "That does not fit: {problem}"
     used: str = (
-        "{name} cannot be changed any more: “{step}” was done with it. To have it otherwise, cancel this and "
-        "start again."
+        "{name} cannot be changed any more: “{step}” has used it. To change it, cancel this and start again."
     )
     maybe_used: str = (
-        "{name} cannot be changed now: “{step}” may have been done with it. Try it again as it was, or check "
-        "there first."
+        "{name} cannot be changed now: “{step}” may have used it. Try it again unchanged, or check there "
+        "first."
     )
-    done_before: str = "This had been done before: {steps}."
+    done_before: str = "Already done: {steps}."
     maybe_done_before: str = (
-        "This had been sent before, and it is not known whether it was done: {steps}. Check there first."
+        "Already sent, but it is not known whether it was done: {steps}. Check there first."
     )
     begin: str = "Begin “{flow}”?"
     unknown: str = (
@@ -78,7 +77,7 @@ class FlowMessages:
     join: str = ", "
     space: str = " "
     done: str = "Done."
-    declined: str = "it was not agreed to"
+    declined: str = "it was declined"
     denied: str = "All right, that was not done."
     cancelled: str = "“{flow}” is cancelled."
     too_late: str = "It is too late to cancel “{flow}”: it has been done."
@@ -88,11 +87,11 @@ class FlowMessages:
     unsure: str = "Whether it was done is not known."
     busy: str = "The system that it needs is too busy."
     refused: str = "The system that it needs did not accept it."
-    faulty: str = "The system that it needs had a fault."
+    faulty: str = "The system that it needs failed."
     unusable: str = "The answer of the system that it needs could not be understood."
     broken: str = "Something went wrong on our side."
     too_long: str = "It took too long."
-    changed: str = "It has changed since it was begun."
+    changed: str = "It has changed since it started."
     unapproved: str = "Sorry, it cannot be done at the moment."
     confirm: str = "Shall I go on with “{step}”?"
     not_again: str = "It is not known whether it was done, and it was not done again."

@@ -231,7 +231,7 @@ class _ConditionParser:
                 except ValueError:
                     self._at = at
                     break
-        return self._fail("here should be an expression, a number, a text in quotes, true, false or null")
+        return self._fail("expected an expression, a number, a text in quotes, true, false or null")
 
     def _parse_group(self) -> _Part:
         if self._depth == _MAX_DEPTH:
@@ -240,7 +240,7 @@ class _ConditionParser:
         self._at += 1
         part = self._parse_or()
         if not self._accept(")"):
-            self._fail("here should be a closing bracket")
+            self._fail("expected a closing bracket")
         self._depth -= 1
         return part
 
@@ -385,5 +385,5 @@ def _pattern_error(pattern: str) -> UnreadableTextError:
     return UnreadableTextError.at(
         pattern,
         0,
-        "it is no valid regular expression: look-around and back references are not supported",
+        "it is not a valid regular expression: look-around and back references are not supported",
     )

@@ -138,7 +138,7 @@ def parse_expression(text: str, start: int) -> tuple[Expression, int]:
         _fail(
             text,
             start,
-            "here should be $inputs, $outputs, $steps, $response, $statusCode, $context or $message",
+            "expected $inputs, $outputs, $steps, $response, $statusCode, $context or $message",
         )
     name, at = root[1], root.end()
     if name in {"statusCode", "message"}:
@@ -148,9 +148,7 @@ def parse_expression(text: str, start: int) -> tuple[Expression, int]:
         if part and part[1] == "header":
             header = _HEADER.match(text, part.end())
             if header is None:
-                _fail(
-                    text, part.end(), "here should be the name of a header, as in $response.header.location"
-                )
+                _fail(text, part.end(), "expected the name of a header, as in $response.header.location")
             return Expression(text[start : header.end()], "header", (header[1],)), header.end()
         if not part or part[1] != "body":
             _fail(text, at, "$response is followed by .body or .header")
@@ -173,7 +171,7 @@ def _parse_path(text: str, at: int) -> tuple[list[str], int]:
         elif key := _QUOTED.match(text, at):
             path.append(_unquote(text, at + 1, key[1]))
         elif text.startswith(".", at) and text[at + 1 : at + 2].strip(" .,;:!?)}。，；：！？）"):
-            _fail(text, at, 'here should be a name; write others as ["any name"]')
+            _fail(text, at, 'expected a name; write others as ["any name"]')
         elif text.startswith("[", at):
             _fail(text, at, "in brackets, write an index, or a name in quotes")
         elif text.startswith("#", at):

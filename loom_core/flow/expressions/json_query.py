@@ -61,12 +61,12 @@ def check_query(path: str) -> jsonpath.JSONPath:
         read = _environment().compile(path)
     except JSONPathError as error:
         at = error.token.index if error.token is not None else 0
-        reason = str(error.args[0]).partition(", line ")[0] if error.args else "it is no query"
+        reason = str(error.args[0]).partition(", line ")[0] if error.args else "it is not a query"
         raise UnreadableTextError.at(path, max(0, min(at, len(path))), reason) from None
     except (RecursionError, ValueError, IndexError, KeyError, OverflowError):
-        raise UnreadableTextError.at(path, 0, "it is no JSONPath (RFC 9535)") from None
+        raise UnreadableTextError.at(path, 0, "it is not a JSONPath query (RFC 9535)") from None
     if not isinstance(read, JSONPath):
-        raise UnreadableTextError.at(path, 0, "it is no JSONPath (RFC 9535)")
+        raise UnreadableTextError.at(path, 0, "it is not a JSONPath query (RFC 9535)")
     return read
 
 

@@ -150,7 +150,7 @@ def check_url(template: str) -> None:
 
     Raises:
         UnreadableTextError: a placeholder is invalid or before the path, where it would choose the host; or
-            this is no address.
+            this is not an address.
     """
     _pieces(template)
 
@@ -237,6 +237,6 @@ def _quote(expression: Expression, values: ExpressionValues) -> str:
     if isinstance(value, bool | int | float | str) and not (isinstance(value, str) and _HALF.search(value)):
         return quote(text_of(value), safe="")
     raise InvalidInputError(
-        f"The address needs {expression.source}, which is no text and no number.",
+        f"The address needs {expression.source}, which is neither text nor a number.",
         advice="Name a part of it, or send it under `query` or in the body.",
     )

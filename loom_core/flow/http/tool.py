@@ -53,7 +53,7 @@ _NO_ANSWER: Mapping[NetFailure, str] = {
     "connection": "The system cannot be reached.",
     "interrupted": "The connection broke before there was an answer.",
     "timeout": "The system did not answer in time.",
-    "unavailable": "The system has no room now. Try again later.",
+    "unavailable": "The system is busy. Try again later.",
     "unusable": "The answer of the system cannot be used.",
 }
 _BROKEN = "The call could not be made, whatever its arguments are. Tell the user that it does not work now."
@@ -172,7 +172,7 @@ class HttpTool(Tool):
             return ToolOutput(judgement.plain, is_error=True, metadata=about | doubt)
         result = judgement.result
         if result is None or result == "":
-            return ToolOutput(f"Done ({answer.status}); there is nothing in the answer.", metadata=about)
+            return ToolOutput(f"Done ({answer.status}); the answer is empty.", metadata=about)
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
         return ToolOutput(text, result if isinstance(result, (dict, list)) else None, metadata=about)
 

@@ -132,7 +132,7 @@ class ActionSpace:
             named = ", ".join(f"`{each.flow_id}`" for each in self.hints)
             parts.append(
                 f"The message names {named}, though maybe without asking for it: it is negated, asked about, "
-                "or only mentioned. Choose it only if the user wants it to be begun now."
+                "or only mentioned. Choose it only if the user wants to start it now."
             )
         if self.pending is not None:
             parts.append(self._render_pending(self.pending))

@@ -36,12 +36,12 @@ _BUDGET = Budget(iterations=8, tokens=60_000, tool_calls=16, seconds=300.0)
 
 _SKILLS = (
     "These skills apply to what the user wants, the most important first. Do what they say, with the tools "
-    "that you have here and nothing else; where something is missing that only the user knows, ask for it in "
+    "that you have here and nothing else; if information is missing that only the user has, ask for it in "
     "the final answer. Say what was done and what was not, as the tools say it."
 )
 _TOOL = (
     "Call the tool `{tool}` for the user's message{given}, unless something that it needs is missing: ask "
-    "for that in the final answer. Say what came of it, as the tool says it."
+    "for that in the final answer. Report its result, as the tool gives it."
 )
 
 

@@ -278,7 +278,8 @@ class _PatternParser:
     def _add_group_name(self, name: str) -> None:
         if not name.isidentifier():
             self._fail(
-                f"{name[:40]!r} is no name: it is letters, digits and _, and begins with no digit", self._at
+                f"{name[:40]!r} is not a name: it is letters, digits and _, and begins with no digit",
+                self._at,
             )
         if name in self._groups:
             self._fail(f"the name {name!r} is defined twice", self._at)

@@ -182,7 +182,7 @@ class FlowConversation:
             size = len(json.dumps(context, ensure_ascii=False, allow_nan=False))
         except (TypeError, ValueError, RecursionError):
             raise InvalidInputError(
-                "The context is no JSON.", advice="Give names and plain values."
+                "The context is not valid JSON.", advice="Give names and plain values."
             ) from None
         if size > _MAX_CONTEXT:
             raise InvalidInputError(

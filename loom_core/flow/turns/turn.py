@@ -65,7 +65,7 @@ def check_message(message: str) -> None:
     try:
         message.encode()
     except UnicodeEncodeError:
-        raise InvalidInputError("The message is no valid text: it contains a lone surrogate.") from None
+        raise InvalidInputError("The message is not valid text: it contains a lone surrogate.") from None
 
 
 def open_turn(

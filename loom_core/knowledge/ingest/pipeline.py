@@ -224,7 +224,7 @@ def _with_findings(
         if extraction.problem:
             problems.append(extraction.problem)
     notes = (
-        (f"{len(problems)} of {len(chunks)} passages were read by rules alone: {problems[0]}",)
+        (f"{len(problems)} of {len(chunks)} passages were extracted by rules only: {problems[0]}",)
         if problems
         else ()
     )

@@ -473,8 +473,8 @@ class ExtractionStep:
             if not job.request.get("by_model"):
                 return ""
             return (
-                "A language model was to read the documents, and the process that works for the knowledge "
-                "base has none. Close it, or start it with the same model, and add them again."
+                "A language model should read the documents, but the process that owns the knowledge base "
+                "has none. Close it, or start it with the same model, and add them again."
             )
         if job.request.get("confirmed"):
             return ""

@@ -102,7 +102,7 @@ def unpack_draft(fields: dict[str, Any]) -> DocumentDraft:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(
-            f"This is not a document as Loom packs it: {type(error).__name__}: {error}.",
+            f"This is not a document packed by Loom: {type(error).__name__}: {error}.",
             advice="Export it again.",
         ) from error
 

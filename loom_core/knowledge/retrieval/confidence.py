@@ -119,13 +119,13 @@ class Match:
         if not self.confidence:
             return "Nothing was found. Try other words, fewer filters, or another source."
         named = [f"“{word}”" for word in self.missing[:_NAMED]]
-        without = f"no passage found holds {', '.join(named)}" if named else ""
+        without = f"no passage found contains {', '.join(named)}" if named else ""
         if self.verdict == "weak":
             return f"Weak match: {without or 'the passages are only loosely related to the question'}."
         if self.verdict == "none":
             return (
                 f"No match: nothing here is close to the question{f', and {without}' if without else ''}. "
-                "Try other words or another source; else say that these sources do not tell."
+                "Try other words or another source; else say that these sources do not answer it."
             )
         return ""
 

@@ -82,10 +82,12 @@ class RAGConfig(BaseModel):
     expansion_weight: float = Field(default=2.0, ge=0, description="Factor of what a link passes on.")
     graph_weight: float = Field(default=0.3, ge=0, description="Factor of the walk over the graph.")
     first_stage: FirstStageSettings = Field(
-        default=FirstStageSettings(), description="Numbers of the fusion of words and vectors."
+        default=FirstStageSettings(), description="Parameters of the fusion of words and vectors."
     )
-    links: LinkSettings = Field(default=LinkSettings(), description="Numbers of the expansion along links.")
-    walk: WalkSettings = Field(default=WalkSettings(), description="Numbers of the walk over the graph.")
+    links: LinkSettings = Field(
+        default=LinkSettings(), description="Parameters of the expansion along links."
+    )
+    walk: WalkSettings = Field(default=WalkSettings(), description="Parameters of the walk over the graph.")
     waits: WaitSettings = Field(default=WaitSettings(), description="Timeouts and intervals.")
     vector_index: VectorIndexChoice = Field(
         default="auto",
@@ -93,7 +95,7 @@ class RAGConfig(BaseModel):
         "that needs additional memory, auto does the latter from a million vectors on.",
     )
     near_duplicates: NearDuplicates = Field(
-        default="drop", description="Whether passages that say the same almost word for word are dropped."
+        default="drop", description="Whether near-duplicate passages are dropped."
     )
     diversity: float = Field(
         default=0.0,

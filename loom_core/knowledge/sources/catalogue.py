@@ -111,7 +111,7 @@ def _read(path: Path) -> CatalogueEntry | None:
                 return None
             problem = ""
             if version > len(SCHEMA):
-                problem = f"it is of a newer Loom's format ({version}, this one knows {len(SCHEMA)}): upgrade"
+                problem = f"a newer Loom wrote it (format {version}; this one knows {len(SCHEMA)}): upgrade"
             return _entry_of(path, db, problem)
     except sqlite3.Error as error:
         return _unusable(path, f"its store cannot be read ({error})")

@@ -123,7 +123,7 @@ class Library:
         if not knowledge_base.worker.acquire():
             holder = knowledge_base.holder() or "another process"
             raise StoreBusyError(
-                f"The knowledge base {name!r} is in use: {holder} works for it.",
+                f"The knowledge base {name!r} is in use by {holder}.",
                 advice="Close the programs that use it and try again.",
             )
         del self._open[name]

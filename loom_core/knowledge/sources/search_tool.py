@@ -136,8 +136,8 @@ class DocumentSearchTool(Tool):
         lines = [*filter(None, [answer.match.note, shown.text])]
         if len(shown.items) < len(answer.items):
             lines.append(
-                f"[truncated: {len(shown.items)} of {len(answer.items)} passages shown; ask more exactly, or "
-                "for fewer]"
+                f"[truncated: {len(shown.items)} of {len(answer.items)} passages shown; ask a more "
+                "specific question, or for fewer]"
             )
         elif shown.is_cut:
             lines.append("[truncated: the passage is cut short]")

@@ -286,18 +286,18 @@ def blocks_of_rows(rows: object, *, length: int) -> tuple[Block, ...]:
         for kind, gap, size, path, level, *rest in cast("Iterable[list[object]]", rows):
             page, name = rest or (None, "")
             if kind not in _KINDS or not (isinstance(gap, int) and isinstance(size, int)):
-                raise ValueError(f"{kind!r} at {gap!r} is no block")
+                raise ValueError(f"{kind!r} at {gap!r} is not a block")
             if gap < 0 or size < 1 or position + gap + size > length:
                 raise ValueError("a block lies outside of its text")
             if not (isinstance(path, list) and isinstance(level, int) and isinstance(name, str)):
-                raise ValueError("a block is not described as it should be")
+                raise ValueError("a block has an invalid description")
             if not (page is None or isinstance(page, int)):
-                raise ValueError(f"{page!r} is no page")
+                raise ValueError(f"{page!r} is not a page")
             names = tuple(map(str, cast("list[object]", path)))
             start, position = position + gap, position + gap + size
             blocks.append(Block(cast("BlockKind", kind), start, position, names, level, page, name))
     except TypeError as error:
-        raise ValueError(f"these are no blocks: {error}") from error
+        raise ValueError(f"these are not blocks: {error}") from error
     return tuple(blocks)
 
 

@@ -78,7 +78,7 @@ class MessageReader(WireReader):
         """Return the chunks of the next event.
 
         Raises:
-            LLMError: it is no JSON object, or the response is too long.
+            LLMError: it is not a JSON object, or the response is too long.
             NoAnswerError: it reports an error.
         """
         fields = self._object(event)
@@ -229,7 +229,7 @@ class MessageReader(WireReader):
 
     def _object(self, value: object) -> Mapping[str, Any]:
         if not isinstance(value, Mapping):
-            raise self.unreadable("it is no JSON object")
+            raise self.unreadable("it is not a JSON object")
         return cast("Mapping[str, Any]", value)
 
 

@@ -96,7 +96,7 @@ class AnswerReader(WireReader):
             NoAnswerError: it reports an error.
         """
         if not isinstance(chunk, Mapping):
-            raise self.unreadable("it is no JSON object")
+            raise self.unreadable("it is not a JSON object")
         fields = cast("Mapping[str, Any]", chunk)
         if fields.get("error"):
             raise NoAnswerError(fields)

@@ -240,7 +240,9 @@ def override_spec(spec: ProviderSpec, changes: Mapping[str, Any], *, path: str =
 
 def _of_rule(changes: Mapping[str, Any], path: str) -> dict[str, Any]:
     if "models" in changes:
-        raise ConfigError(f"{path}.models: rules hold no rules.", advice="Write each one next to the others.")
+        raise ConfigError(
+            f"{path}.models: a rule cannot contain rules.", advice="Write each one next to the others."
+        )
     return _values(changes, path)
 
 

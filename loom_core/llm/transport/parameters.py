@@ -94,7 +94,7 @@ def _choice(choice: ToolChoice, names: list[str], allowed: Collection[str]) -> T
     named = choice not in {"auto", "none", "required"}
     if named and choice not in names:
         raise InvalidInputError(
-            f"The tool {choice!r} is to be called, and is not among the tools of the request.",
+            f"The tool choice {choice!r} is not among the tools of the request.",
             advice="Choose one of them, or `auto`, `none` or `required`.",
         )
     if not names or choice in {"auto", "none"}:

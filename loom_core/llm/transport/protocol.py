@@ -102,8 +102,8 @@ class WireClient(Protocol):
 def interrupted_error(spec: ProviderSpec, model: str) -> LLMError:
     """Return the error of a request whose provider was closed in the meantime."""
     return LLMError(
-        f"The connection to {spec.title} was closed while {model} was asked.",
-        advice="Ask again, if the answer is still wanted.",
+        f"The connection to {spec.title} was closed during a request to {model}.",
+        advice="Send the request again if its answer is still needed.",
         failure="interrupted",
         provider=spec.name,
     )
@@ -120,4 +120,4 @@ def _wrong_address(url: str) -> str:
             return "the address must not contain a password" if "@" in parts.netloc else ""
     except ValueError:  # invalid brackets or port
         pass
-    return "the address is no http(s) address"
+    return "it is not an http(s) address"

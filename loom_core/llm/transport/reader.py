@@ -45,7 +45,7 @@ class WireReader:
         return self._error("connection", "sent an incomplete response of", "The stream ended early.")
 
     def _too_long(self) -> LLMError:
-        return self.unreadable(f"it has more than {self._max_length} letters")
+        return self.unreadable(f"it has more than {self._max_length} characters")
 
     def _error(self, failure: ModelFailure, did: str, why: str) -> LLMError:
         return LLMError(

@@ -74,11 +74,11 @@ class ServerFile:
         except OSError as error:
             raise ConfigError(
                 f"{path} cannot be read: {error.strerror or error}.",
-                advice="See whether it is a file that you may read.",
+                advice="Check that you have permission to read it.",
             ) from None
         if len(raw) > _MAX_BYTES:
             raise ConfigError(
-                f"{path} has more than {_MAX_BYTES:,} bytes.", advice="It is no file that names servers."
+                f"{path} has more than {_MAX_BYTES:,} bytes.", advice="It is not a file that lists servers."
             )
         return cls(path, raw)
 
@@ -87,7 +87,7 @@ class ServerFile:
         """Content of the file, without a byte order mark.
 
         Raises:
-            ConfigError: it is no UTF-8.
+            ConfigError: it is not UTF-8.
         """
         raw = (self.raw or b"").removeprefix(codecs.BOM_UTF8)
         try:
@@ -95,7 +95,7 @@ class ServerFile:
         except UnicodeDecodeError as error:
             line = raw.count(b"\n", 0, error.start) + 1
             raise ConfigError(
-                f"{self.path}:{line}: this is no UTF-8.", advice="Save the file as UTF-8."
+                f"{self.path}:{line}: this is not UTF-8.", advice="Save the file as UTF-8."
             ) from None
 
     @cached_property
@@ -140,7 +140,7 @@ class ServerFile:
             return ()
         if not isinstance(section.node.value, dict | NoneType):
             raise ConfigError(
-                f"{self._place(section.start)}: {SECTION} is no object.",
+                f"{self._place(section.start)}: {SECTION} is not an object.",
                 advice=f'Write {{"{SECTION}": {{"name": {{"command": "…"}}}}}}.',
             )
         return section.node.members

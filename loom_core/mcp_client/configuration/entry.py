@@ -222,7 +222,7 @@ def entry_error(error: ValidationError) -> EntryError:
 def _describe_problem(each: ErrorDetails, path: _Place) -> str:
     place = _join_path(path)
     if _unknown(each):
-        return f"{place} is no setting of Loom's."
+        return f"{place} is not a setting of Loom."
     reason = each["msg"].removeprefix("Value error, ").rstrip(".")
     if reason.startswith("Input "):
         return f"{place} {reason.removeprefix('Input ')}."

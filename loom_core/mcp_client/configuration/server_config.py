@@ -43,7 +43,7 @@ def check_name(name: str) -> str:
         ValueError: it cannot be one, as `server:tool` would be ambiguous, or people could not read it.
     """
     if not all(map(is_name_character, name)) or not 0 < len(name) <= _MAX_NAME_LENGTH:
-        raise ValueError("a server is called by letters, digits, - _ and ., at most 64 of them")
+        raise ValueError("the name of a server consists of letters, digits, - _ and ., at most 64")
     return name
 
 
@@ -55,14 +55,14 @@ def _seconds(value: float) -> float:
 
 def _without_nul(text: str) -> str:
     if "\0" in text:
-        raise ValueError("a NUL cannot stand in it")
+        raise ValueError("it must not contain NUL")
     return text
 
 
 def _environment(values: Mapping[str, str]) -> Mapping[str, str]:
     for name, value in values.items():
         if not name or "=" in name or "\0" in name + value:
-            raise ValueError("a variable has a name without =, and no NUL is in it or its value")
+            raise ValueError("the name of a variable must not contain =, and neither name nor value NUL")
     return values
 
 

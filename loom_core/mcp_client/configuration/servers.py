@@ -121,10 +121,12 @@ class _ConfigReader:
             self._broken[str(path)] = ServerProblem(error.message, error.advice, str(path))
             return
         for name, first, last in file.duplicates:
-            self._notes.append(f"{first}: the name {name!r} stands again at {last}, which counts.")
+            self._notes.append(f"{first}: the name {name!r} is repeated at {last}, which takes precedence.")
         for name, written in entries.items():
             if (other := self._seen.get(name)) is not None:
-                self._notes.append(f"{file.where(name)}: {name!r} is that of {other}, which counts.")
+                self._notes.append(
+                    f"{file.where(name)}: {name!r} is also in {other}, which takes precedence."
+                )
                 continue
             self._seen[name] = file.where(name)
             if self._names is not None and name not in self._names:
@@ -143,7 +145,7 @@ class _ConfigReader:
 
     def _take(self, file: ServerFile, name: str, written: object, folder: Path | None) -> None:
         if not isinstance(written, dict):
-            message = f"The entry {name!r} is no object."
+            message = f"The entry {name!r} is not an object."
             advice = 'Write {"command": "…", "args": […]} or {"url": "…"}.'
             self._problems[name] = ServerProblem(message, advice, file.where(name))
             return
@@ -182,7 +184,7 @@ def _untrusted_problem(path: Path, state: TrustState, where: str) -> ServerProbl
     why = "was changed after you trusted it" if state == "changed" else "is a project's, and not trusted"
     return ServerProblem(
         f"The file {path} {why}: nothing in it is started.",
-        f"Look at it, and trust it: {verb(f'trust {path}')}.",
+        f"Review it, and trust it: {verb(f'trust {path}')}.",
         where,
         untrusted=True,
     )

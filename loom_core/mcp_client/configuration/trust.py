@@ -79,7 +79,7 @@ class _TrustFile:
         try:
             content = _Content() if raw is None else _Content.model_validate_json(raw)
         except ValidationError:
-            raise self._unreadable("it is not as Loom writes it") from None
+            raise self._unreadable("it was not written by Loom") from None
         if not 1 <= content.version <= _VERSION:
             raise self._unreadable(f"it is of version {content.version}, this Loom knows {_VERSION}")
         content.version = _VERSION
@@ -88,7 +88,7 @@ class _TrustFile:
     def _unreadable(self, reason: str) -> ConfigError:
         return ConfigError(
             f"The file of what is trusted, {self._file.path}, cannot be read: {reason}.",
-            advice="Move it away, and trust again what you have looked at.",
+            advice="Move it away, review the files, and trust them again.",
         )
 
 

@@ -298,7 +298,7 @@ class ServerConnection:
                 broken = fault.lost or fault.failure == "interrupted"
                 if last or not broken or not harmless or self._upkeep.closing:
                     raise self._upkeep.to_error(fault, what, doubt=not harmless)
-                _log.info("%s %s; %s is asked for again", self.name, fault.what, what)
+                _log.info("%s %s; %s is requested again", self.name, fault.what, what)
         if link is None:
             raise self._upkeep.timeout_error(seconds)
         late = f"did not answer {what} within {seconds:g} s"
@@ -353,7 +353,7 @@ async def all_pages(page: Callable[[str | None], Awaitable[PageT]]) -> list[Page
     seen: set[str] = set()
     while (cursor := pages[-1].next_cursor) is not None:
         if cursor in seen or len(pages) >= _MAX_PAGES:
-            raise FaultError(Fault("unreadable", "sends a list without end", "Update the server.", ran="no"))
+            raise FaultError(Fault("unreadable", "sends an endless list", "Update the server.", ran="no"))
         seen.add(cursor)
         pages.append(await page(cursor))
     return pages

@@ -113,7 +113,7 @@ class HttpExchange(httpx2.AsyncClient):
         content = await _read(response, self._answer_bytes)
         if content is not None:
             return _response(request, response.status_code, content, session=response.headers.get(_SESSION))
-        what = f"answered with more than {self._answer_bytes >> 20} MiB, which is not taken"
+        what = f"answered with more than {self._answer_bytes >> 20} MiB, which is too much"
         return self._answer(request, Fault("too_large", what, "Ask it for less at once."))
 
     async def _refusal(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response:
@@ -151,7 +151,7 @@ class HttpExchange(httpx2.AsyncClient):
                 return Fault("too_large", what, "Give it less at once.", status=status, ran="no")
             case 421:
                 advice = (
-                    "It does not know itself by the host name in `url`: allow the name there, or use another."
+                    "It does not accept the host name in `url`: allow the name on the server, or use another."
                 )
                 return Fault("refused", what, advice, status=status, ran="no")
             case 429:
@@ -188,12 +188,12 @@ def _describe_foreign_answer(response: httpx2.Response) -> Fault | None:
     """Return the fault of an answer that no MCP server gives, a redirect or a page; None for any other."""
     if response.is_redirect:
         where = mask_url(plain_line(response.headers["location"], most=_SHOWN))
-        what = f"sends us on to {where}, where our headers are not sent"
+        what = f"redirects to {where}, to which the headers are not sent"
         advice = "If that is the server, write its address into `url`."
         return Fault("refused", what, advice, ran="no")
     if response.headers.get("content-type", "").lower().startswith("text/html"):
         advice = "Check the `url` of its entry, and whether one has to log in there."
-        return Fault("refused", "answers with a page for people", advice, ran="no")
+        return Fault("refused", "answers with a web page", advice, ran="no")
     return None
 
 
@@ -226,24 +226,24 @@ def fault_of(error: httpx2.HTTPError, url: str) -> Fault:
         return Fault("connection", what, advice, ran="no", lost=True)
     if _cause(error, ssl.SSLError) is not None:
         advice = "Check `url`: http and https may be confused, or the port."
-        return Fault("connection", f"at {where} does not speak TLS as it should", advice, ran="no", lost=True)
+        return Fault("connection", f"at {where} failed the TLS handshake", advice, ran="no", lost=True)
     match error:
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.ProxyError():
             advice = "Check that it runs, and `url` of its entry."
-            why = "does not take the connection in time" if isinstance(error, httpx2.ConnectTimeout) else ""
+            why = "did not accept the connection in time" if isinstance(error, httpx2.ConnectTimeout) else ""
             what = f"at {where} {why or 'cannot be reached'}"
             return Fault("connection", what, advice, ran="no", lost=True, passing=True)
         case httpx2.PoolTimeout():
             advice = "Ask it for less at the same time."
-            return Fault("busy", "has too many requests of ours open", advice, ran="no", passing=True)
+            return Fault("busy", "has too many open requests of Loom", advice, ran="no", passing=True)
         case httpx2.UnsupportedProtocol():
             return Fault(
                 "connection", "has no http or https address", "Check its `url`.", ran="no", lost=True
             )
         case httpx2.ReadTimeout() | httpx2.WriteTimeout():
-            return Fault("timeout", "says nothing any more", passing=True)
+            return Fault("timeout", "sent no data for too long", passing=True)
         case _:
-            return Fault("interrupted", "broke off the connection", passing=True)
+            return Fault("interrupted", "closed the connection", passing=True)
 
 
 def _cause(error: BaseException, kind: type[ssl.SSLError]) -> Any:  # noqa: ANN401 - of the kind asked for

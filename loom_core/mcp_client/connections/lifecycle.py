@@ -176,7 +176,7 @@ class OpenConnection:
             case MCPError():
                 return await self._fault_of_answer(error)
             case ValidationError():
-                return Fault("unreadable", "answers with what breaks the protocol", "Update the server.")
+                return Fault("unreadable", "violated the protocol", "Update the server.")
             case httpx2.HTTPError():
                 from loom_core.mcp_client.connections.http_client import fault_of
 
@@ -184,7 +184,7 @@ class OpenConnection:
             case OSError():
                 return Fault("connection", f"cannot be reached: {error.strerror}", lost=True, passing=True)
             case _:
-                what = f"answers with what cannot be used: {self._quote_server(str(error))}"
+                what = f"sent an unusable response: {self._quote_server(str(error))}"
                 return Fault("unreadable", what, "Update the server.")
 
     async def conclude(self, error: BaseException | None, seconds: float) -> None:
@@ -217,7 +217,7 @@ class OpenConnection:
         what = f"did not answer within {seconds:g} s when it was opened"
         if self._stdio and self._stdio.pollution:
             shown = self._quote_server(self._stdio.pollution.decode("utf-8", "replace"))
-            what = f"{what}; it wrote to its standard output what is no message: {shown!r}"
+            what = f"{what}; its standard output has something that is not a message: {shown!r}"
         if self._process and (said := self._process.log.tail()):
             what = f"{what}; it said: {said}"
         advice = "Run its command in a terminal, or give it longer with `start_seconds`."
@@ -253,13 +253,16 @@ class OpenConnection:
             if self.fault:  # another request found it; whether this one ran is not known
                 return replace(self.fault, failure="interrupted", ran="unknown")
             if "exceeded" in error.message:
-                what = "answered with more than is taken at once"
+                what = "sent a response that is too large"
                 return Fault("too_large", what, "Ask it for less at once.")
             return Fault(
-                "interrupted", "broke off its answer", lost=error.message == "Connection closed", passing=True
+                "interrupted",
+                "ended its response early",
+                lost=error.message == "Connection closed",
+                passing=True,
             )
         if error.message.startswith("Failed to parse JSON"):
-            what = "answers with what is no message of MCP"
+            what = "sent something that is not an MCP message"
             return Fault("unreadable", what, "Check its `url`, and update it.")
         ran = "no" if error.code in {_METHOD_NOT_FOUND, INVALID_PARAMS} else "unknown"
         what = f"answers with error {error.code}: {self._quote_server(error.message) or 'no words'}"

@@ -299,7 +299,7 @@ class StdioReader:
         for id_ in self._find_answered(first, last):
             fault = Fault(
                 "too_large",
-                f"answered with more than {self._most >> 20} MiB, which is not taken",
+                f"answered with more than {self._most >> 20} MiB, which is too much",
                 "Ask it for less at once.",
             )
             data = self._faults.note(fault)
@@ -332,7 +332,7 @@ class StdioReader:
         except ValueError:
             if not self.pollution:
                 self.pollution = line[:_SHOWN]
-                _log.info("a server writes to its standard output what is no message of MCP")
+                _log.info("a server writes something to its standard output that is not an MCP message")
             return
         if isinstance(message, JSONRPCResponse) and self._asked.get(message.id):
             message.result.setdefault("resultType", "complete")  # the protocol's default

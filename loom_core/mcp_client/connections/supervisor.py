@@ -187,7 +187,7 @@ class ConnectionSupervisor:
         may_be = not legacy and self._config.era == "auto" and self._config.transport == "stdio"
         if perhaps_old and may_be and not self.closing:
             # Some old servers end, or answer nonsense, when the first message is not the one they know.
-            _log.info("%s is opened again, as a server of the old era", self._config.name)
+            _log.info("%s is opened again, as a legacy server", self._config.name)
             link = await self._open_as("legacy")
         if not link.opened:
             self._legacy = self._config.era == "legacy"

@@ -107,7 +107,7 @@ class OAuth(httpx2.Auth):
             self._in_vain = access, _challenge_scopes(response)
             self.problem = LoginError(
                 f"{self._config.name!r} refuses a token that is new: {_refusal_text(response)}.",
-                advice="Ask who runs the server what its users must be allowed to do.",
+                advice="Ask the operator of the server which permissions its users need.",
             )
         else:
             self.problem = None

@@ -168,7 +168,7 @@ async def _drive(
         _check(provider.context, config, oauth)
         outgoing = await flow.asend(await send(outgoing, config, client))
     raise LoginError(
-        f"The login at {config.name!r} does not come to an end.", advice="Tell who runs the server."
+        f"The login at {config.name!r} does not finish.", advice="Report this to the operator of the server."
     )
 
 
@@ -189,7 +189,10 @@ def _check(context: OAuthContext, config: ServerConfig, oauth: OAuthConfig) -> N
     if oauth.grant == "authorization_code" and methods is not None and "S256" not in methods:
         raise LoginError(
             f"The authorization server of {config.name!r} does not protect codes with PKCE (S256).",
-            advice="Tell who runs the server: without it, a stolen code would do for a login.",
+            advice=(
+                "Report this to the operator of the server: without it, a stolen code would be enough for "
+                "a login."
+            ),
         )
 
 
@@ -319,7 +322,7 @@ def _add_scopes(context: OAuthContext, scopes: str) -> None:
 def _failure(config: ServerConfig, error: Exception) -> LoginError:
     return LoginError(
         f"The login at {config.name!r} has failed: {_shorten(str(error))}.",
-        advice="Check the entry's `oauth`, or ask who runs the server.",
+        advice="Check the entry's `oauth`, or ask the operator of the server.",
     )
 
 

@@ -72,6 +72,9 @@ def unsafe_address_error(config: ServerConfig, url: str) -> LoginError:
     """Build the error for a login that a server directs to an unsafe address."""
     place = urlsplit(url)
     return LoginError(
-        f"{config.name!r} leads the login to {place.scheme}://{place.hostname}, where no secret may be sent.",
-        advice="An authorization server must be reached over https. Tell who runs the server.",
+        f"{config.name!r} directs the login to {place.scheme}://{place.hostname}, to which no secret may "
+        "be sent.",
+        advice=(
+            "An authorization server must be reached over https. Report this to the operator of the server."
+        ),
     )

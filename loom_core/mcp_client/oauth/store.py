@@ -137,7 +137,7 @@ class LoginStore:
         except OSError as error:
             raise self._problem("read", str(error.strerror)) from error
         except ValidationError:  # its text may show a token
-            raise self._problem("read", "it is not what Loom has written") from None
+            raise self._problem("read", "it was not written by Loom") from None
 
     def write(self, login: Login) -> None:
         """Replace the stored login. Blocks; call it within `exclusive`.
@@ -248,7 +248,7 @@ class Encryption:
         cipher = self._key()
         if cipher is None:
             raise ConfigError(
-                "The logins are encrypted, and the system's keyring, which has the key, cannot be asked.",
+                "The logins are encrypted, and the system's keyring, which has the key, is not available.",
                 advice="Unlock the keyring and install the package `keyring`, or log in again.",
             )
         try:
@@ -268,7 +268,7 @@ class Encryption:
                 self._cipher = None if key is None else Fernet(key)
             except ValueError:
                 raise ConfigError(
-                    f"The entry {_ENTRY!r} of the system's keyring under 'loom' is no key.",
+                    f"The entry {_ENTRY!r} of the system's keyring under 'loom' is not a key.",
                     advice=f"Remove it (keyring del loom {_ENTRY}), and log in again.",
                 ) from None
         return self._cipher
@@ -281,7 +281,7 @@ class Encryption:
         while not lock.acquire():
             if time.monotonic() > deadline:
                 raise StoreBusyError(
-                    "Another process has been asking the system's keyring all the time.",
+                    "Another process keeps the system's keyring busy.",
                     advice="See whether the keyring is asking you for its password.",
                 )
             time.sleep(0.02)

@@ -192,13 +192,13 @@ _START: Mapping[str, Any] = {
         "type": "integer",
         "minimum": 0,
         "default": 0,
-        "description": f"How many to pass over; {_PAGE} are shown at once.",
+        "description": f"How many to skip; {_PAGE} are shown at once.",
     }
 }
 _RESOURCES = (
     _Kind(
         "list_resources",
-        "List what the server {server} has to read: addresses, names and descriptions of its resources.",
+        "List the resources of the server {server}: addresses, names and descriptions.",
         _list_resources,
         _START,
     ),
@@ -206,14 +206,14 @@ _RESOURCES = (
         "read_resource",
         "Read one resource of the server {server} by its address.",
         _read_resource,
-        {"uri": {"type": "string", "minLength": 1, "description": "As list_resources or a tool gave it."}},
+        {"uri": {"type": "string", "minLength": 1, "description": "URI from list_resources or a tool."}},
         ("uri",),
     ),
 )
 _PROMPTS = (
     _Kind(
         "list_prompts",
-        "List the prompts that the server {server} has prepared: what they are for, and what they take.",
+        "List the prompts of the server {server}, with their purpose and arguments.",
         _list_prompts,
         _START,
     ),
@@ -222,11 +222,11 @@ _PROMPTS = (
         "Get one of the prompts of the server {server}, filled in.",
         _get_prompt,
         {
-            "name": {"type": "string", "minLength": 1, "description": "As list_prompts gave it."},
+            "name": {"type": "string", "minLength": 1, "description": "Name from list_prompts."},
             "arguments": {
                 "type": "object",
                 "additionalProperties": {"type": "string"},
-                "description": "What the prompt takes, by name.",
+                "description": "Arguments by name.",
             },
         },
         ("name",),

@@ -109,8 +109,8 @@ class ServerTools:
                     seconds = await self._fetch()
                 await self._refresh_forever(seconds)
         except Exception:  # noqa: BLE001 - one server must not end the others
-            _log.exception("the tools of %s are given up", self.connection.name)
-            self._problem = "It is given up after an error of Loom's own; its log says more."
+            _log.exception("the tools of %s are disabled after an internal error", self.connection.name)
+            self._problem = "It is disabled after an internal error of Loom; see its log."
         finally:
             self._ended = True
             self._tried.set()

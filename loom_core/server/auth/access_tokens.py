@@ -61,7 +61,7 @@ class Issuer:
         for name, url in (("issuer", self.url), ("URL of its keys", self.jwks_url or self.url)):
             if not is_safe_url(url):
                 raise ConfigError(
-                    f"The {name} {url!r} is no https address.",
+                    f"The {name} {url!r} is not an https address.",
                     advice="Keys must come over https, or from this machine.",
                 )
         place = urlsplit(self.resource)
@@ -138,12 +138,12 @@ class JwtVerifier:
             _log.warning("a token is refused: %s", error)
             return None
         except NetError as error:
-            _log.error("the keys of the issuer cannot be had: %s", error)
+            _log.error("the keys of the issuer cannot be fetched: %s", error)
             raise IssuerUnavailableError(
-                "The issuer of access tokens cannot be asked for its keys.", advice="Try again later."
+                "The keys of the issuer of access tokens are not available.", advice="Try again later."
             ) from error
         if (kind := _other_kind(header, claims, typed=self._issuer.typed)) is not None:
-            _log.warning("a token is refused: it is no access token by its %s", kind)
+            _log.warning("a token is refused: by its %s it is not an access token", kind)
             return None
         return self._read_claims(claims)
 

@@ -85,11 +85,11 @@ class Authentication:
             RefusedError: the token is missing or invalid, or the issuer is unavailable.
         """
         if not headers:
-            raise self._unknown("no_token", "This server wants a bearer token.")
+            raise self._unknown("no_token", "This server requires a bearer token.")
         scheme, _, token = headers[0].partition(" ")
         token = token.strip()
         if len(headers) > 1 or scheme.lower() != "bearer" or not token or len(token) > _MAX_TOKEN:
-            raise self._unknown("bad_token", "One Authorization header with a bearer token is wanted.")
+            raise self._unknown("bad_token", "Send one Authorization header with a bearer token.")
         if has_token_form(token):
             credential = self._check_bearer_token(token)
         elif self._verifier is None:
@@ -130,7 +130,7 @@ class Authentication:
         except IssuerUnavailableError as error:
             raise RefusedError(Refusal(503, "issuer", error.message, retry_after=_RETRY_SECONDS)) from error
         if verified is None:
-            raise self._unknown("bad_token", "The token does not hold for this server.")
+            raise self._unknown("bad_token", "The token is not valid for this server.")
         return Credential(verified.caller, verified, None)
 
     def _unknown(self, reason: _TokenProblem, text: str, *, caller: Caller | None = None) -> RefusedError:

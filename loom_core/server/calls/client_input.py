@@ -92,7 +92,7 @@ class ClientInput(Protocol):
 
 
 class InputUnavailableError(LoomError):
-    """The client does not answer, or cannot be asked."""
+    """The client does not answer, or is not available."""
 
 
 class InputRequired(Exception):  # noqa: N818 - no error: the call ends with a question
@@ -211,7 +211,7 @@ class LiveRequests:
         try:
             return await self._session.send_request(request, _response_type(request), metadata=metadata)
         except (MCPError, ValidationError) as error:
-            reason = error.message if isinstance(error, MCPError) else "what it answers cannot be read"
+            reason = error.message if isinstance(error, MCPError) else "its answer cannot be read"
             _log.info("the client did not answer %r: %s", name, reason)
             raise InputUnavailableError(
                 f"The client did not answer {request.method}: {reason}.",
@@ -229,7 +229,7 @@ def response_to(request: InputRequest, name: str, given: object) -> InputRespons
         return _response_type(request).model_validate(given, by_name=False)
     except ValidationError as error:
         raise MCPError(
-            code=INVALID_PARAMS, message=f"inputResponses.{name} is no answer to {request.method}."
+            code=INVALID_PARAMS, message=f"inputResponses.{name} is not an answer to {request.method}."
         ) from error
 
 

@@ -125,7 +125,7 @@ class TaskCall:
         if self._failure is not None:
             raise self._failure
         if self._outcome is None:
-            raise MCPError(INTERNAL_ERROR, "The server ends; it has stopped this call.")
+            raise MCPError(INTERNAL_ERROR, "The server is shutting down; it stopped this call.")
         return self._outcome
 
     async def run(self, function: Callable[[], Awaitable[HandlerResult]]) -> None:
@@ -211,7 +211,9 @@ class TaskBoard:
         owner = current_caller().id
         mine = sum(task.owner == owner for task, _ in self._tasks.values())
         if mine >= self._limits.per_caller or len(self._tasks) >= self._limits.in_all:
-            _log.warning("a call stays a call: %d tasks of this caller, %d in all", mine, len(self._tasks))
+            _log.warning(
+                "a call did not become a task: %d tasks of this caller, %d in total", mine, len(self._tasks)
+            )
             return None
         task = Task(secrets.token_urlsafe(24), owner, now, now, message=message)
         self._tasks[task.id] = (task, call)

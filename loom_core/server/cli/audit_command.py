@@ -74,7 +74,7 @@ def add_audit_options(command: argparse.ArgumentParser) -> None:
         metavar="HASH",
         help="with verify: a head that an earlier verify printed and you kept elsewhere (may be repeated)",
     )
-    command.epilog = "Exit code of verify: 0 if the audit is whole, 1 if it is not."
+    command.epilog = "Exit code of verify: 0 if the audit log is intact, 1 if it is not."
 
 
 def run_audit_command(args: argparse.Namespace) -> int:
@@ -97,15 +97,16 @@ def _verify(path: Path, args: argparse.Namespace) -> int:
     for head in args.head:
         if not _HASH.fullmatch(head):
             raise InvalidInputError(
-                f"--head {head[:80]} is no head.", advice="Give the 64 digits that `audit verify` has shown."
+                f"--head {head[:80]} is not a valid head.",
+                advice="Give the 64 digits that `audit verify` has shown.",
             )
     report = verify(path, heads=args.head)
     if args.json:
         out_json({"file": str(path), "whole": not report.problem, **asdict(report)})
     elif report.problem:
-        out(f"The audit {path} is not as it was written: {report.problem}")
+        out(f"The audit log {path} is not intact: {report.problem}")
     else:
-        out(f"The audit {path} is whole: {report.lines:,} lines.")
+        out(f"The audit log {path} is intact: {report.lines:,} lines.")
         if report.head:
             out(f"head {report.head}")
     if not args.json and report.torn:
@@ -113,7 +114,7 @@ def _verify(path: Path, args: argparse.Namespace) -> int:
     if not args.json and report.unkept:
         say(f"{explain_unkept(report.unkept)} See who has written them: audit show.")
     if not args.json and not report.complete:
-        say("Its oldest files were put away: nothing is known of what they say.")
+        say("Its oldest files were moved away, so they were not verified.")
     return 1 if report.problem else 0
 
 
@@ -137,7 +138,7 @@ def _show(path: Path, args: argparse.Namespace) -> int:
     for entry in entries:
         out(_line(entry))
     if not entries:
-        say("There is no such entry in the audit." if args.since else "Nothing is on the audit yet.")
+        say("There is no such entry in the audit log." if args.since else "The audit log is empty.")
     return 0
 
 
@@ -161,7 +162,7 @@ def _moment(text: str) -> float:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(
-            f"--since {text[:80]} is no time.", advice="Write 12h, 7d, or a date such as 2026-07-01T08:00."
+            f"--since {text[:80]} is not a time.", advice="Write 12h, 7d, or a date such as 2026-07-01T08:00."
         ) from error
 
 
@@ -264,7 +265,7 @@ def run_audited(program: str, args: argparse.Namespace, run: Callable[[], int]) 
             if (error := _write(program, args, command, outcome)) and outcome != "error":
                 from loom_core.server.cli.console import say
 
-                say(f"This command is not on the audit: {error}")
+                say(f"This command could not be written to the audit log: {error}")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def http_settings(args: argparse.Namespace, *, tokens: Path) -> HttpSettings | N
         return None
     if (args.public_url or args.jwks_url or args.typed_tokens) and not args.issuer:
         raise ConfigError(
-            "--public-url, --jwks-url and --typed-tokens say nothing without --issuer.",
+            "--public-url, --jwks-url and --typed-tokens have no effect without --issuer.",
             advice="Give --issuer.",
         )
     return HttpSettings(
@@ -116,7 +116,7 @@ def ready_lines(name: str, url: str, settings: HttpSettings) -> list[str]:
     lines = [f"{name} serves {url} ({where}, {who})"]
     if not settings.listens_locally:
         lines.append(
-            "Tokens travel as they are: put a TLS proxy in front, and name its host with --allow-host."
+            "Tokens are sent unencrypted: put a TLS proxy in front, and name its host with --allow-host."
         )
     header = ', "headers": {"Authorization": "Bearer ${LOOM_TOKEN}"}' if auth and auth.tokens else ""
     shown = auth.issuer.resource if auth and auth.issuer else url

@@ -79,5 +79,5 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError:
         raise ConfigError(f"The file {path} of a secret holds no text.", advice=advice) from None
     if len(content) > _MOST or "\0" in text:
-        raise ConfigError(f"The file {path} holds what is no secret.", advice=advice)
+        raise ConfigError(f"The file {path} does not hold a valid secret.", advice=advice)
     return text

@@ -116,7 +116,7 @@ class ServerCommands:
         )
         doctor.epilog = (
             "Exit code 0 if there is no problem (there may be warnings), 1 if there is one. The answer holds"
-            f" no key and can be pasted into an issue; names of {named} stand in it."
+            f" no key and can be pasted into an issue; it contains names of {named}."
         )
 
 
@@ -168,19 +168,19 @@ def add_mcp_options(command: argparse.ArgumentParser) -> None:
 
     _name(_verb(verbs, "logout", "forget the login at a server"))
 
-    trust = _verb(verbs, "trust", "let the servers of a project's .mcp.json be started")
+    trust = _verb(verbs, "trust", "allow the servers of a project's .mcp.json to be started")
     trust.add_argument(
         "file", nargs="?", type=Path, metavar="FILE", help="by default that of the current folder's project"
     )
     trust.add_argument("--yes", action="store_true", help="do not ask")
-    trust.add_argument("--revoke", action="store_true", help="trust it no longer")
+    trust.add_argument("--revoke", action="store_true", help="stop trusting it")
 
     approve = _verb(verbs, "approve", "approve tools of servers beforehand, as they are now")
     approve.add_argument(
         "names", nargs="+", metavar="SERVER[:TOOL]", help="a tool; or a server, for all tools that it has now"
     )
     approve.add_argument("--yes", action="store_true", help="do not ask")
-    approve.add_argument("--revoke", action="store_true", help="approve them no longer")
+    approve.add_argument("--revoke", action="store_true", help="withdraw their approval")
 
     import_ = _verb(verbs, "import", "take over the servers of another client")
     import_.add_argument(
@@ -237,7 +237,7 @@ def add_install_options(command: argparse.ArgumentParser, *, program: str) -> No
     )
     command.usage = f"{program} install [CLIENT] [options] [-- options of {program} serve]"
     command.epilog = (
-        f"What stands after -- is given to `{program} serve` whenever the client starts it. A second run with"
+        f"Options after -- are passed to `{program} serve` whenever the client starts it. A second run with"
         " other options changes the entry."
     )
 

@@ -112,7 +112,7 @@ def _object(text: str) -> Mapping[str, Any] | None:
     try:
         value: object = json.loads(text)
     except ValueError as error:
-        say(f"This is no JSON: {error}")
+        say(f"This is not valid JSON: {error}")
         return None
     if not isinstance(value, dict):
         say("Write an object in braces.")

@@ -110,7 +110,7 @@ def _create(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
     shown = secret.get_secret_value()
     notes = [
         f"Token {_describe(token)}.",
-        "It is shown this once: only its hash is kept. A server that is running takes it at once.",
+        "It is shown only once: only its hash is stored. A running server accepts it at once.",
     ]
     return TokenReport([shown], notes, {"token": shown, **_facts(token, args.token_key)})
 
@@ -127,7 +127,7 @@ def _list(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
 def _revoke(args: argparse.Namespace, tokens: TokenFile) -> TokenReport:
     token = tokens.revoke(_name(args))
     return TokenReport(
-        [f"Revoked {token.name}: who uses it is refused from now on."], [], {"revoked": token.name}
+        [f"Revoked {token.name}: requests with it are refused from now on."], [], {"revoked": token.name}
     )
 
 
@@ -174,7 +174,7 @@ def _context(given: Sequence[str]) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not equals or not name or not value or name in context:
             raise InvalidInputError(
-                f"--context {each} has no name or no value, or is there twice.", advice="Write NAME=VALUE."
+                f"--context {each} has no name or no value, or is duplicated.", advice="Write NAME=VALUE."
             )
         context[name] = value
     return context
@@ -185,5 +185,5 @@ def _duration(text: str) -> float:
 
     form = _DURATION.fullmatch(text)
     if form is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 12h, 30d or 8w")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 12h, 30d or 8w")
     return float(int(form[1]) * _UNITS[form[2]])

@@ -93,7 +93,7 @@ async def _run_check(check: Check, program: str) -> Sequence[HealthSection]:
     again = f"Run `{program} doctor` again; report it as a bug if it stays so."
     finding = problem(
         "gives-no-answer",
-        f"Nothing could be found out within {check.seconds:g} s.",
+        f"The check did not finish within {check.seconds:g} s.",
         "Look for a disk or a network drive that does not answer, or for a machine under heavy load.",
     )
     try:

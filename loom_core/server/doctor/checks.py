@@ -167,10 +167,12 @@ def audit_section(home: Path) -> HealthSection:
         )
     facts = {"file": str(path), "lines": report.lines, "head": report.head[:12] or None}
     if report.problem:
-        message = f"It is not as it was written: {report.problem}"
-        remedy = "Find out who changed it; put all files of its folder away together, and a new one is begun."
+        message = f"It is not intact: {report.problem}"
+        remedy = (
+            "Find out who changed it; move all files of its folder away together, and a new log is started."
+        )
         return HealthSection(name="audit", facts=facts, findings=[problem("audit-broken", message, remedy)])
-    findings = [fine("audit", "Its chain is whole." if report.lines else "Nothing is on it yet.")]
+    findings = [fine("audit", "Its hash chain is intact." if report.lines else "It is empty.")]
     if report.torn:
         message = f"{report.torn:,} lines were cut off when a process died."
         findings.append(warning("audit-torn", message, "Nothing has to be done."))
@@ -207,7 +209,7 @@ def _findings(nearest: Path, writable: bool, free: int, needed: int) -> list[Fin
         message = f"{nearest} is a file where a folder has to be."
         findings.append(problem("home-unwritable", message, "Move it away, or choose another with --home."))
     elif not writable:
-        message = f"Nothing can be kept there: this user may not write to {nearest}."
+        message = f"It is not writable: this user may not write to {nearest}."
         remedy = "Make it writable for this user, or choose another folder with --home or LOOM_HOME."
         findings.append(problem("home-unwritable", message, remedy))
     if free < needed:
@@ -387,7 +389,7 @@ def _section_findings(client: Client, path: Path, configuration: Mapping[str, An
     others = sorted((_SECTIONS - {client.section}) & configuration.keys())
     if others and client.section not in configuration:
         message = f"{path} has {others[0]!r}, which {client.title} does not read."
-        yield warning("wrong-section", message, f"Call it {client.section!r}.")
+        yield warning("wrong-section", message, f"Rename it to {client.section!r}.")
 
 
 def _entry_findings(host: _Host, program: str) -> Iterator[Finding]:
@@ -439,7 +441,7 @@ def program_section(name: str, *, interpreter: RunningPython | None = None) -> H
     return HealthSection(
         name="program",
         facts=facts,
-        findings=findings or [fine("program", "Python and all packages are as they are required.")],
+        findings=findings or [fine("program", "Python and all packages meet the requirements.")],
     )
 
 

@@ -93,7 +93,9 @@ async def self_test_section(
     if not any(probe.failure for probe in probes) and probes[0].tools != probes[-1].tools:
         message = "It has other tools in one protocol era than in the other."
         findings["eras-differ"] = problem("eras-differ", message, f"Report it as a bug of {program}.")
-    told = list(findings.values()) or [fine("self-test", "It starts, answers in both eras, and ends well.")]
+    told = list(findings.values()) or [
+        fine("self-test", "It starts, answers in both eras, and shuts down cleanly.")
+    ]
     return HealthSection(name="self-test", facts=facts, findings=told)
 
 
@@ -108,7 +110,8 @@ def _findings(probe: ServerProbe, program: str, timeouts: HostTimeouts) -> Itera
     report = f"Report it as a bug of {program}, with the first bytes."
     if probe.pollution:
         message = (
-            f"It writes on standard output what is not the protocol, first {_show_bytes(probe.pollution)}."
+            "It writes something other than MCP messages to standard output, first "
+            f"{_show_bytes(probe.pollution)}."
         )
         remedy = f"Find what prints, such as a wrapper script or a sitecustomize.py; or else: {report}"
         yield problem("stdout-polluted", message, remedy)
@@ -120,7 +123,7 @@ def _findings(probe: ServerProbe, program: str, timeouts: HostTimeouts) -> Itera
         yield warning("slow-start", message, _faster(program))
     yield from _name_findings(probe, program)
     if probe.end_seconds is None:
-        message = "It does not end when its input does, so that hosts leave it behind."
+        message = "It does not end when its input does, so that hosts leave its process running."
         yield problem(
             "stays", message, f"Look in its log for what holds it; report it as a bug of {program}."
         )
@@ -321,7 +324,7 @@ class _Conversation:
             self._received += len(data)
             if self._received > _MOST_BYTES:
                 self._note(bytes(self._buffer[:_SHOWN]))
-                raise _NoAnswerError(f"it writes without end: {_MOST_BYTES >> 20} MiB and more")
+                raise _NoAnswerError(f"its output does not end: {_MOST_BYTES >> 20} MiB and more")
             self._buffer += data
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 1]

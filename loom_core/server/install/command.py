@@ -187,7 +187,7 @@ def _file(client: Client, args: argparse.Namespace, machine: Machine) -> Path:
         )
     if not client.names.fullmatch(args.name):
         raise InvalidInputError(
-            f"{client.title} takes no server that is called {args.name!r}.",
+            f"{client.title} does not accept a server called {args.name!r}.",
             advice="Give --name with letters, digits, - and _, at most 64 of them.",
         )
     return Path(path)
@@ -350,7 +350,7 @@ def _find_entry(client: Client, name: str, file: ConfigFile) -> tuple[dict[str, 
         raise _uneditable(file, f"{client.section!r} holds no servers.")
     entries = cast("dict[str, Any]", servers)
     if name in entries and not isinstance(entries[name], dict):
-        raise _uneditable(file, f"{name!r} is no entry of a server.")
+        raise _uneditable(file, f"{name!r} is not an entry of a server.")
     return entries.get(name), entries
 
 
@@ -376,17 +376,17 @@ def _edit_text(client: Client, file: ConfigFile, name: str, servers: Mapping[str
     except UneditableTextError as error:
         raise _uneditable(file, error.message) from None
     except UnreadableTextError:
-        raise _uneditable(file, "It is written too unusually.") from None
+        raise _uneditable(file, "Its formatting is not supported.") from None
     expected = {**client.format.read(before), client.section: servers}
     if {**says, client.section: says.get(client.section) or {}} != expected:
-        raise _uneditable(file, "It is written too unusually.")
+        raise _uneditable(file, "Its formatting is not supported.")
     return text
 
 
 def _uneditable(file: ConfigFile, reason: str) -> ConfigError:
     return ConfigError(
         f"{file.path} was left as it is: {reason[:1].lower()}{reason[1:]}",
-        advice="Edit it yourself: `install --print` shows what is to stand there.",
+        advice="Edit it yourself: `install --print` shows what to write there.",
     )
 
 

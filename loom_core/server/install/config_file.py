@@ -51,14 +51,14 @@ class ConfigFile:
         """Content of the file, without a byte order mark, with its own line ends.
 
         Raises:
-            ConfigError: it is no UTF-8.
+            ConfigError: it is not UTF-8.
         """
         try:
             return (self.raw or b"").removeprefix(codecs.BOM_UTF8).decode("utf-8")
         except UnicodeDecodeError as error:
             line = (self.raw or b"").count(b"\n", 0, error.start) + 1
             raise ConfigError(
-                f"{self.path}:{line}: this is no UTF-8.",
+                f"{self.path}:{line}: this is not UTF-8.",
                 advice="Save the file as UTF-8. It was left as it is.",
             ) from None
 
@@ -81,7 +81,7 @@ class ConfigFile:
             raw = mark + text.encode("utf-8")
         except UnicodeEncodeError:
             raise ConfigError(
-                "A path or a name is no valid Unicode, and cannot stand in a configuration file.",
+                "A path or a name is not valid Unicode, so it cannot be written to a configuration file.",
                 advice="Rename it.",
             ) from None
         temporary = self.real.with_name(f".{self.real.name}.{os.getpid()}.tmp")
@@ -131,7 +131,9 @@ class ConfigFile:
         except OSError as error:
             raise ConfigError(
                 f"{self.path} cannot be written: {error.strerror or error}.",
-                advice="See who may write there and in its folder, or paste what `install --print` shows.",
+                advice=(
+                    "Check the permissions of the file and its folder, or paste what `install --print` shows."
+                ),
             ) from None
 
     def _check_unchanged(self) -> None:
@@ -193,5 +195,5 @@ def _bytes_of(path: Path) -> bytes | None:
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror or error}.",
-            advice="See whether it is a file that you may read.",
+            advice="Check that you have permission to read it.",
         ) from None

@@ -44,7 +44,7 @@ class JsonText:
         if holder.node.value is None:
             return _replace(text, root, holder, {name: entry})
         if not isinstance(holder.node.value, dict):
-            raise UneditableTextError(f"{section!r} is no object.")
+            raise UneditableTextError(f"{section!r} is not an object.")
         old = holder.node.member(name)
         if old is not None:
             return _replace(text, root, old, entry)

@@ -52,7 +52,7 @@ class _Value:
     def find(self, name: str) -> tuple[_Value, _Value] | None:
         found = [entry for entry in self.entries if entry[0].text == name]
         if len(found) > 1:
-            raise UneditableTextError(f"The name {name!r} is there twice.")
+            raise UneditableTextError(f"The name {name!r} is duplicated.")
         return found[0] if found else None
 
 
@@ -74,14 +74,14 @@ class YamlText:
             ) from None
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            reason = error.problem or error.context or "it is no YAML"
+            reason = error.problem or error.context or "it is not YAML"
             raise UnreadableTextError.at(text, mark.index if mark else len(text), reason) from None
         except (ValueError, RecursionError) as error:  # a date that does not exist; too many levels
             raise UnreadableTextError.at(text, 0, f"it cannot be read: {type(error).__name__}") from None
         if found is None:
             return {}
         if not isinstance(found, dict):
-            raise UnreadableTextError.at(text, 0, "here should be names with values")
+            raise UnreadableTextError.at(text, 0, "expected names with values")
         return cast("dict[str, Any]", found)
 
     def put(self, text: str, section: str, name: str, entry: Mapping[str, Any]) -> str:

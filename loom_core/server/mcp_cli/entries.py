@@ -96,7 +96,7 @@ def _change(
         except UnreadableTextError as error:
             raise _uneditable(path, f"{error.line}:{error.column}: {error.reason}.") from None
         if says != expected(there):
-            raise _uneditable(path, "It is written too unusually.")
+            raise _uneditable(path, "Its formatting is not supported.")
         mark = codecs.BOM_UTF8 if (draft.raw or b"").startswith(codecs.BOM_UTF8) else b""
         draft.raw = mark + text.encode()
 

@@ -78,7 +78,7 @@ def log_out(args: argparse.Namespace, *, home: Path, project: Path | None) -> Mc
         if known
         else f"There was no login at {config.name!r}."
     )
-    notes = ["What it has given may hold on at the server until it ends."] if known else []
+    notes = ["Tokens that the server issued may stay valid there until they expire."] if known else []
     return McpReport([line], notes, {"name": config.name, "forgotten": known})
 
 
@@ -121,8 +121,8 @@ async def _log_in(config: ServerConfig, home: Path, visit: Callable[[str], None]
     if shown:
         line = f"Logged in at {config.name!r}, which has {tools} tools."
     else:
-        line = f"{config.name!r} lets everybody in, and has {tools} tools: there was nothing to log in at."
-    notes = [f"What that allows: {scope}"] if shown and scope else []
+        line = f"{config.name!r} needs no login, and has {tools} tools: there was nothing to log in at."
+    notes = [f"Scope: {scope}"] if shown and scope else []
     return McpReport(
         [line], notes, {"name": config.name, "asked": bool(shown), "scope": scope, "tools": tools}
     )

@@ -94,7 +94,7 @@ def probe_servers(
     if servers.ready:
         number = "1 server" if len(servers.ready) == 1 else f"{len(servers.ready)} servers"
         longest = max(config.start_seconds for config in servers.ready)
-        show(f"Asking {number}; one that does not answer is waited for {longest:g} s.")
+        show(f"Asking {number}; one that does not answer times out after {longest:g} s.")
     probed: list[ProbeResult] = anyio.run(_probe_all, servers.ready, home)
     found.update((each.name, each) for each in probed)
     failed = any(each.state == "failed" for each in found.values())

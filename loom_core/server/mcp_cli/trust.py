@@ -63,7 +63,7 @@ def trust_file(args: argparse.Namespace, *, home: Path, folder: Path, prompter: 
     trusted = TrustedFiles(home)
     if args.revoke:
         was = trusted.revoke(path)
-        said = "is trusted no longer" if was else "was not trusted"
+        said = "is no longer trusted" if was else "was not trusted"
         return McpReport([f"{path} {said}."], data={"file": str(path), "trusted": False})
     file = ServerFile.read(path)
     if file.raw is None:
@@ -162,12 +162,12 @@ class _ReviewedTool:
             return
         yield from (f"  {escape_controls(line)}" for line in self.tool.description.splitlines())
         yield f"  takes: {escape_controls(_arguments(self.tool.args_schema))}"
-        yield f"  says of itself that it {_claim(self.tool)}"
+        yield f"  declares that it {_claim(self.tool)}"
         if self.changes:
             yield "  what has changed:"
             yield from (f"    {escape_controls(line)}" for line in self.changes)
         elif self.state == "changed":
-            yield "  What it said when it was approved was not kept."
+            yield "  The approved description was not stored."
 
     def data(self) -> dict[str, Any]:
         """Return the facts of the tool, for JSON output."""
@@ -241,7 +241,7 @@ async def _approve(
         number = "this tool as it is" if len(wanted) == 1 else f"these {len(wanted)} tools as they are"
         if not args.yes and not prompter.confirm(f"Approve {number}?"):
             before = [each.tool.name for each in shown if each.state == "approved"]
-            notes = ["Nothing was changed. With --yes it is not asked."]
+            notes = ["Nothing was changed. --yes skips this question."]
             return McpReport([], notes, {**data, "approved": before}, code=1)
         await registry.approve(wanted)
     return McpReport(

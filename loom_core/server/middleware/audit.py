@@ -60,7 +60,7 @@ class AuditMiddleware:
         try:
             await audit.write(self._entry(ctx, name))
         except LoomError as error:
-            text = f"`{name}` was not run, as it could not be put on the audit: {error}"
+            text = f"`{name}` was not run, as it could not be written to the audit log: {error}"
             return CallToolResult(content=[TextContent(text=text)], is_error=True)
         began, outcome, run = time.perf_counter(), "refused", ""
         try:

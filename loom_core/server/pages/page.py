@@ -116,7 +116,7 @@ def embed_json(data: Mapping[str, object]) -> str:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
         raise LoomError(
-            f"The data of a page is no JSON: {error}.",
+            f"The data of a page is not JSON-serializable: {error}.",
             advice="Give it text, finite numbers, lists and objects.",
         ) from None
     return _LONE_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.translate(_IN_SCRIPT))

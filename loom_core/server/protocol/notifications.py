@@ -111,7 +111,7 @@ class ChangeNotifier:
         if client is None:
             raise MCPError(
                 code=types.INVALID_REQUEST,
-                message="Send `notifications/initialized` first: only then can changes be told.",
+                message="Send `notifications/initialized` first: only then can changes be sent.",
             )
         return client
 

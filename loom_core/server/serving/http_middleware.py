@@ -139,7 +139,7 @@ class HttpMiddleware:
             # cancellation: the client gets an answer, and the log no traceback.
             if self._state.serving:
                 raise
-            text = "The server ends; it has stopped this call."
+            text = "The server is shutting down; it stopped this call."
             await self._break_off(Refusal(503, "ending", text, retry_after=_END_RETRY), request, answer)
 
     async def _admit(self, request: Request, answer: _Answer) -> None:
@@ -173,10 +173,12 @@ class HttpMiddleware:
         """Authenticate a request; None without authentication."""
         wrong = await self._checks.validate_request(request)
         if wrong is not None and wrong.status_code == 421:
-            text = "This server is not known by the name in the header Host."
+            text = "This server does not accept the name in the Host header."
             raise RefusedError(Refusal(421, "host", text))
         if wrong is not None:
-            raise RefusedError(Refusal(403, "origin", "Web pages of this origin may not ask this server."))
+            raise RefusedError(
+                Refusal(403, "origin", "Web pages of this origin may not send requests to this server.")
+            )
         if self._rules.authentication is None or request.url.path in self._rules.open_paths:
             return None
         return await self._rules.authentication.authenticate(request.headers.getlist("authorization"))
@@ -190,7 +192,7 @@ class HttpMiddleware:
         self._shares.count(caller, _kind_of(request))
         most = self._rules.limits.sessions
         if _opens_session(request) and self._sessions.of(caller.id) >= most:
-            text = f"{most} sessions of this token are open. End them, or wait until they are idle too long."
+            text = f"{most} sessions of this token are open. End them, or wait until they expire."
             raise RefusedError(Refusal(429, "sessions", text, retry_after=_SESSION_RETRY, caller=caller))
 
     def _check_scope(self, caller: Caller, body: bytes) -> None:
@@ -224,7 +226,7 @@ class HttpMiddleware:
                     return None
                 received += message.get("body", b"")
                 if len(received) > self._rules.max_body_bytes:
-                    text = f"A request may have {self._rules.max_body_bytes:,} bytes."
+                    text = f"A request may have at most {self._rules.max_body_bytes:,} bytes."
                     raise RefusedError(Refusal(413, "body_size", text))
                 if not message.get("more_body", False):
                     return bytes(received)
@@ -255,7 +257,7 @@ class HttpMiddleware:
                 await self._app(request.scope, _replay_body(body, request.receive), answer.send)
                 tasks.cancel_scope.cancel()
             if not answer.complete and not credential.holds():
-                text = "The token does not hold any more."
+                text = "The token is no longer valid."
                 await self._break_off(Refusal(401, "expired_token", text, caller=caller), request, answer)
         finally:
             self._sessions.end_request(session)

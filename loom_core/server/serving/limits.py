@@ -84,7 +84,7 @@ class CallerLimits:
         share.at = now
         if share.credit < 1:
             wait = math.ceil((1 - share.credit) * 60 / self._limits.per_minute)
-            text = f"This token may ask {self._limits.per_minute} times a minute."
+            text = f"This token may send {self._limits.per_minute} requests a minute."
             raise RefusedError(Refusal(429, "rate", text, retry_after=max(1, wait), caller=caller))
         share.credit -= 1
         most = self._limits.calls if kind == "call" else self._limits.streams

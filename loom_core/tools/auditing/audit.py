@@ -31,7 +31,7 @@ AuditKind: TypeAlias = Literal["decision", "order", "start", "end", "refused", "
 
 AUDIT_FIELDS: Mapping[str, str] = MappingProxyType(
     {
-        "at": "When, in seconds since 1970",
+        "at": "Time, in seconds since 1970",
         "kind": "`decision`: the decision about a call; `order`: a command to pause, continue or end a "
         "run of a flow; `start`: a call that may change something begins; `end`: how it ended; `refused`: "
         "refused requests; `command`: something is done on the command line, with `outcome` "
@@ -41,21 +41,21 @@ AUDIT_FIELDS: Mapping[str, str] = MappingProxyType(
         "or is about, as far as its answer says",
         "call": "Id of the call, the request, or what was decided; for a command the number of its process",
         "tool": "Tool as people call it, request of a flow (`POST https://…`), command, or method and path",
-        "caller": "Who: name of the token, subject of an access token, user of the terminal; `local` "
+        "caller": "Caller: name of the token, subject of an access token, user of the terminal; `local` "
         "without authentication; in a run of an agent or a flow, who has asked for it",
         "caller_id": "Distinguishes callers of the same name",
         "client": "Name and version that the client gives itself; not to be trusted",
-        "source": "Where from: `stdio`, the address over HTTP, `terminal`",
+        "source": "Origin: `stdio`, the address over HTTP, `terminal`",
         "decision": "The decision: `allow`, `deny`, `ask`",
         "by": "Who decided, or gave the command: `rules`, or a person",
         "rule": "The rule that decided; empty if a person decided, or for another reason",
         "reason": "Reason of the decision, as shown to people and models",
-        "outcome": "How it ended: of a tool `success`, `error`, `denied`, `timeout`, `aborted`; of a client's"
+        "outcome": "Outcome: of a tool `success`, `error`, `denied`, `timeout`, `aborted`; of a client's"
         " call also `input_required`, `task`, `refused`, `cancelled`; of a refusal the reason; of"
         " a command `paused`, `resumed`, `retried`, `aborted`",
         "times": "How many requests were refused since the last line about this source, with this one",
         "seconds": "Duration; for `end`",
-        "arguments": "Arguments of the call, without secrets, long ones cut; not for `end`",
+        "arguments": "Arguments of the call, without secrets, long ones truncated; not for `end`",
         "digest": "SHA-256 of the arguments uncut, without secrets",
         "file": "Number of the file that begins with this line",
         "torn": "Whether the line before was cut off, as a process died in the middle of it",

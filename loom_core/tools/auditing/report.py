@@ -143,4 +143,4 @@ class _Chain:
 
 
 def _no_line(place: str) -> str:
-    return f"{place} is no line of an audit, and was not cut off when a process died."
+    return f"{place} is not a line of an audit log, and was not cut off when a process died."

@@ -89,7 +89,7 @@ class FileRoot:
         except (OSError, RuntimeError, ValueError):
             raise ConfigError(f"There is no folder {folder}.", advice="Create it, or name another.") from None
         if not self.folder.is_dir():
-            raise ConfigError(f"{folder} is no folder.", advice="Name a folder.")
+            raise ConfigError(f"{folder} is not a folder.", advice="Name a folder.")
         self._writing = threading.Lock()
 
     @classmethod

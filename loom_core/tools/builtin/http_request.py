@@ -74,7 +74,8 @@ class HttpAccess:
         """Return the network policy.
 
         Raises:
-            ConfigError: an entry of `allow` is neither a host nor a network, or one of `only` is no host.
+            ConfigError: an entry of `allow` is neither a host nor a network, or one of `only` is not a
+                host name.
         """
         allowed = NetPolicy.allowing(self.allow)
         return NetPolicy(
@@ -192,7 +193,8 @@ def _host(written: str) -> str:
     below = "*." if written.startswith("*.") else ""
     if (host := host_of(written.removeprefix(below))) is None:
         raise ConfigError(
-            f"{written!r} is no host.", advice="Write a name, such as api.example.com or *.example.org."
+            f"{written!r} is not a host name.",
+            advice="Write a name, such as api.example.com or *.example.org.",
         )
     return below + host
 
@@ -213,11 +215,11 @@ def _check_headers(headers: Mapping[str, str]) -> dict[str, str]:
         if _RESERVED_HEADERS.search(name):
             raise InvalidInputError(
                 f"The header {name[:64]!r} cannot be given.",
-                advice="Leave it out: credentials are sent by themselves where they are configured.",
+                advice="Leave it out: configured credentials are sent automatically.",
             )
         if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise InvalidInputError(
-                f"{name[:64]!r} is no header that can be sent.", advice="Use plain ASCII on one line."
+                f"{name[:64]!r} is not a header that can be sent.", advice="Use plain ASCII on one line."
             )
     return {name.lower(): value for name, value in headers.items()}
 
@@ -258,7 +260,7 @@ def _text(answer: HttpResponse, raw: bool) -> str:
     if read is None or answer.media_type.startswith(("image/", "audio/", "video/", "font/")):
         what = binary_kind(answer.body) or answer.media_type or "binary"
         raise InvalidInputError(
-            f"The answer is no text: it is {what}, {len(answer.body):,} bytes.",
+            f"The answer is not text: it is {what}, {len(answer.body):,} bytes.",
             advice="Look for a page that has it as text.",
         )
     return html_text(read.text, base=answer.url) if answer.media_type in _PAGES and not raw else read.text

@@ -70,7 +70,7 @@ def list_files_tool(root: FileRoot | Path) -> Tool:
         if more:
             shown.append(f"[the first {limit} are shown: narrow it by `path` or `pattern`, or raise `limit`]")
         if walk.ended:
-            shown.append("[not everything was looked at, time ran out: narrow it by `path` or `depth`]")
+            shown.append("[not everything was listed, time ran out: narrow it by `path` or `depth`]")
         return "\n".join(shown) or ("[no file matches]" if matches else "[the folder is empty]")
 
     return tool(list_files, read_only=True, open_world=False)
@@ -87,7 +87,7 @@ def folder_in(root: FileRoot, path: str) -> Path:
     if real.is_dir():
         return real
     if real.exists():
-        raise InvalidInputError(f"{path} is no folder.", advice="Read it, or give its folder.")
+        raise InvalidInputError(f"{path} is not a folder.", advice="Read it, or give its folder.")
     raise NotFoundError(f"There is no folder {path!r}.", advice="List `.` to see what there is.")
 
 

@@ -53,7 +53,7 @@ def read_file_tool(root: FileRoot | Path) -> Tool:
         if read is None:
             what = binary_kind(data) or "binary"
             raise InvalidInputError(
-                f"{path} is no text: it is {what}, {len(data):,} bytes.",
+                f"{path} is not text: it is {what}, {len(data):,} bytes.",
                 advice="A knowledge base reads PDF and Office documents.",
             )
         return ToolOutput(_format_lines(read, start_line, lines))
@@ -64,8 +64,8 @@ def read_file_tool(root: FileRoot | Path) -> Tool:
 def _image(path: str, data: bytes, media_type: str) -> ToolOutput:
     if len(data) > _MOST_IMAGE_BYTES:
         raise InvalidInputError(
-            f"{path} is too large to be looked at: {len(data):,} bytes, of at most {_MOST_IMAGE_BYTES:,}.",
-            advice="Have it made smaller.",
+            f"{path} is too large to be shown: {len(data):,} bytes, of at most {_MOST_IMAGE_BYTES:,}.",
+            advice="Use a smaller version of it.",
         )
     return ToolOutput(f"{path}: {media_type}, {len(data):,} bytes.", parts=(ImagePart(data, media_type),))
 

@@ -128,7 +128,7 @@ class _Search:
         if not self._found:
             notes.append(f"nothing found in {self._files:,} files")
         if self._passed_over:
-            notes.append(f"{self._passed_over:,} files are no text, too large or may not be read")
+            notes.append(f"{self._passed_over:,} files are not text, too large or may not be read")
         return "\n".join([*self._shown, *([f"[{'; '.join(notes)}]"] if notes else [])])
 
     def _lines(self, path: str, lines: list[str]) -> Iterator[str]:

@@ -127,7 +127,8 @@ def _output(result: CommandResult, limit: float) -> ToolOutput:
     text += terminal_text(decode(result.tail)[0])
     if result.ended == "time":
         how = (
-            f"ended after {limit:g} seconds, with all that it had started: give `timeout`, or do less at once"
+            f"ended after {limit:g} seconds, with all processes that it had started: set `timeout`, or do "
+            "less at once"
         )
     elif result.code < 0:
         how = f"ended by signal {-result.code} after {result.seconds:.1f} seconds"

@@ -79,7 +79,7 @@ def edit_file_tool(root: FileRoot | Path) -> Tool:
         read = TextFile.of(data)
         if read is None or read.encode(read.text) != data:
             raise InvalidInputError(
-                f"{path} is no text that could be written back as it was.", advice="Change another file."
+                f"{path} is not text that could be written back unchanged.", advice="Change another file."
             )
         old, new = _with_line_ends(read.text, old, new)
         places = read.text.count(old)
@@ -87,11 +87,11 @@ def edit_file_tool(root: FileRoot | Path) -> Tool:
             raise _not_there(path, read.text, old)
         if places > 1 and not every:
             raise InvalidInputError(
-                f"The text stands in {path} {places:,} times, on the lines {_places(read.text, old)}.",
-                advice="Give more of what is around the one you mean, or set `every`.",
+                f"The text occurs {places:,} times in {path}, on the lines {_places(read.text, old)}.",
+                advice="Include more of the surrounding text, or set `every`.",
             )
         if old == new:
-            raise InvalidInputError("The new text is the old one.", advice="Give what it is to become.")
+            raise InvalidInputError("The new text equals the old one.", advice="Give the replacement.")
         _check_size(path, len(data) + places * (len(new) - len(old)))  # before the text is built
         data = read.encode(read.text.replace(old, new))
         _check_size(path, len(data))
@@ -164,6 +164,6 @@ def _not_there(path: str, text: str, old: str) -> InvalidInputError:
     close = get_close_matches(wanted[:_LONGEST_LINE], list(lines), n=1, cutoff=0.6)
     near = f" Line {lines[close[0]]} is: {close[0][:200]}" if close else ""
     return InvalidInputError(
-        f"The text does not stand in {path}.{near}",
-        advice="Read the file, and give the text exactly as it stands there, spaces and line breaks too.",
+        f"The text does not occur in {path}.{near}",
+        advice="Read the file, and give the text exactly as it is there, spaces and line breaks too.",
     )

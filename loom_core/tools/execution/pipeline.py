@@ -273,12 +273,12 @@ def _parse_arguments(call: ToolCallPart) -> Mapping[str, Any]:
         return cast("Mapping[str, Any] | None", call.arguments) or {}
     found = json_values(call.unreadable)
     if len(found) == 1 and isinstance(found[0], dict):
-        _log.info("the arguments of %s were no JSON, and could be read nevertheless", call.name)
+        _log.info("the arguments of %s were not valid JSON, but could be repaired", call.name)
         return cast("dict[str, Any]", found[0])
     text = call.unreadable
     given = text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
     raise InvalidInputError(
-        f"The arguments of `{call.name}` are no JSON object: {_json_problem(text)}. Received: {given}",
+        f"The arguments of `{call.name}` are not a JSON object: {_json_problem(text)}. Received: {given}",
         advice='Call it again with an object such as {"name": "value"}; write less if it was cut off.',
     )
 

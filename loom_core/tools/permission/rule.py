@@ -114,7 +114,7 @@ def read_rules(written: object) -> tuple[PermissionRule, ...]:
         ConfigError: a rule is invalid; the message says which, and why.
     """
     if not isinstance(written, Sequence) or isinstance(written, str):
-        raise ConfigError("The permissions are no list of rules.", advice=_ADVICE)
+        raise ConfigError("The permissions are not a list of rules.", advice=_ADVICE)
     rules: list[PermissionRule] = []
     for number, each in enumerate(cast("Sequence[object]", written)):
         try:

@@ -125,7 +125,7 @@ class FoundTool(BaseModel):
     description: str
     arguments: dict[str, Any] = Field(description="JSON Schema.")
     permission: Literal["allow", "ask", "deny"] = Field(
-        description="What becomes of a call of it, as far as that does not depend on its arguments."
+        description="Action for its calls, as far as it does not depend on their arguments."
     )
 
 

@@ -264,7 +264,7 @@ class Wording:
         "Give the user the output. To continue this conversation, call agent_reply with session_id "
         "{session_id}."
     )
-    working: str = "It goes on by itself. Call agent_wait with run_id {run_id} for what comes of it."
+    working: str = "It continues by itself. Call agent_wait with run_id {run_id} for its outcome."
     decide: str = (
         "Show the user what it waits for, and ask them. Then call agent_decide with run_id {run_id} and "
         "their decisions; do not decide yourself."

@@ -152,11 +152,11 @@ class FlowsResult(BaseModel):
 
     name: str = Field(description="What the assistant is called.")
     flows: list[FlowInfo]
-    skills: list[str] = Field(description="Situations that a model recognises, and acts in.")
+    skills: list[str] = Field(description="Situations that a model recognises, and what it does in them.")
     system_tools: list[str] = Field(description="What a model may call by itself.")
     model: str = Field(description="What decides where no rule does; empty for nothing.")
-    unfinished: list[RunLine] = Field(description="Runs of the caller that are not at their end.")
-    problems: list[str] = Field(description="What is wrong, and what to do about it.")
+    unfinished: list[RunLine] = Field(description="Unfinished runs of the caller.")
+    problems: list[str] = Field(description="Problems, and what to do about them.")
 
 
 class MatchInfo(BaseModel):
@@ -191,5 +191,5 @@ class ExplainResult(BaseModel):
     tool: str = Field(description="The tool that the model would call.")
     confidence: float | None = Field(description="How sure the model is; null where none was asked.")
     reason: str = Field(description="Why, in the model's words.")
-    problem: str = Field(description="Why a model that is there did not decide.")
+    problem: str = Field(description="Why a configured model did not decide.")
     timings: dict[str, float] = Field(description="Seconds.")

@@ -140,7 +140,7 @@ class ToolTexts:
         "it is solved, call flow_resume with run_id {run_id} and action retry: it goes on with the step that "
         "failed, and nothing that was done is done again."
     )
-    aborted: str = "It was ended. flow_resume with run_id {run_id} and action resume takes it up again."
+    aborted: str = "It was aborted. flow_resume with run_id {run_id} and action resume continues it."
     step: str = "{step} …"
     done: str = "{step}: done in {seconds:.1f} s"
     ended: str = "{step}: {status}"

@@ -55,8 +55,8 @@ class KnowledgeService:
         Args:
             settings: settings of the run.
             look: seconds for reading documents to estimate the cost of extraction; None for no limit.
-            deadline: seconds for the answer of a knowledge base, once it is open. The default exceeds the timeout
-                of embedding a question, so that the lexical index and the graph can still answer.
+            deadline: seconds for the answer of a knowledge base, once it is open. The default exceeds the
+                timeout of embedding a question, so that the lexical index and the graph can still answer.
 
         Raises:
             ConfigError: the setting of the language model is not valid JSON.

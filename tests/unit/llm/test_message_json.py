@@ -62,7 +62,7 @@ def test_a_message_that_is_written_and_read_is_the_same(message: Message):
         ({}, "'role' is missing"),
         ({"role": "owner"}, "its role is 'owner'"),
         ({"role": "system", "text": 1}, "int where a text"),
-        ({"role": "user", "parts": {}}, "its parts are no list"),
+        ({"role": "user", "parts": {}}, "its parts are not a list"),
         ({"role": "user", "parts": [{"type": "video"}]}, "of type 'video'"),
         ({"role": "user", "parts": [{"type": "tool_call"}]}, "of type 'tool_call'"),
         ({"role": "assistant", "parts": [{"type": "image"}]}, "of type 'image'"),

@@ -101,11 +101,11 @@ def test_arguments_that_are_no_object_are_kept_as_they_are(arguments: str):
         ({"role": "user", "content": [{"type": "text", "text": None}]}, "the text of its content is of type"),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": "https://example.org"}]},
-            "its image_url is of type str, and no object",
+            "its image_url is of type str, not an object",
         ),
         ({"role": "assistant", "tool_calls": [{"id": "c"}]}, "'function' is missing"),
-        ({"role": "assistant", "tool_calls": {"id": "c"}}, "its tool_calls are no list"),
-        ({"role": "assistant", "tool_calls": ["c"]}, "a tool call is of type str, and no object"),
+        ({"role": "assistant", "tool_calls": {"id": "c"}}, "its tool_calls are not a list"),
+        ({"role": "assistant", "tool_calls": ["c"]}, "a tool call is of type str, not an object"),
     ],
 )
 def test_a_message_that_cannot_be_used_is_named(message: dict[str, object], why: str):
@@ -116,7 +116,7 @@ def test_a_message_that_cannot_be_used_is_named(message: dict[str, object], why:
 
 @pytest.mark.parametrize("message", ["你好", None, 7, ("user", "你好"), object()])
 def test_what_is_no_message_at_all_is_named(message: object):
-    with pytest.raises(InvalidInputError, match=r"Message 1 .*, and no object"):
+    with pytest.raises(InvalidInputError, match=r"Message 1 .*, not an object"):
         as_messages([message])  # type: ignore[list-item]
 
 

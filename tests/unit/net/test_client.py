@@ -292,7 +292,7 @@ async def test_a_server_that_does_not_take_the_connection_is_given_up() -> None:
         message = await refusal(limited(connect_seconds=0.3), f"http://127.0.0.1:{port}/")
         for one in waiting:
             one.close()
-    assert message == "127.0.0.1 could not be connected within 0.3 seconds."
+    assert message == "127.0.0.1 did not accept a connection within 0.3 seconds."
 
 
 @pytest.mark.hostile("HTTP answers")

@@ -103,7 +103,7 @@ def test_a_configuration_that_is_none_ends_every_command_with_its_place(command,
     (home / "query.json").write_text("{\n  sources: 1\n}", encoding="utf-8")
     code, out, err = command("query", "x")
     assert (code, out) == (1, "")
-    assert "query.json:2:3: here should be a name in double quotes" in err
+    assert "query.json:2:3: expected a name in double quotes" in err
     assert command("install", "zed", "--print")[0] == 1
 
 

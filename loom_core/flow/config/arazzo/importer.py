@@ -271,7 +271,7 @@ class _Import:
         if isinstance(value, Mapping):
             members = part.members()
             if set(members) == {"context", "selector", "type"}:
-                raise part.error("is a selector, which is not read.", "Write an expression.")
+                raise part.error("is a selector, which is not supported.", "Write an expression.")
             return {key: self._fill_values(part.at(key, each), depth + 1) for key, each in members.items()}
         return value
 

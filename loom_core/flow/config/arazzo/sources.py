@@ -47,7 +47,7 @@ def parse_document(text: str, *, name: str) -> object:
         import yaml
     except ImportError:
         raise ConfigError(
-            f"{name} is no JSON, and no YAML parser is installed.", advice="Install the extra `install`."
+            f"{name} is not JSON, and no YAML parser is installed.", advice="Install the extra `install`."
         ) from None
     try:
         if "*" in text and _has_alias(text):
@@ -106,7 +106,7 @@ class OpenApiSources:
             found = _PATH.fullmatch(path)
             if not found or found[3] not in _METHODS or found[1] not in self._names:
                 raise step.get("operationPath").error(
-                    "is no operation of a source.",
+                    "is not an operation of a source.",
                     "An example: {$sourceDescriptions.NAME.url}#/paths/~1orders/post",
                 )
             way = found[2].replace("~1", "/").replace("~0", "~")
@@ -183,7 +183,7 @@ class JsonPart:
         """Return the members of an object; none if the value is None.
 
         Raises:
-            ConfigError: it is no object.
+            ConfigError: it is not an object.
         """
         if self.value is None:
             return {}
@@ -192,7 +192,7 @@ class JsonPart:
             raise self.error("should be an object.")
         members = cast("Mapping[Any, Any]", value)
         if not all(isinstance(key, str) for key in members):
-            raise self.error("has a name that is no text.")
+            raise self.error("has a name that is not a string.")
         return members
 
     def items(self) -> Iterator[JsonPart]:

@@ -49,7 +49,7 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_ASK_LESS = "Ask for fewer hops or a more particular entity."
+_ASK_LESS = "Ask for fewer hops or a more specific entity."
 
 ENGINE_ERRORS = (RuntimeError, IndexError, ValueError, MemoryError, OSError)
 """Exceptions of the engine: its own errors are all RuntimeError, the rest are translated C++ exceptions."""

@@ -58,7 +58,8 @@ class TantivyIndex:
         """
         if heap_mb < _LEAST_HEAP_MB:
             raise InvalidInputError(
-                f"{heap_mb} MB are too few to write with.", advice=f"Give at least {_LEAST_HEAP_MB}."
+                f"{heap_mb} MB are too little memory to write with.",
+                advice=f"Give at least {_LEAST_HEAP_MB}.",
             )
         self._path = path
         self._read_only = read_only

@@ -235,7 +235,9 @@ class FileRows:
             keys_size = os.fstat(self._keys_file.fileno()).st_size
             capacity = self._capacity()
             if used > capacity or used * _KEY_BYTES > keys_size:
-                raise IndexDamagedError(f"{self._path} has less than its {used} rows.", advice=REBUILD_ADVICE)
+                raise IndexDamagedError(
+                    f"{self._path} has fewer than its {used} rows.", advice=REBUILD_ADVICE
+                )
             if not used:
                 return no_rows(self._dimension)
             matrix = self._rows.matrix

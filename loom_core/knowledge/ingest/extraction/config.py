@@ -16,14 +16,19 @@ class ExtractionConfig(BaseModel):
 
     entity_types: list[str] = Field(default=[], description="Types to look for; empty means any.")
     relation_types: list[str] = Field(default=[], description="Predicates to look for; empty means any.")
-    hints: str = Field(default="", description="What to pay attention to, for a language model.")
-    max_entities_per_chunk: int = Field(default=40, ge=0, description="The surest ones are kept.")
-    max_relations_per_chunk: int = Field(default=20, ge=0, description="The surest ones are kept.")
+    hints: str = Field(default="", description="Hints for the language model.")
+    max_entities_per_chunk: int = Field(
+        default=40, ge=0, description="Those with the highest confidence are kept."
+    )
+    max_relations_per_chunk: int = Field(
+        default=20, ge=0, description="Those with the highest confidence are kept."
+    )
     confirm_tokens: int | None = Field(
         default=1_000_000,
         ge=0,
-        description="A job for which a language model reads and writes more tokens needs a confirmation; "
-        "null for none.",
+        description=(
+            "A job that needs more tokens of a language model has to be confirmed; null for no limit."
+        ),
     )
     confirm_cost: float | None = Field(
         default=1.0, ge=0, description="The same for its cost in US dollars, where prices are known."

@@ -82,7 +82,7 @@ def scan(
     name (at every level, with Git's rules; `.loomignore` decides first), and whatever `include` and `exclude`
     leave out. Any other file that will not be loaded comes with the reason: no loader for its type, a link
     out of the folder, no permission, keys or passwords in it, made by a tool. A folder that a tool made is
-    one entry. What an ignore file includes again (`!_static/`), or the root itself, never counts as generated.
+    one entry. What an ignore file includes again (`!_static/`), and the root, never count as generated.
 
     Links are not followed: a target inside the folder is found at its own path.
 

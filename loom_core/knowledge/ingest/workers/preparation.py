@@ -200,7 +200,7 @@ def load_fetched_page(uri: str, payload: bytes, *, limits: LoadLimits) -> Docume
 _log = logging.getLogger(__name__)
 
 
-NO_MEMORY = ItemOutcome("failed", "it takes more memory to prepare than a document may")
+NO_MEMORY = ItemOutcome("failed", "preparing it takes more memory than allowed")
 """Outcome of a document that exceeds the memory limit; the process may still hold that memory."""
 
 

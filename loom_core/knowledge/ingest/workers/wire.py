@@ -176,7 +176,7 @@ def decode_prepared(frame: bytes) -> Prepared:
             case "failed":
                 return ItemOutcome("failed", str(rest[0]), by_content=rest[1] is True)
             case _:
-                raise ValueError(f"{kind!r} is no answer")
+                raise ValueError(f"{kind!r} is not an answer")
     except (TypeError, IndexError) as error:
         raise ValueError(f"the answer is malformed: {error}") from error
 

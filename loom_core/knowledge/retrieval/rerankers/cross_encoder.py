@@ -150,7 +150,7 @@ class _Model:
         if foreign or "input_ids" not in self._inputs:
             taken = ", ".join(foreign or sorted(self._inputs))
             raise ConfigError(
-                f"The model {name} is no cross-encoder: it takes {taken}.",
+                f"The model {name} is not a cross-encoder: it takes {taken}.",
                 advice=f"Use one that takes {', '.join(sorted(_INPUTS))} as 64-bit integers.",
             )
 
@@ -201,7 +201,8 @@ class _Model:
         shape = logits.shape
         if shape not in {(count,), (count, 1), (count, 2)}:
             raise ConfigError(
-                f"The model {self._name} is no cross-encoder: {count} pairs gave numbers of shape {shape}.",
+                f"The model {self._name} is not a cross-encoder: {count} pairs gave numbers of shape "
+                f"{shape}.",
                 advice="Use a model with one or two numbers for a pair of question and passage.",
             )
         if not np.isfinite(logits).all():

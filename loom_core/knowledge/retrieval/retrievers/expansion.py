@@ -310,7 +310,7 @@ def distinct(texts: Iterable[str], *, query: str) -> list[str]:
 
 
 def _json_strings(text: str) -> list[str] | None:
-    """Return the strings of the first JSON array or object that holds any, or None where there is no JSON."""
+    """Return the strings of the first JSON array or object that holds any, or None if there is none."""
     decoder = json.JSONDecoder()
     for start in islice(_JSON_START.finditer(text), _MAX_JSON_STARTS):
         try:

@@ -63,27 +63,28 @@ class HTTPKnowledgeConfig(BaseModel):
     )
     send: Literal["question", "keywords"] = Field(
         default="question",
-        description="What is put there: the `question`, or `keywords`: its content words with spaces.",
+        description="Its value: the `question`, or `keywords`: its content words with spaces.",
     )
-    limit_field: str = Field(default="", description="Field of how many passages are wanted.")
+    limit_field: str = Field(default="", description="Field for the number of passages.")
     filters: Mapping[str, str] = Field(
         default={}, description="Filters that it supports: name to the field that the value is put in."
     )
     fields: Mapping[str, Any] = Field(
-        default={}, repr=False, description="Further fields, the same at every question: chatbotId, tenantId…"
+        default={}, repr=False, description="Further fields, the same for every query: chatbotId, tenantId…"
     )
     headers: Mapping[str, str] = Field(default={}, repr=False, description="Headers of the request.")
     document_url: str = Field(
         default="",
-        description="Where one document is read by its id, which replaces `{id}`; empty: only what was found "
-        "lately can be read.",
+        description=(
+            "URL of a document, with `{id}` for its id; empty: only recently found documents can be read."
+        ),
     )
-    mapping: ResultMapping = Field(default=ResultMapping(), description="Where things are in the answer.")
+    mapping: ResultMapping = Field(default=ResultMapping(), description="Where the parts of the answer are.")
     allow: tuple[str, ...] = Field(
         default=(),
         description="Private hosts and networks that may be requested, such as `10.1.0.0/16`.",
     )
-    seconds: float = Field(default=10.0, gt=0, le=300, description="Limit of time for one request.")
+    seconds: float = Field(default=10.0, gt=0, le=300, description="Timeout of a request.")
 
     @field_validator("query_field", "limit_field")
     @classmethod

@@ -43,7 +43,7 @@ class JsonPath:
             steps = text.split(".") if text else []
         if len(text) > _LONGEST or len(steps) > _DEEPEST or not all(steps):
             raise ConfigError(
-                f"{text[:_LONGEST]!r} is no path into JSON.",
+                f"{text[:_LONGEST]!r} is not a path into JSON.",
                 advice="Write keys with dots between them (data.items), or a JSON Pointer (/data/items).",
             )
         return cls(tuple(steps))

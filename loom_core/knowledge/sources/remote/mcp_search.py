@@ -47,9 +47,7 @@ class MCPKnowledgeConfig(BaseModel):
     query_argument: str = Field(
         default="", description="Its argument for the question; by default detected from its schema."
     )
-    limit_argument: str = Field(
-        default="", description="Its argument for how many passages are wanted; likewise."
-    )
+    limit_argument: str = Field(default="", description="Its argument for the number of passages; likewise.")
     filters_argument: str = Field(
         default="",
         description="Its argument that takes all filters; likewise.",
@@ -58,11 +56,11 @@ class MCPKnowledgeConfig(BaseModel):
         default={}, description="Filters that it supports: name to the argument that the value is put in."
     )
     arguments: Mapping[str, Any] = Field(
-        default={}, repr=False, description="Further arguments, the same at every question."
+        default={}, repr=False, description="Further arguments, the same for every query."
     )
     fetch_tool: str = Field(default="", description="Name of the tool that reads a document by its id.")
     fetch_argument: str = Field(default="", description="Its argument for the id.")
-    mapping: ResultMapping = Field(default=ResultMapping(), description="Where things are in the answers.")
+    mapping: ResultMapping = Field(default=ResultMapping(), description="Where the parts of an answer are.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,8 @@ class ResultMapping(BaseModel):
     text: str = Field(default="", description="Its text.")
     title: str = Field(default="", description="Title of its document.")
     url: str = Field(default="", description="Address of its document.")
-    score: str = Field(default="", description="How relevant it is; more is better, on any scale.")
-    metadata: str = Field(default="", description="An object with whatever else is known of it.")
+    score: str = Field(default="", description="Relevance; higher is better, on any scale.")
+    metadata: str = Field(default="", description="An object with further metadata.")
 
     @field_validator("*")
     @classmethod

@@ -40,7 +40,7 @@ def register_resources(server: LoomServer, service: AgentService) -> None:
         service,
         describe=describe,
         title=lambda run: run.request.goal,
-        description="A run as it stands: status, output, what it waits for and what it has taken.",
+        description="The state of a run: status, output, what it waits for and what it has taken.",
     )
 
 

@@ -95,11 +95,9 @@ def _register_run(server: LoomServer, service: AgentService) -> None:
         ctx: ToolContext,
         goal: Annotated[
             str,
-            Field(description="What is wanted, whole: the agent knows nothing else."),
+            Field(description="The whole goal: the agent knows nothing else."),
         ],
-        session_id: Annotated[
-            str, Field(description="Conversation to go on with; left out, a new one.")
-        ] = "",
+        session_id: Annotated[str, Field(description="Conversation to continue; by default a new one.")] = "",
         wait_seconds: _Wait = LONGEST_WAIT,
         profile: Annotated[str, Field(description="Kind of agent, as loom://tools lists them.")] = "",
         allowed_tools: Annotated[
@@ -138,7 +136,8 @@ def _register_wait(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Wait for a run",
         description=(
-            "Wait for what comes of a run: its answer, or something that the user has to decide. Returns the "
+            "Wait for the outcome of a run: its answer, or something that the user has to decide. Returns "
+            "the "
             "run; call it again as long as the status is `working`."
         ),
         read_only=True,
@@ -227,7 +226,7 @@ def _register_commands(server: LoomServer, service: AgentService) -> None:
     @server.tool(
         title="Pause, resume or abort a run",
         description=(
-            "`pause` lets what is under way end and begins nothing new; `resume` goes on after a pause, a "
+            "`pause` lets running work end and starts nothing new; `resume` continues after a pause, a "
             "failure or an abort, and repeats nothing that was done; `abort` ends it now. Returns the run."
         ),
         read_only=False,

@@ -133,7 +133,7 @@ def _summary(instructions: str) -> str:
     nothing = (
         "（没有语言模型的演示不作总结。）"
         if chinese
-        else "(A demonstration without a model sums up nothing.)"
+        else "(A demonstration without a model does not summarize.)"
     )
     return format_sections(dict.fromkeys(range(len(SECTIONS)), nothing), chinese=chinese)
 

@@ -30,13 +30,17 @@ class DryStep(BaseModel):
     step_id: str
     kind: str = Field(description="operation, tool, workflow, parallel, ask, confirm or none.")
     what: str = Field(
-        description="The request, the tool, the flow, the question, or what follows when; what earlier steps "
-        "give stays a placeholder."
+        description=(
+            "The request, the tool, the flow, the question, or what follows when; outputs of earlier steps "
+            "stay placeholders."
+        )
     )
     headers: dict[str, str] = Field(description="Of a request, with `[secret]` for secrets.")
     body: str = Field(description="Of a request.")
     depends: str = Field(
-        description="Why it is shown as it is written: it needs what an earlier step gives, or cannot be."
+        description=(
+            "Why it is shown unresolved: it needs the output of an earlier step, or cannot be resolved."
+        )
     )
 
 
@@ -111,7 +115,7 @@ def dry_run_text(result: DryRun) -> str:
         if step.body:
             lines.append(f"    {escape_controls(step.body)}")
         if step.depends:
-            lines.append(f"    (as it is written: {escape_controls(step.depends)})")
+            lines.append(f"    (unresolved: {escape_controls(step.depends)})")
     return "\n".join([*lines, *(f"Problem: {each}" for each in result.problems)])
 
 
@@ -141,7 +145,7 @@ def _request(
         return DryStep(
             step_id=step_id, kind="operation", what=what, headers={}, body=body, depends=error.message
         )
-    depends = "it may need what an earlier step gives" if "$steps" in endpoint.model_dump_json() else ""
+    depends = "it may need the output of an earlier step" if "$steps" in endpoint.model_dump_json() else ""
     return DryStep(
         step_id=step_id,
         kind="operation",

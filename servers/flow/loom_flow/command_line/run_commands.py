@@ -198,7 +198,7 @@ def _object(text: str, option: str) -> dict[str, Any]:
     try:
         value: object = json.loads(text)
     except ValueError as error:
-        raise InvalidInputError(f"{option} is no JSON: {error}.") from None
+        raise InvalidInputError(f"{option} is not JSON: {error}.") from None
     if not isinstance(value, dict):
         raise InvalidInputError(f"{option} needs an object.", advice="Write it as '{…}'.")
     return cast("dict[str, Any]", value)

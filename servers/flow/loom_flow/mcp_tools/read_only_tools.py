@@ -78,7 +78,7 @@ def _register_status(server: LoomServer, service: FlowService) -> None:
     @server.tool(
         title="Look at a run",
         description=(
-            "See how a run stands. With wait_seconds it waits for a result, and has the user asked where the "
+            "Get the state of a run. With wait_seconds it waits for a result, and the user is asked if the "
             "run waits for them; call it again as long as the status is `working`. Returns what each step "
             "has done, and with after_seq the events."
         ),

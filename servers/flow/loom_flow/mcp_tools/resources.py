@@ -47,5 +47,5 @@ def register_resources(server: LoomServer, service: FlowService) -> None:
         service,
         describe=described,
         title=message_of,
-        description="A run as it stands: status, steps, output, and what it waits for.",
+        description="The state of a run: status, steps, output, and what it waits for.",
     )

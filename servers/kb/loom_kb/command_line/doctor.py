@@ -190,7 +190,7 @@ def _embedder_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
 
 def _work_findings(health: KnowledgeBaseHealth) -> Iterable[Finding]:
     if health.holder is not None:
-        message = f"{_describe_holder(health.holder)} works for it; all other processes may use it meanwhile."
+        message = f"{_describe_holder(health.holder)} owns it; other processes use it through that one."
         yield fine("held", message)
     elif health.unfinished_jobs:
         message = f"{health.unfinished_jobs:,} jobs are not done, and no process works on them."

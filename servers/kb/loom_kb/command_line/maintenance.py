@@ -99,9 +99,9 @@ def _print_report(name: str, report: CheckReport, *, repair: bool) -> None:
     for finding in report.findings:
         out(f"wrong     {finding.text}")
     if report.sound:
-        out(strong(f"{name}: everything is as it should be."))
+        out(strong(f"{name}: no problems found."))
         return
-    out(strong(f"{name}: {len(report.findings):,} things are wrong."))
+    out(strong(f"{name}: {len(report.findings):,} problems found."))
     if not repair and any(finding.repair for finding in report.findings):
         say(f"`loom-kb check --repair --kb {name}` repairs what it can.")
 

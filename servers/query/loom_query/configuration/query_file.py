@@ -141,7 +141,7 @@ class _ConfigReader:
         deadline = value.get("deadline", _DEADLINE)
         if isinstance(deadline, bool) or not isinstance(deadline, int | float) or not 0 < deadline <= 40:
             raise self._written.to_error(
-                ("deadline",), "deadline is no number of seconds up to 40.", "Write 10, for example."
+                ("deadline",), "deadline is not a number of seconds up to 40.", "Write 10, for example."
             )
         entries = value.get("sources")
         if entries is None:
@@ -150,7 +150,7 @@ class _ConfigReader:
             sources, problems = self._sources(cast("dict[str, Any]", entries), float(deadline))
         else:
             raise self._written.to_error(
-                ("sources",), "sources is no object.", 'Write {"name": {"kind": "local"}}.'
+                ("sources",), "sources is not an object.", 'Write {"name": {"kind": "local"}}.'
             )
         llm, llm_problem = self._model(value.get("llm"))
         variables = dict.fromkeys(
@@ -182,7 +182,7 @@ class _ConfigReader:
             )
         if not isinstance(written, dict):
             raise self._written.to_error(
-                path, f"{name!r} is no object.", 'Write {"kind": "local"}, for example.'
+                path, f"{name!r} is not an object.", 'Write {"kind": "local"}, for example.'
             )
         values = cast("dict[str, Any]", written)
         common = {key: value for key, value in values.items() if key in SourceConfigBase.model_fields}

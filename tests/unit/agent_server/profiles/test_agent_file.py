@@ -139,7 +139,7 @@ def test_a_profile_that_is_not_there_names_the_nearest(read):
 def test_bytes_that_are_no_text_are_no_configuration(tmp_path):
     path = tmp_path / "agent.json"
     path.write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ConfigError, match="it is no UTF-8"):
+    with pytest.raises(ConfigError, match="it is not UTF-8"):
         read_agent_file(path)
 
 

@@ -52,7 +52,7 @@ def test_a_place_is_line_and_column():
         ),
         (
             flow(endpoint="GET /a", input_schema={**INPUTS, "required": ["天", "id"]}),
-            "`required` names '天', which is no property. Did you mean '天数'?",
+            "`required` names '天', which is not a property. Did you mean '天数'?",
         ),
         (
             steps({"stepId": "a", "ask": {"question": "?", "into": "数"}}),
@@ -265,7 +265,7 @@ def test_a_place_is_line_and_column():
         (flow(endpoint="GET //a.example/"), "begins with https:// or http://"),
         (flow(endpoint="GET x/y"), "begins with https:// or http://"),
         (flow(endpoint="GET /a/../b"), "contains no . and .."),
-        (flow(endpoint="GET https://a.example:x/"), "this is no address"),
+        (flow(endpoint="GET https://a.example:x/"), "this is not an address"),
         (flow(endpoint="GET https:///x"), "the address has no host"),
         (flow(endpoint={"url": "/a\nb"}), "no blanks, backslashes or control characters"),
         (flow(endpoint="get /x"), "should be 'GET', 'HEAD'"),

@@ -173,7 +173,7 @@ async def test_the_file_says_what_success_the_result_and_a_failure_are(caller, a
     good, bad, empty = [await tool.call({"days": 1}) for _ in range(3)]
     assert (good.text, good.is_error) == ("ok", False)
     assert (bad.text, bad.is_error) == ("没办成：忙", True)
-    assert empty.text == "Done (200); there is nothing in the answer."
+    assert empty.text == "Done (200); the answer is empty."
 
 
 async def test_it_is_said_when_no_one_knows_whether_it_took_effect(caller, api) -> None:

@@ -104,7 +104,7 @@ async def test_a_single_request_is_not_split(message: str) -> None:
     [
         (
             "cancel A1001 and then remind my wife about lunch",
-            "A1001 is cancelled.\n\nAbout “remind my wife about lunch”: I have found nothing about that.",
+            "A1001 is cancelled.\n\nAbout “remind my wife about lunch”: I found nothing about that.",
         ),
         (
             "取消A1001，另外给我太太订一束鲜花",

@@ -75,7 +75,7 @@ def test_after_the_pause_one_request_is_let_through_and_closes_it_when_it_succee
     assert breaker.state == "half_open"
     with breaker.request(title="豆包"):
         assert breaker.state == "open"
-        with pytest.raises(LLMError, match="a trial request is under way") as caught:
+        with pytest.raises(LLMError, match="a trial request is in progress") as caught:
             _ask(breaker)
         assert caught.value.retry_after is None
     assert breaker.state == "closed"

@@ -79,7 +79,7 @@ def test_rules_of_vendors_change_attributes_that_there_are(spec: ProviderSpec):
         ({"models": [{"pattern": "a*", "changes": {"image": True}}]},
          "spec.models[0].changes.image: there is no such attribute. Did you mean 'images'?"),
         ({"models": [{"pattern": "a*", "changes": {"models": []}}]},
-         "spec.models[0].changes.models: rules hold no rules."),
+         "spec.models[0].changes.models: a rule cannot contain rules."),
     ],
 )  # fmt: skip
 def test_a_change_that_cannot_be_is_named(changes: dict[str, Any], match: str):

@@ -65,7 +65,7 @@ def test_a_bad_entry_costs_that_entry_only_and_is_told_with_its_place(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('{"mcpServers": {\n  "a" {}}}', "mcp.json:2:7: here should be a colon"),
+        ('{"mcpServers": {\n  "a" {}}}', "mcp.json:2:7: expected a colon"),
         ('{"mcpServers": []}', "mcp.json:1:2: mcpServers is no object"),
         (
             '{"servers": {"a": {"command": "x"}}}',
@@ -94,7 +94,7 @@ def test_a_file_that_names_no_server_is_no_problem(text: str, tmp_path: Path) ->
 def test_a_file_in_another_encoding_is_told_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_bytes('{"mcpServers":\n {"服务": {}}}'.encode("gbk"))
-    assert f"{path}:2: this is no UTF-8" in _read(tmp_path).problems[str(path)].message
+    assert f"{path}:2: this is not UTF-8" in _read(tmp_path).problems[str(path)].message
 
 
 def test_what_is_no_file_is_a_problem_of_its_own(tmp_path: Path) -> None:

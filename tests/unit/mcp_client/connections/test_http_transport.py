@@ -255,7 +255,7 @@ async def test_a_result_that_does_not_say_of_what_type_it_is_counts_as_complete(
 async def test_a_call_during_which_the_connection_breaks_off_is_not_made_again(connected, web):
     scripted = Scripted(web, **{"tools/call": lambda connection: connection.close()})
     async with connected(entry(scripted.url)) as connection:
-        with pytest.raises(ServerError, match=r"broke off the connection\. It is not known") as caught:
+        with pytest.raises(ServerError, match=r"closed the connection\. It is not known") as caught:
             await connection.call_tool("write", {})
         assert caught.value.failure == "interrupted"
         assert scripted.asked.count("tools/call") == 1
@@ -314,7 +314,7 @@ def events(*events):
 async def test_a_stream_that_ends_without_an_answer_is_told(connected, web):
     scripted = Scripted(web, **{"tools/call": events(b": still thinking\n\n")})
     async with connected(entry(scripted.url)) as connection:
-        with pytest.raises(ServerError, match=r"broke off its answer\. It is not known") as caught:
+        with pytest.raises(ServerError, match=r"ended its response early\. It is not known") as caught:
             await connection.call_tool("write", {})
         assert caught.value.failure == "interrupted"
         assert connection.state == "ready"

@@ -73,7 +73,7 @@ async def test_nothing_shows_a_secret(store):
 async def test_a_broken_file_is_told_without_showing_it(store):
     await written(store)
     store.path.write_text('{"version": 1, "tokens": {"access": "verraten"', encoding="utf-8")
-    with pytest.raises(ConfigError, match="cannot be read: it is not what Loom has written") as caught:
+    with pytest.raises(ConfigError, match="cannot be read: it was not written by Loom") as caught:
         store.read()
     assert "verraten" not in str(caught.value)
 

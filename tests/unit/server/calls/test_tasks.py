@@ -142,7 +142,7 @@ async def test_a_task_asks_its_client_and_never_uses_a_key_again(kitchen):
         assert list(task.input_requests) == ["name"]
         assert task.input_requests["name"]["params"]["message"] == "Your name? 你叫什么？"
         await answer(client, task_id, other={"ignored": True})
-        with pytest.raises(MCPError, match=r"inputResponses\.name is no answer") as caught:
+        with pytest.raises(MCPError, match=r"inputResponses\.name is not an answer") as caught:
             await answer(client, task_id, name={"roots": []})
         assert caught.value.code == types.INVALID_PARAMS
         assert (await get(client, task_id)).status == "input_required"

@@ -66,7 +66,7 @@ def test_show_lists_the_last_entries_or_those_since_a_time(
     assert run("show", "--limit", "1") == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
     assert run("show", "--since", "2999-01-01") == 0
-    assert capsys.readouterr().err.strip() == "There is no such entry in the audit."
+    assert capsys.readouterr().err.strip() == "There is no such entry in the audit log."
 
 
 @pytest.mark.hostile("HTTP requests")

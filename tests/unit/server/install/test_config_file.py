@@ -143,7 +143,7 @@ def test_a_file_that_someone_else_makes_meanwhile_is_left_alone(tmp_path: Path) 
 
 def test_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
     path = _written(tmp_path / "c.json", b"{\n  //" + "中文".encode("gb18030"))
-    with pytest.raises(ConfigError, match=r"c\.json:2: this is no UTF-8"):
+    with pytest.raises(ConfigError, match=r"c\.json:2: this is not UTF-8"):
         _ = ConfigFile.read(path).text
 
 

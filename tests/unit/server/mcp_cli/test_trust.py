@@ -49,7 +49,7 @@ async def _asked_about(terminal: Terminal) -> list[str]:
 
 def test_a_tool_is_shown_and_approved_by_a_yes(terminal: Terminal, server: Listed) -> None:
     refused = terminal.mcp("approve", "文件:读取")
-    assert (refused.code, refused.notes) == (1, ["Nothing was changed. With --yes it is not asked."])
+    assert (refused.code, refused.notes) == (1, ["Nothing was changed. --yes skips this question."])
     assert ToolPins(terminal.home).of("文件") == {}
 
     terminal.answer = True
@@ -61,7 +61,7 @@ def test_a_tool_is_shown_and_approved_by_a_yes(terminal: Terminal, server: Liste
         "  Read a file.",
         "  And nothing else.",
         "  takes: 路径 (string, required), n (any)",
-        "  says of itself that it may remove or overwrite, and reaches beyond a closed set of things.",
+        "  declares that it may remove or overwrite, and reaches beyond a closed set of things.",
     ]
     assert report.lines == ["文件:读取 is approved as it is now."]
     assert (report.code, report.data["approved"]) == (0, ["文件:读取"])
@@ -108,7 +108,7 @@ def test_that_nothing_is_known_of_before_is_said(terminal: Terminal, server: Lis
 
     terminal.mcp("approve", "文件:写入", "--yes")
 
-    assert "  What it said when it was approved was not kept." in terminal.shown
+    assert "  The approved description was not stored." in terminal.shown
 
 
 def test_what_cannot_be_approved_is_told_with_a_remedy(terminal: Terminal, server: Listed) -> None:

@@ -116,7 +116,7 @@ async def test_without_a_token_nothing_is_told_but_that_one_is_wanted(sample, to
     assert answer.headers["www-authenticate"] == 'Bearer realm="sample", scope="read write"'
     assert answer.json() == {
         "error": "unauthorized",
-        "error_description": "This server wants a bearer token.",
+        "error_description": "This server requires a bearer token.",
     }
 
 

@@ -133,7 +133,7 @@ def test_a_whole_line_that_says_nothing_was_not_cut_off_by_an_accident(path: Pat
     lines = _lines(path)
     _put(path, *lines, line)
 
-    problem = "audit.jsonl:11 is no line of an audit, and was not cut off when a process died."
+    problem = "audit.jsonl:11 is not a line of an audit log, and was not cut off when a process died."
     assert (verify(path).problem, verify(path).torn) == (problem, 0)
     AuditFile(path).append([{"tool": "after"}])
     assert verify(path).problem == problem

@@ -221,7 +221,7 @@ async def test_what_was_left_out_is_told(folder: Path) -> None:
     search = search_files_tool(folder)
 
     assert await _text(search, query="没有") == (
-        "[nothing found in 4 files; 1 files are no text, too large or may not be read]"
+        "[nothing found in 4 files; 1 files are not text, too large or may not be read]"
     )
     assert (await _text(search, query="o", limit=1)).splitlines()[1].startswith("[the first 1 are shown")
     assert "… (1,007 characters)" in await _text(search, query="needle")
@@ -362,9 +362,7 @@ async def test_a_very_large_folder_takes_no_longer_than_the_caller_gives(folder:
 
     listed = await list_files_tool(folder).call({"path": "许多"}, context=CallContext(seconds=0.0001))
 
-    assert listed.text.endswith(
-        "[not everything was looked at, time ran out: narrow it by `path` or `depth`]"
-    )
+    assert listed.text.endswith("[not everything was listed, time ran out: narrow it by `path` or `depth`]")
     assert listed.text.count("\n") < 200
 
 

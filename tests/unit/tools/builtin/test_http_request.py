@@ -105,7 +105,7 @@ async def test_only_some_hosts_may_be_asked(server: LocalServer) -> None:
     refused = await _problem(http_get_tool(access), url=url)
 
     assert refused == (
-        "127.0.0.1 may not be asked: only some hosts may. Ask one of: *.example.org, api.example.com."
+        "127.0.0.1 is not allowed: only certain hosts are. Ask one of: *.example.org, api.example.com."
     )
     assert await _text(http_get_tool(HttpAccess(only=("127.0.0.1",), allow=("127.0.0.1",))), url=url)
 

@@ -253,7 +253,7 @@ class LLMEntityExtractor:
     def _by_rules(
         self, portion: PassageGroup, found: dict[int, Extraction], why: str
     ) -> dict[int, Extraction]:
-        _log.info("%d passages are read by rules alone: %s", len(portion.numbers), why)
+        _log.info("%d passages were extracted by rules only: %s", len(portion.numbers), why)
         self._count(by_rules=len(portion.numbers))
         return {number: replace(found[number], problem=why) for number in portion.numbers}
 
@@ -305,9 +305,7 @@ class LLMEntityExtractor:
             raise LLMError("The language model refuses to read the passage.", failure="refused")
         said = parse_reply(response.content)
         if not said.passages:
-            raise LLMError(
-                "The language model's answer names nothing that can be read.", failure="unreadable"
-            )
+            raise LLMError("The answer of the language model is unusable.", failure="unreadable")
         return said
 
     def _count(self, **more: int) -> None:

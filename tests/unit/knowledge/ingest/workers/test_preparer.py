@@ -142,7 +142,7 @@ def test_a_document_that_takes_too_much_memory_fails_and_the_others_do_not(prepa
     preparer = preparer_of(memory=400 << 20)
     first, large, last = finish(preparer, preparer.begin([material(1), material(2, LONG * 32), material(3)]))
     assert isinstance(first, PreparedDocument)
-    assert large == ItemOutcome("failed", "it takes more memory to prepare than a document may")
+    assert large == ItemOutcome("failed", "preparing it takes more memory than allowed")
     assert isinstance(last, PreparedDocument)
 
 
